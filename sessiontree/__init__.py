@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sessiontree.api.telemetry import Telemetry as Telemetry
     from sessiontree.channels.program_channels import CallbackChannel as CallbackChannel
     from sessiontree.channels.program_channels import QueueChannel as QueueChannel
+    from sessiontree.channels.safe_text import visible as visible
     from sessiontree.channels.terminal import TerminalChannel as TerminalChannel
     from sessiontree.contracts.agent import AgentConfig as AgentConfig
     from sessiontree.contracts.approvals import ApprovalAnswer as ApprovalAnswer
@@ -185,6 +186,7 @@ __version__ = VERSION
 
 _ROOMS = {
     "channels.program_channels": ("CallbackChannel", "QueueChannel"),
+    "channels.safe_text": ("visible",),
     "channels.terminal": ("TerminalChannel",),
     "contracts.agent": ("AgentConfig",),
     "contracts.approvals": ("ApprovalAnswer", "ApprovalRequest", "Rule"),

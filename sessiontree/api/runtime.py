@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -23,6 +23,7 @@ from sessiontree.api.paths import absolute_path
 from sessiontree.api.telemetry import TelemetryLike
 from sessiontree.api.traces import Traces
 from sessiontree.contracts.errors import ConfigError, WrongLoop
+from sessiontree.contracts.placement import Placements
 from sessiontree.contracts.settings import meant
 from sessiontree.memory.settings import MemorySettings
 
@@ -46,6 +47,7 @@ _LATE = {
     "local": "sessiontree.backends.local.backend:LocalBackend",
     "shard": "sessiontree.api.shards:Shard",
     "sharded": "sessiontree.api.shards:ShardedBackend",
+    "live_sessions_of": "sessiontree.api.shards:live_sessions_of",
     "shard_row": "sessiontree.contracts.tree_config:ShardRow",
     "claim": "sessiontree.journal.claim:JournalClaim",
     "journal_holding": "sessiontree.journal.claim:journal_holding",
@@ -93,6 +95,21 @@ def _remembering(memory: MemorySettings | None) -> dict[str, Any]:
     if not isinstance(memory, MemorySettings):
         raise ConfigError(f"memory: give MemorySettings, or None, not {memory!r}")
     return {"memory": memory}
+
+
+def _placements_of(placement: object, shards: object) -> Placements | None:
+    """Return where the kinds of sessions run; None = all of them on the supervisor's node.
+
+    Raises:
+        ConfigError: the placement is not valid, or each tree is to be wholly on one node.
+    """
+    found = Placements.of_given(placement)
+    if found is not None and shards == "per-node":
+        raise ConfigError(
+            "shards='per-node' keeps each tree wholly on one node, and placement spreads a tree over nodes; "
+            "leave one of them out"
+        )
+    return found
 
 
 def _names_of(pass_env: object) -> tuple[str, ...]:
@@ -377,6 +394,10 @@ class Runtime:
         shards: Maximum number of supervisors for new trees, each with a journal and hosts of its own; begun
             as trees need them. A tree is wholly in one of them. ``per-node`` = one on each node of the
             cluster, in the directory that is at ``state_dir`` there. Only ``ray``.
+        placement: Where Workers and Branches run on a cluster, such as ``{"worker": {"num_cpus": 1,
+            "resources": {"fast_disk": 1}, "label": {"zone": "spot"}}}``: on nodes with these labels and
+            resources that have the same directory at the workspace's path. Main, and kinds that are not
+            named, run on this node. Only ``ray`` on a cluster.
         telemetry: How its trees are traced by OpenTelemetry. None = if the program has set a tracer provider,
             or if the standard ``OTEL_*`` variables name a collector; True = in any case; False = never.
         log: ``json``: write the package's log records, and a line for whatever ends in its trees, as JSON
@@ -401,6 +422,7 @@ class Runtime:
         pass_env: Sequence[str] = (),
         tree_id: str | None = None,
         shards: Shards = 1,
+        placement: Mapping[str, Mapping[str, Any]] | None = None,
         telemetry: TelemetryLike = None,
         log: Literal["json"] | None = None,
     ) -> None:
@@ -436,6 +458,7 @@ class Runtime:
             "enforcement": None if kernel_enforcement == "required" else kernel_enforcement,
             "host_bytes": max_host_bytes,
             "pass_env": _names_of(pass_env) or None,
+            "placement": _placements_of(placement, shards),
         }
         given = {name: value for name, value in wishes.items() if value is not None}
         if given and backend != "ray":
@@ -481,11 +504,15 @@ class Runtime:
         return self._sharded
 
     def shards(self) -> list[ShardRow]:
-        """Return the shards that were begun, each with its open trees; a lost one says why it is lost."""
+        """Return the shards that were begun, each with its open trees and the number of their live sessions.
+
+        A lost one says why it is lost. Each other one is asked for the number, which takes milliseconds.
+        """
         if self._sharded is not None:
             return self._sharded.rows()
         trees = tuple(each for each in self.sharing.open_trees() if self.backend.is_open(each))
-        return [late("shard_row")(str(self.journal_dir), trees)]
+        live = late("live_sessions_of")(self.backend) if trees else 0
+        return [late("shard_row")(str(self.journal_dir), trees, live_sessions=live)]
 
     async def trees(self, purpose: str | None = None) -> list[TreeSummary]:
         """Return every tree of the state directory, oldest first, including those of other programs.

@@ -23,6 +23,7 @@ from sessiontree.api.backend import Backend
 from sessiontree.contracts.errors import (
     JournalError,
     JournalLocked,
+    SessionTreeError,
     ShardLost,
     TreeNotFound,
 )
@@ -49,6 +50,13 @@ COUNT_S = 1.0
 """How long they may take to answer; one that takes longer counts as the busiest until the next question."""
 _TREE = "tree_id"
 """The first parameter of every question about one tree."""
+
+
+def live_sessions_of(backend: Backend) -> int | None:
+    """Return how many sessions of a backend's open trees have not ended; None = it does not answer."""
+    with suppress(SessionTreeError):  # it is lost just now, or its node does not answer
+        return backend.ask_now(lambda supervisor: supervisor.live_sessions())
+    return None
 
 
 @dataclass(slots=True, eq=False)
@@ -79,8 +87,11 @@ class Shard:
         return max(self.sessions + self.change, len(self.trees)), len(self.trees)
 
     def row(self) -> ShardRow:
-        """Return its place and its trees."""
-        return ShardRow(str(self.journal_dir), tuple(self.trees), self.node, self.lost)
+        """Return its place, its trees and its live sessions, for which its supervisor is asked."""
+        live: int | None = None if self.lost else 0
+        if self.trees and self.has_begun and not self.lost:
+            live = live_sessions_of(self.backend)
+        return ShardRow(str(self.journal_dir), tuple(self.trees), self.node, self.lost, live)
 
     def check(self) -> None:
         """Raise if the shard is lost: a new error for each caller, without old tracebacks.

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from sessiontree.api.options import new_nonce, new_tree_id
 from sessiontree.api.runtime import late
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from sessiontree.memory.store import LanceMemoryStore
 
 _ALL = 2**31
+_PAGE = 1_000
 _NOT_IMPORTED = "nothing was imported"
 _GIVE_AN_EXPORT = "give a file as an export wrote it"
 
@@ -150,6 +151,64 @@ def replay_tree(state_dir: Path, tree_id: str) -> ReplayReport:
     with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
         config, records, damage = stored_facts(journal, tree_id)
     return replay_records(config, records, damage)
+
+
+class StoredFacts:
+    """Reads the facts of many stored trees of one state directory, from all its journals.
+
+    The trees may be live: what is durable is read. Use it as a context manager; each journal is opened once.
+
+    Args:
+        state_dir: The state directory, or the directory of one of its journals.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+        self._journals: list[Journal] = []
+
+    def __enter__(self) -> Self:
+        """Open the journals that exist now.
+
+        Raises:
+            JournalError: one of them can't be read.
+        """
+        try:
+            for place in journal_dirs(self._state_dir):
+                self._journals.append(Journal.open(place, read_only=True))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close them."""
+        while self._journals:
+            self._journals.pop().release()
+
+    def read(self, tree_id: str) -> Iterator[Record]:
+        """Yield a tree's facts in order, page by page; those of a damaged tree up to the damage.
+
+        Raises:
+            TreeNotFound: no journal here holds it.
+            JournalError: nothing of it can be read.
+        """
+        seq = 0
+        while page := self._page(tree_id, seq):
+            yield from page
+            if len(page) < _PAGE:
+                return
+            seq = page[-1].seq
+
+    def _page(self, tree_id: str, after_seq: int) -> list[Record]:
+        for index, journal in enumerate(self._journals):
+            try:
+                page = journal.read(tree_id, after_seq=after_seq, max_n=_PAGE)
+            except TreeNotFound:
+                continue
+            if index:  # neighbours in a list of trees are often of one journal
+                self._journals.insert(0, self._journals.pop(index))
+            return page
+        raise no_tree(str(JournalPlace(self._state_dir).database), tree_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,8 @@ def doctor(
     (``directory``, ``mode``, ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``,
     ``failure``, ``writer``), ``runtime`` (null where none is at work; else
     ``release``, ``backend``, ``trees``, ``actors``: each ``name``, ``role``, ``pid``, ``confinement``,
-    ``tree_id``, ``session``, ``epoch``; ``ray``: its security settings, null on the local backend),
+    ``tree_id``, ``session``, ``epoch``, ``node``: empty = the supervisor's; ``ray``: its security settings,
+    null on the local backend),
     ``cluster`` (null without ``address``, and where none answers; else ``address``, ``ray`` as above, and
     ``nodes``: the fields of ``NodeReport``),
     ``others`` (``state`` and ``runtime`` of each further program's journal),
@@ -204,8 +205,9 @@ def _show_live(screen: RichScreen, live: LiveRuntime | None, writer: int | None)
         return
     trees = ", ".join(live.trees) or "none"
     screen.line(f"runtime: release {live.release}, open trees: {trees}")
+    spread = any(actor.node for actor in live.actors)
     screen.table(
-        ("actor", "role", "pid", "confinement", "session", "tree", "epoch"),
+        ("actor", "role", "pid", "confinement", "session", "tree", "epoch", *(["node"] if spread else [])),
         [
             (
                 actor.name,
@@ -215,6 +217,7 @@ def _show_live(screen: RichScreen, live: LiveRuntime | None, writer: int | None)
                 actor.session or "",
                 actor.tree_id or "",
                 str(actor.epoch) if actor.session else "",
+                *([actor.node] if spread else []),
             )
             for actor in live.actors
         ],

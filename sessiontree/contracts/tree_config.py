@@ -252,3 +252,5 @@ class ShardRow:
     """Name of its node; empty = the program's."""
     lost: str = ""
     """Why the shard is lost; empty = it is not."""
+    live_sessions: int | None = None
+    """How many sessions of its open trees have not ended; None = it does not answer."""

@@ -34,7 +34,9 @@ _INT64 = 2**63
 
 
 class Appender:
-    """Accepts what is to be written. Only the thread of the event loop calls its methods.
+    """Accepts what is to be written.
+
+    Only the thread of the event loop calls its methods, except ``import_tree``.
 
     Args:
         writer: Commits it.
@@ -397,6 +399,8 @@ class Journal:
 
     def import_tree(self, manifest: Manifest, records: Sequence[Record]) -> None:
         """Write a whole tree, such as that of an export. Blocks until it is durable, whole or not at all.
+
+        It may be called on any thread. Nothing else may write a tree of that id meanwhile.
 
         Args:
             manifest: Its id, creation time and row 0, which are kept.

@@ -87,7 +87,6 @@ class CallNames:
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self._pattern = pattern
         self._shown: dict[str, str] = {}
-        self._given: set[str] = set()
 
     def shown(self, own: str) -> str:
         """Return the provider's form of a name."""
@@ -96,14 +95,13 @@ class CallNames:
             return known
         form = own
         attempt = 0
-        while form in self._given or self._pattern.fullmatch(form) is None:
+        while form in self._shown.values() or self._pattern.fullmatch(form) is None:
             attempt += 1
             words = f"{attempt}.{own}"
             digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
             kept = "_".join(_NAME_PARTS.findall(own))[:_MAX_KEPT]
             form = f"{kept if kept[:1].isalpha() else f'tool_{kept}'}_{digest[:_DIGITS]}"
         self._shown[own] = form
-        self._given.add(form)
         return form
 
 
@@ -261,9 +259,9 @@ class ProviderView:
         self._grammar = grammar
         self._pattern = names
         self._given: list[Message] = []
-        self._ids: CallIds | None = None
-        self._names = CallNames(names)
-        self.shown: list[Message] = []
+        self._ids: CallIds | None
+        self._names: CallNames
+        self.shown: list[Message]
         """What the model sees; grows in place, read only."""
         self._begin()
 

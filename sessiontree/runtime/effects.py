@@ -22,8 +22,8 @@ from sessiontree.contracts.errors import (
     SessionTreeError,
 )
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import AssistantMessage, Usage
-from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.contracts.model_settings import ModelSettings, OnLength
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import (
@@ -208,6 +208,32 @@ class ControllerDeps:
     agents: dict[str, AgentConfig]
 
 
+@dataclass(slots=True, eq=False)
+class AwaitedReply:
+    """A session's request to its model, until the reply. Thousands may wait, so it holds little.
+
+    Not the question: its messages would be held here until the reply comes.
+    """
+
+    runner: EffectRunner
+    live: LiveSession
+    turn: int
+    on_length: OnLength
+    agent: str
+
+    def answered(self, message: AssistantMessage) -> None:
+        """Take the reply."""
+        self.runner.answered(self, message)
+
+    def failed(self, failure: ModelFailure) -> None:
+        """Take the reason why the model did not reply."""
+        self.runner.failed(self, failure)
+
+    def resend_prompt(self) -> None:
+        """Ask again with the whole conversation, which the gateway does not hold."""
+        self.runner.resend_prompt(self)
+
+
 class EffectRunner:
     """Carries out one tree's instructions."""
 
@@ -264,7 +290,7 @@ class EffectRunner:
             case session_todo.WakeSessionAt():
                 self._wake_session(live, instruction)
             case session_todo.WithdrawQuestion():
-                self._stop_waiting(live.session)
+                self.stop_waiting(live.session)
                 self._drop_reserved(live.session)
                 self._around.gateway.withdraw(self._controller.config.tree_id, live.session)
             case _:
@@ -290,55 +316,58 @@ class EffectRunner:
     def _ask_model(self, live: LiveSession, question: AskModel) -> None:
         if live.over:
             return
-        now_ms, tree_id, session = self._controller.now_ms, self._controller.config.tree_id, live.session
-        # Not the question: its messages would be held here until the reply comes.
-        turn, on_length = question.turn, question.settings.on_length or "fail"
-
-        def settle(stimulus: ModelAnswered | ModelFailed) -> None:
-            self._stop_waiting(session)
-            if not live.over:
-                self._controller.deliver(session, stimulus, f"model:{turn}")
-
-        def answered(message: AssistantMessage) -> None:
-            self._note_used(session, message.usage)
-            context_tokens = self._around.agents[spec.agent].context_tokens
-            settle(ModelAnswered(now_ms(), turn, message, on_length, context_tokens))
-
-        def failed(failure: ModelFailure) -> None:
-            self._drop_reserved(session)
-            why = (
-                failure.reason,
-                failure.said,
-                failure.retryable,
-                failure.retry_after_s,
-                failure.overflow,
-            )
-            settle(ModelFailed(now_ms(), turn, *why))
-
-        def resend_prompt() -> None:
-            if live.over:
-                return
-            if live.link is not None:
-                live.prompt_owed = True
-                live.link.send(ResendPrompt(session, live.epoch, turn))
-            else:
-                live.recovered = True  # its next host asks again for what the session owes
-                self._around.scheduler.want(live)
-
-        spec = self._controller.state.sessions[session].spec
-        emit = partial(self._around.hub.emit, tree_id, session)
-        asker = Asker(tree_id, session, spec.agent, spec.kind, answered, failed, resend_prompt, emit)
-        self._stop_waiting(session)
-        send = partial(self._send_question, live, asker)
+        session, spec = live.session, self._controller.state.sessions[live.session].spec
         config = self._around.agents[spec.agent]
+        asked = AwaitedReply(self, live, question.turn, question.settings.on_length or "fail", spec.agent)
+        emit = partial(self._around.hub.emit, self._controller.config.tree_id, session)
+        asker = Asker(
+            self._controller.config.tree_id,
+            session,
+            spec.agent,
+            spec.kind,
+            asked.answered,
+            asked.failed,
+            asked.resend_prompt,
+            emit,
+        )
+        self.stop_waiting(session)
+        send = partial(self._send_question, live, asker)
         if price_of(question, config) is None:
             send(question)
             return
-        self._budget.ask(session, question, config, send, failed)
+        self._budget.ask(session, question, config, send, asked.failed)
 
-    def _note_used(self, session: str, usage: Usage) -> None:
+    def answered(self, asked: AwaitedReply, message: AssistantMessage) -> None:
+        """Deliver a model's reply to its session."""
+        session = asked.live.session
         if session in self._budget.sizes:
-            self._budget.replied(session, usage)
+            self._budget.replied(session, message.usage)
+        context_tokens = self._around.agents[asked.agent].context_tokens
+        at_ms = self._controller.now_ms()
+        self._settle(asked, ModelAnswered(at_ms, asked.turn, message, asked.on_length, context_tokens))
+
+    def failed(self, asked: AwaitedReply, failure: ModelFailure) -> None:
+        """Report to a session why its model did not reply."""
+        self._drop_reserved(asked.live.session)
+        why = (failure.reason, failure.said, failure.retryable, failure.retry_after_s, failure.overflow)
+        self._settle(asked, ModelFailed(self._controller.now_ms(), asked.turn, *why))
+
+    def resend_prompt(self, asked: AwaitedReply) -> None:
+        """Have a session ask its model again with the whole conversation."""
+        live = asked.live
+        if live.over:
+            return
+        if live.link is not None:
+            live.prompt_owed = True
+            live.link.send(ResendPrompt(live.session, live.epoch, asked.turn))
+        else:
+            live.recovered = True  # its next host asks again for what the session owes
+            self._around.scheduler.want(live)
+
+    def _settle(self, asked: AwaitedReply, stimulus: ModelAnswered | ModelFailed) -> None:
+        self.stop_waiting(asked.live.session)
+        if not asked.live.over:
+            self._controller.deliver(asked.live.session, stimulus, f"model:{asked.turn}")
 
     def _drop_reserved(self, session: str) -> None:
         if session in self._budget.sizes:
@@ -353,25 +382,28 @@ class EffectRunner:
         self, session: str, settings: ModelSettings, failed: Callable[[ModelFailure], None]
     ) -> None:
         """Fail a session's request if no reply comes in time; replaces the limit of an earlier request."""
-        self._stop_waiting(session)
+        self.stop_waiting(session)
         bounds = (self._controller.config.limits.model_timeout_s, settings.deadline_s)
         timeout_s = min((each for each in bounds if each is not None), default=None)
         if timeout_s is None:
             return
 
-        def wait_no_longer() -> None:
-            self._around.gateway.withdraw(self._controller.config.tree_id, session)
-            reason = (
-                f"no reply within {timeout_s:g} s; allow more with Limits(model_timeout_s=…) or "
-                "ModelSettings(deadline_s=…)"
-            )
-            if self._controller.failure is None:
-                failed(ModelFailure(reason, retryable=True))
+        loop = asyncio.get_running_loop()
+        self._model_timers[session] = loop.call_later(
+            timeout_s, self._wait_no_longer, session, timeout_s, failed
+        )
 
-        timer = asyncio.get_running_loop().call_later(timeout_s, wait_no_longer)
-        self._model_timers[session] = timer
+    def _wait_no_longer(self, session: str, timeout_s: float, failed: Callable[[ModelFailure], None]) -> None:
+        self._around.gateway.withdraw(self._controller.config.tree_id, session)
+        reason = (
+            f"no reply within {timeout_s:g} s; allow more with Limits(model_timeout_s=…) or "
+            "ModelSettings(deadline_s=…)"
+        )
+        if self._controller.failure is None:
+            failed(ModelFailure(reason, retryable=True))
 
-    def _stop_waiting(self, session: str) -> None:
+    def stop_waiting(self, session: str) -> None:
+        """Stop the timer of a session's request."""
         timer = self._model_timers.pop(session, None)
         if timer is not None:
             timer.cancel()
@@ -425,7 +457,7 @@ class EffectRunner:
             live.over = True
             self._around.scheduler.evict(live, force=instruction.force)
             refuse_answers(live)
-        self._stop_waiting(session)
+        self.stop_waiting(session)
         self._drop_reserved(session)
         self._budget.sizes.pop(session, None)
         self._around.gateway.forget(self._controller.config.tree_id, session)

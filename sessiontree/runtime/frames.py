@@ -206,6 +206,8 @@ class LetGo:
     """How many processes that its tools left running were ended."""
     kept: bool
     """Whether the host keeps its state, which includes every fact that was reported before."""
+    has_begun: bool = True
+    """Whether it ran there; one that only waited still has to."""
 
 
 @quickly_made

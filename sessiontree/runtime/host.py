@@ -29,7 +29,7 @@ from sessiontree.models.port import InProcessModel, summary_key
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.policy.steps import WebAccess
 from sessiontree.protected import OwnPlaces
-from sessiontree.runtime.clock import TreeClock
+from sessiontree.runtime.clock import TreeClock, monotonic_ms
 from sessiontree.runtime.frames import (
     Adopt,
     Feed,
@@ -205,6 +205,9 @@ def build_tooling(
     return questioner, dispatcher
 
 
+STOP_TURNS = 3
+"""How many turns of the event loop the work of a session that left gets to end. Until then nobody can know
+whether it heeds its cancellation, and the host need not be replaced."""
 MAX_KEPT_CHARS = 4_000_000
 """How long the facts of all states that a host keeps may be together."""
 
@@ -263,6 +266,8 @@ class HostCore:
         now_ms: The clock of trees without their own clock offset.
         process: The host's own process, or None if it shares one. With its own process, the host ends what
             sessions leave running there, and sends progress to the supervisor.
+        passed_ms: The time that clocks of trees count from. On another machine than the supervisor's it is
+            the supervisor's time, because each machine counts from its own start.
     """
 
     def __init__(
@@ -273,6 +278,7 @@ class HostCore:
         hub: ProgressHub,
         now_ms: Callable[[], int],
         process: HostProcess | None = None,
+        passed_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._equip = equip
         self._services = services
@@ -281,6 +287,7 @@ class HostCore:
         self._now_ms = now_ms
         self._mailbox = Mailbox(self._take)
         self._process = process
+        self._passed_ms = passed_ms
         self._relay = None if process is None else ProgressRelay(hub, self._mailbox.wake)
         self._runner: SessionRunner | None = None
         self._watch: CallWatch | None = None
@@ -317,6 +324,10 @@ class HostCore:
         await self.commands_ended()
         if self._relay is None or self._process is None:
             return reply
+        for _ in range(STOP_TURNS):
+            if not self._has_stopping_work():
+                break
+            await asyncio.sleep(0)
         return replace(reply, progress=self._relay.drain(), unusable=self._is_stained(self._process))
 
     @property
@@ -347,14 +358,18 @@ class HostCore:
     def _is_stained(self, process: HostProcess) -> bool:
         abandoned = 0 if self._watch is None else self._watch.abandoned
         calling = self._runner is not None and self._runner.is_calling
-        self._leaving = [runner for runner in self._leaving if runner.has_leftover_work]
-        if self._left_behind + abandoned > 0 or self._leaving:
+        if self._left_behind + abandoned > 0 or self._has_stopping_work():
             return True
         return not calling and process.is_busy()
 
+    def _has_stopping_work(self) -> bool:
+        """Whether work of a session that left still runs here; most ends with its next turn of the loop."""
+        self._leaving = [runner for runner in self._leaving if runner.has_leftover_work]
+        return bool(self._leaving)
+
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, Adopt):
-            if self._runner is None:
+            if self._runner is None and not self._leases:
                 self._adopt(frame)
             else:
                 self._leases[frame.epoch] = Lease(frame)
@@ -410,11 +425,14 @@ class HostCore:
             self._mailbox.put(LetGo(runner.session, runner.epoch, ended, kept))
             self._next()
 
-    def _next(self) -> None:
-        """Embody the session that has waited longest, unless earlier work still runs here."""
+    def _next(self, turns: int = STOP_TURNS) -> None:
+        """Embody the session that has waited longest, unless earlier work runs here for some turns more."""
         while self._leases and self._runner is None:
             if self._process is not None and self._is_stained(self._process):
-                self._give_back()
+                if turns:
+                    asyncio.get_running_loop().call_soon(self._next, turns - 1)
+                else:
+                    self._give_back()
                 return
             _, lease = self._leases.popitem(last=False)
             self._adopt(lease.adopt)
@@ -425,7 +443,7 @@ class HostCore:
         """Let those go that wait here."""
         while self._leases:
             epoch, lease = self._leases.popitem(last=False)
-            self._mailbox.put(LetGo(lease.adopt.session, epoch, 0, kept=False))
+            self._mailbox.put(LetGo(lease.adopt.session, epoch, 0, kept=False, has_begun=False))
 
     def _keep(self, runner: SessionRunner) -> bool:
         """Keep a session's state if everything in it was reported and it may be needed again."""
@@ -474,7 +492,7 @@ class HostCore:
         self._kept.only(adopt.equipment)
         state = self._kept.take(adopt.session, adopt.kept)
         if adopt.kept and state is None:
-            self._mailbox.put(LetGo(adopt.session, adopt.epoch, 0, kept=False))
+            self._mailbox.put(LetGo(adopt.session, adopt.epoch, 0, kept=False, has_begun=False))
             return
         try:
             self._runner = self._embody(adopt, state)
@@ -547,7 +565,7 @@ class HostCore:
         guarded = GuardedFiles(writer, facades)
         put, now_ms = self._mailbox.put, self._now_ms
         if adopt.clock_offset_ms is not None:
-            now_ms = TreeClock(adopt.clock_offset_ms).now_ms
+            now_ms = TreeClock(adopt.clock_offset_ms, self._passed_ms).now_ms
         questioner, dispatcher = build_tooling(equipment, adopt, facades.rights(rights), now_ms, guarded)
         interceptors: tuple[Interceptor, ...] = ()
         if hooks is not None and screened is not None:

@@ -76,6 +76,8 @@ class OwnProcess:
         most_bytes: Most memory that the process may hold.
         last_words: Called from a thread, shortly before the process ends, with the reason.
         reaper: The ancestor that adopts orphans of this process; 0 = none does.
+        is_abandoned: Whether the supervisor seems to be gone; asked of a process on another machine, which
+            then ends.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class OwnProcess:
         most_bytes: int,
         last_words: Callable[[str], None],
         reaper: int = 0,
+        is_abandoned: Callable[[], bool] = lambda: False,
     ) -> None:
         """Start the watching thread; call this on the running loop."""
         self._loop = asyncio.get_running_loop()
@@ -91,6 +94,7 @@ class OwnProcess:
         self._loop.set_default_executor(self._executor)
         self._most_bytes = most_bytes
         self._last_words = last_words
+        self._is_abandoned = is_abandoned
         self._asked_at: float | None = None
         above = ancestors(os.getpid())
         way = [process.pid for process in above]
@@ -167,7 +171,7 @@ class OwnProcess:
         if self._supervisor is not None:
             poll.register(self._supervisor, select.POLLIN)
         while True:
-            if poll.poll(LOOK_EVERY_S * 1000):
+            if poll.poll(LOOK_EVERY_S * 1000) or self._is_abandoned():
                 self._end()
             held = resident_bytes()
             if held > self._most_bytes:

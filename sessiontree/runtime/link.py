@@ -49,6 +49,8 @@ class Transport(Protocol):
     """The host's process; 0 while it starts."""
     level: str
     """Confinement in force at the host, such as ``structural``."""
+    node: str
+    """Name of the host's node; empty = the supervisor's own, or not known yet."""
     is_ready: bool
     """Whether the host is ready."""
     embodied: tuple[str, int] | None

@@ -411,6 +411,26 @@ class GatewayLink:
                 asker.resend_prompt()
 
 
+@dataclass(slots=True, eq=False)
+class PendingAsk:
+    """Turns what becomes of a request into an answer with its ticket. Thousands wait, so it holds little."""
+
+    host: GatewayHost
+    ticket: int
+
+    def answered(self, message: AssistantMessage) -> None:
+        """The model replied."""
+        self.host.answer(ModelReplied(self.ticket, message))
+
+    def failed(self, failure: ModelFailure) -> None:
+        """It did not."""
+        self.host.answer(NotAnswered(self.ticket, failure))
+
+    def resend_prompt(self) -> None:
+        """The conversation is not here."""
+        self.host.answer(AskWhole(self.ticket))
+
+
 class GatewayHost:
     """Accepts requests as numbered frames and keeps answers until they are acknowledged.
 
@@ -450,28 +470,28 @@ class GatewayHost:
             self._core.forget(frame.tree_id, frame.session)
 
     def _ask(self, frame: Ask) -> None:
-        put, ticket = self._mailbox.put, frame.ticket
-
-        def answered(message: AssistantMessage) -> None:
-            self._push_late()
-            put(ModelReplied(ticket, message))
-
-        def failed(failure: ModelFailure) -> None:
-            self._push_late()
-            put(NotAnswered(ticket, failure))
-
-        def resend_prompt() -> None:
-            put(AskWhole(ticket))
-
         self._equipment[frame.tree_id] = frame.equipment
         emit = partial(self._emit, frame.tree_id, frame.session)
+        asked = PendingAsk(self, frame.ticket)
         asker = Asker(
-            frame.tree_id, frame.session, frame.agent, frame.kind, answered, failed, resend_prompt, emit
+            frame.tree_id,
+            frame.session,
+            frame.agent,
+            frame.kind,
+            asked.answered,
+            asked.failed,
+            asked.resend_prompt,
+            emit,
         )
         try:
             self._core.ask(frame.question, asker)
         except Exception as error:  # noqa: BLE001 - an unavailable model fails only this request
-            failed(ModelFailure(f"{type(error).__name__}: {error}"))
+            asked.failed(ModelFailure(f"{type(error).__name__}: {error}"))
+
+    def answer(self, answer: GatewayAnswer) -> None:
+        """Keep an answer, after the events that came before it."""
+        self._push_late()
+        self._mailbox.put(answer)
 
     def _emit(self, tree_id: str, session: str, event: ModelEvent) -> None:
         """Show a part of a reply: at once if everything before it has arrived, else after what has not."""

@@ -294,7 +294,7 @@ class Scheduler:
         live.controller.session_left(live.session, left.ended)
         if not link.leases:
             self._put_free(pool, link)
-        if live.waiting or live.recovered:
+        if live.waiting or live.recovered or not left.has_begun:
             self.want(live)
         self._match(pool)
 

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.placement import Placement, Placements
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.scheduler import PoolSize
 
@@ -16,14 +17,26 @@ ACTING: Final = "acting"
 """Pool of hosts for Main and Branch."""
 OBSERVING: Final = "observing"
 """Pool of hosts for Workers: their processes are read-only."""
+BRANCHING: Final = "branching"
+"""Pool of hosts for Branches, if these have a placement of their own."""
 
 
-POOL_OF: Final[Mapping[SessionKind, str]] = {
-    SessionKind.MAIN: ACTING,
-    SessionKind.BRANCH: ACTING,
-    SessionKind.WORKER: OBSERVING,
-}
-"""Pool whose hosts run the sessions of each kind."""
+def pool_of(placements: Placements | None) -> dict[SessionKind, str]:
+    """Return the pool whose hosts run the sessions of each kind."""
+    is_placed = placements is not None and placements.branch is not None
+    return {
+        SessionKind.MAIN: ACTING,
+        SessionKind.BRANCH: BRANCHING if is_placed else ACTING,
+        SessionKind.WORKER: OBSERVING,
+    }
+
+
+def placed_pools(placements: Placements | None) -> dict[str, Placement]:
+    """Return the pools whose hosts may run on other nodes, with what is asked of these."""
+    if placements is None:
+        return {}
+    pools = pool_of(placements)
+    return {pools[kind]: placement for kind, placement in placements.by_kind().items()}
 
 
 def hidden_places(state_dir: Path, memory: MemorySettings) -> tuple[Path, ...]:
@@ -82,3 +95,10 @@ class Settings:
     """Whether Workers are refused or run unconfined if the kernel can't confine them."""
     security: Mapping[str, JsonValue]
     """How this Ray is protected, as the creating program found it. It is shown and never acted on."""
+    placements: Placements | None = None
+    """Which kinds of sessions may run on other nodes, and on which; None = none."""
+
+    @property
+    def placed_pools(self) -> dict[str, Placement]:
+        """The pools whose hosts may run on other nodes, with what is asked of these."""
+        return placed_pools(self.placements)

@@ -187,7 +187,7 @@ class SupervisorCore:
             return
         config, records, _ = await asyncio.to_thread(stored_facts, self.journal, tree_id)
         manifest, own = await asyncio.to_thread(forked, config, records, at, new)
-        self.journal.import_tree(manifest, own)
+        await asyncio.to_thread(self.journal.import_tree, manifest, own)
 
     def _controller(
         self,
@@ -435,10 +435,10 @@ class SupervisorCore:
 
 def _actor_row(link: HostLink) -> ActorRow:
     live, transport = link.running, link.transport
+    row = ActorRow(link.name, link.pool, transport.pid, transport.level, node=transport.node)
     if not isinstance(live, LiveSession):
-        return ActorRow(link.name, link.pool, transport.pid, transport.level)
-    tree_id = live.controller.config.tree_id
-    return ActorRow(link.name, link.pool, transport.pid, transport.level, tree_id, live.session, live.epoch)
+        return row
+    return replace(row, tree_id=live.controller.config.tree_id, session=live.session, epoch=live.epoch)
 
 
 def _spawned(parent: str, instructions: list[tree_todo.TreeInstruction]) -> str:

@@ -63,6 +63,8 @@ class ActorRow:
     """None = it embodies no session."""
     session: str | None = None
     epoch: int = 0
+    node: str = ""
+    """Name of its node; empty = the supervisor's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from sessiontree.runtime.memory_api import MemoryLink, MemoryProcess, MemoryRigh
 from sessiontree.runtime.model_gateway import GatewayLink
 from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader, Push
 from sessiontree.runtime.rpc import RpcResponse, methods_of, portable, rpc
-from sessiontree.runtime.settings import ACTING, OBSERVING, POOL_OF, Settings
+from sessiontree.runtime.settings import Settings, pool_of
 from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor_service import SupervisorService
 from sessiontree.runtime.tree_resources import PackedResources
@@ -163,9 +163,10 @@ class SupervisorServer(SupervisorLifecycle):
         start_memory: Starts memory, which gets a key for its requests.
         make_side_service: Makes a service that runs alongside the open supervisor: the control socket.
         security: Looks up how the engine is protected.
+        on_places: Called when the nodes that may be used have changed, before a session is placed by them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it starts and is asked, each by a function
         self,
         key: str,
         settings: Settings,
@@ -174,6 +175,7 @@ class SupervisorServer(SupervisorLifecycle):
         start_memory: Callable[[], MemoryProcess],
         make_side_service: Callable[[SupervisorService], SideService],
         security: Callable[[], Mapping[str, JsonValue]],
+        on_places: Callable[[], None] = lambda: None,
     ) -> None:
         self.incarnation = secrets.token_hex(8)
         self._key = key
@@ -186,6 +188,7 @@ class SupervisorServer(SupervisorLifecycle):
         self._start_gateway = start_gateway
         self._make_side_service = make_side_service
         self._security = security
+        self._on_places = on_places
         self._side_service: SideService | None = None
         self._hub = ProgressHub()
         self._clock = TreeClock()
@@ -296,13 +299,14 @@ class SupervisorServer(SupervisorLifecycle):
 
     def _begin(self, journal: Journal) -> None:
         journal.start(asyncio.get_running_loop())
-        pool = self._settings.pool
+        settings = self._settings
+        pools = pool_of(settings.placements)
         gateway = GatewayLink(self._start_gateway, self._hub, self._model_of, resend_after_s=RESEND_AFTER_S)
         self._core = SupervisorCore(
             journal,
             self._start_host,
-            pools={ACTING: pool, OBSERVING: pool},
-            pool_of=POOL_OF,
+            pools=dict.fromkeys(pools.values(), settings.pool),
+            pool_of=pools,
             gateway=gateway,
             memory=self._memory,
             hub=self._hub,
@@ -313,9 +317,10 @@ class SupervisorServer(SupervisorLifecycle):
         self._service = SupervisorService(self._core, self._security)
         self._side_service = self._make_side_service(self._service)
         self._side_service.start()
-        for _ in range(self._settings.warm):
-            for name in (ACTING, OBSERVING):
-                self._core.scheduler.warm(name)
+        for name in dict.fromkeys(pools.values()):
+            if name not in settings.placed_pools:  # where those run, the trees say
+                for _ in range(settings.warm):
+                    self._core.scheduler.warm(name)
 
     @property
     def host_key(self) -> str:
@@ -349,7 +354,7 @@ class SupervisorServer(SupervisorLifecycle):
         if again and any(row.tree_id == config.tree_id for row in core.journal.trees()):
             await self.resume(config.tree_id, agents, resources, again)
             return
-        self._resources[config.tree_id] = resources
+        self._keep(config.tree_id, resources)
         try:
             await service.create(config, agents)
         except BaseException:
@@ -370,7 +375,7 @@ class SupervisorServer(SupervisorLifecycle):
         if again and was_open:
             return
         if not was_open:
-            self._resources[tree_id] = resources
+            self._keep(tree_id, resources)
         try:
             await service.resume(tree_id, agents)
         except BaseException:
@@ -381,6 +386,15 @@ class SupervisorServer(SupervisorLifecycle):
     async def release(self, tree_id: str) -> None:
         """Let a tree go; it stays in the journal."""
         self._let_go(tree_id)
+
+    def _keep(self, tree_id: str, resources: PackedResources) -> None:
+        self._resources[tree_id] = resources
+        if resources.places is not None:
+            self._on_places()
+
+    def places(self) -> tuple[bytes, ...]:
+        """Return on which nodes the hosts of each open tree may run."""
+        return tuple(each.places for each in self._resources.values() if each.places is not None)
 
     def _let_go(self, tree_id: str) -> None:
         _, service = self._opened()

@@ -80,6 +80,8 @@ class PackedResources:
     for_hosts: bytes
     for_gateway: bytes | None
     """None where all models of the tree are instant and run in the hosts."""
+    places: bytes | None = None
+    """The nodes on which its hosts may run, as the engine packs them; None = this node alone."""
 
 
 T = TypeVar("T")

@@ -116,7 +116,7 @@ TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class WriteAttempt:
     """One attempt to change a file."""
 
     route: str
@@ -131,7 +131,7 @@ class Attempt:
 class SelfTest:
     """The result of a self-test."""
 
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[WriteAttempt, ...]
     """Every route with every attempt, in the order they were made."""
     changes: tuple[str, ...]
     """The changes that were seen, one line for each."""
@@ -190,7 +190,7 @@ def self_test(directory: Path, ready: Executor) -> SelfTest:
     made = []
     for route, run in routes.items():
         outcomes = run(directory)
-        made += [Attempt(route, name, outcomes.get(name, "untried")) for name in ATTEMPTS]
+        made += [WriteAttempt(route, name, outcomes.get(name, "untried")) for name in ATTEMPTS]
     try:
         changes = differences(before, traces(directory))
     except OSError as error:

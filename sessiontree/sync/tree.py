@@ -71,6 +71,10 @@ class Runtime(RuntimeBase):
         shards: Maximum number of supervisors for new trees, each with a journal and hosts of its own; begun
             as trees need them. A tree is wholly in one of them. ``per-node`` = one on each node of the
             cluster, in the directory that is at ``state_dir`` there. Only ``ray``.
+        placement: Where Workers and Branches run on a cluster, such as ``{"worker": {"num_cpus": 1,
+            "resources": {"fast_disk": 1}, "label": {"zone": "spot"}}}``: on nodes with these labels and
+            resources that have the same directory at the workspace's path. Main, and kinds that are not
+            named, run on this node. Only ``ray`` on a cluster.
         telemetry: How its trees are traced by OpenTelemetry. None = if the program has set a tracer provider,
             or if the standard ``OTEL_*`` variables name a collector; True = in any case; False = never.
         log: ``json``: write the package's log records, and a line for whatever ends in its trees, as JSON
@@ -92,6 +96,7 @@ class Runtime(RuntimeBase):
         pass_env: Sequence[str] = (),
         tree_id: str | None = None,
         shards: Shards = 1,
+        placement: Mapping[str, Mapping[str, Any]] | None = None,
         telemetry: TelemetryLike = None,
         log: Literal["json"] | None = None,
     ) -> None:
@@ -118,6 +123,7 @@ class Runtime(RuntimeBase):
                 pass_env=pass_env,
                 tree_id=tree_id,
                 shards=shards,
+                placement=placement,
                 telemetry=telemetry,
                 log=log,
             )
@@ -138,7 +144,10 @@ class Runtime(RuntimeBase):
         return value
 
     def shards(self) -> list[ShardRow]:
-        """Return the shards that were begun, each with its open trees; a lost one says why it is lost."""
+        """Return the shards that were begun, each with its open trees and the number of their live sessions.
+
+        A lost one says why it is lost. Each other one is asked for the number, which takes milliseconds.
+        """
         value: list[ShardRow] = self._crossing.run(self.on_loop.shards)
         return value
 

@@ -27,6 +27,10 @@ class ReceiptLine(NamedTuple):
     """Number of processes its tools left running, which were ended when it left its host."""
     usage: Usage = Usage()
     """Its own usage; the usage of its children is in their lines."""
+    agent: str = ""
+    """The agent that it ran as."""
+    model: str = ""
+    """Name of its agent's model."""
 
 
 def receipt(state: TreeState, session: str) -> tuple[ReceiptLine, ...]:
@@ -40,11 +44,13 @@ def receipt(state: TreeState, session: str) -> tuple[ReceiptLine, ...]:
     """
     if session not in state.sessions:
         raise SessionNotFound(session, "no session of that path exists in this tree")
+    models = {row.name: row.model for row in state.charter.agents}
     lines = []
     for found in (state.sessions[session], *all_below(state, session)):
         summary = "" if found.result is None else found.result.summary
-        how = (found.spec.kind, found.status, found.was_forced)
-        lines.append(ReceiptLine(found.spec.session_id, *how, summary, found.leftovers, found.usage))
+        spec, how = found.spec, (found.spec.kind, found.status, found.was_forced)
+        ran = (spec.agent, models.get(spec.agent, ""))
+        lines.append(ReceiptLine(spec.session_id, *how, summary, found.leftovers, found.usage, *ran))
     return tuple(lines)
 
 

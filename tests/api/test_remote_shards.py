@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from sessiontree import FunctionModel, ModelRequest, Runtime, SessionTree, ShardLost, TreeNotFound
 from sessiontree.api.shards import COUNT_EVERY_S, COUNT_S, RemoteShard, Shard, ShardedBackend
 from sessiontree.backends.local.backend import LocalBackend
+from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.tree_config import TreeSummary
 from sessiontree.journal.claim import holds_tree
 from sessiontree.runtime.rpc import RpcMethod, proxy_of
 from sessiontree.runtime.stored_trees import summaries_of
 from sessiontree.runtime.supervisor_api import SupervisorApi
+
+T = TypeVar("T")
 
 
 def done(request: ModelRequest) -> str:
@@ -62,6 +65,12 @@ class OtherShard(LocalBackend):
     def supervisor(self) -> Any:
         """The API of the supervisor, or of the port in its place."""
         return super().supervisor if self.port is None else proxy_of(SupervisorApi, self.port)
+
+    def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
+        """Ask; a port in its place answers nothing in time."""
+        if self.port is not None:
+            raise SessionTreeError("it did not answer within 30 s; try again")
+        return super().ask_now(question)
 
     def watch_loss(self, lost: Callable[[str], None]) -> None:
         """Keep what is to be called."""
@@ -147,9 +156,9 @@ async def test_lost_shard_takes_only_its_own_trees_until_its_node_is_back(
         with pytest.raises(ShardLost, match=r"other.*its raylet ended") as found:
             await trees[1].main.send("are you there?")
         assert (found.value.node, found.value.trees) == ("other", (trees[1].tree_id,))
-        assert [(row.lost, row.trees) for row in runtime.shards()] == [
-            ("", (trees[0].tree_id,)),
-            ("its raylet ended", (trees[1].tree_id,)),
+        assert [(row.lost, row.trees, row.live_sessions) for row in runtime.shards()] == [
+            ("", (trees[0].tree_id,), 1),
+            ("its raylet ended", (trees[1].tree_id,), None),
         ]
         assert await trees[0].main.send("go on") == "done"
         more = [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(2)]
@@ -169,7 +178,7 @@ async def test_shard_that_does_not_answer_gets_no_new_tree(tmp_path: Path, node:
         port = node.shards[0].port = SilentPort(node.shards[0].supervisor)
         began = time.monotonic()
         trees += [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(4)]
-        assert [len(row.trees) for row in runtime.shards()] == [5, 1]
+        assert [(len(row.trees), row.live_sessions) for row in runtime.shards()] == [(5, 5), (1, None)]
         assert 1 <= port.counts <= 1 + (time.monotonic() - began) / (COUNT_S + COUNT_EVERY_S)
 
 

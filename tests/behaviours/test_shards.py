@@ -69,9 +69,11 @@ async def test_new_tree_goes_where_the_fewest_sessions_are_live(open_tree: Opene
         model = FunctionModel(done)
         others = [await open_tree(model, runtime=runtime).start() for _ in range(3)]
         assert _places(runtime) == [("state", 1), ("2", len(others))]
+        assert [row.live_sessions for row in runtime.shards()] == [1 + len(workers), len(others)]
         release.set()
         for worker in workers:
             assert (await worker.result()).summary == "done"
+        assert [row.live_sessions for row in runtime.shards()] == [1, len(others)]
         await asyncio.sleep(COUNT_EVERY_S)
         last = await open_tree(model, runtime=runtime).start()
         assert last.tree_id in runtime.shards()[0].trees
@@ -172,7 +174,7 @@ async def test_one_shard_has_the_layout_of_a_runtime_without_shards(open_tree: O
         tree = await open_tree(model, runtime=runtime).start()
         await open_tree(model, runtime=runtime).start()
         assert [Path(row.journal_dir) for row in runtime.shards()] == [open_tree.state_dir]
-        assert len(runtime.shards()[0].trees) == 2
+        assert (len(runtime.shards()[0].trees), runtime.shards()[0].live_sessions) == (2, 2)
     assert not (open_tree.state_dir / "journals").exists()
     async with open_tree.runtime(shards=2) as runtime:
         again = await open_tree.resume(tree.tree_id, model, runtime=runtime)

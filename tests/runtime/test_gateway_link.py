@@ -27,6 +27,7 @@ class GatewayTransport:
 
     pid = os.getpid()
     level = "structural"
+    node = ""
     is_ready = True
     embodied: tuple[str, int] | None = None
 

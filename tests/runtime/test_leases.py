@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,9 +29,10 @@ from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.contracts.tree_facts import SessionEnded
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.frames import Adopt, Frame, Kill, LetGo, Outcome, PollReply, Release
-from sessiontree.runtime.host import MAX_KEPT_CHARS, HostCore, KeptSessions
+from sessiontree.runtime.host import MAX_KEPT_CHARS, HostCore, HostProcess, KeptSessions
 from sessiontree.runtime.link import HostLink
 from sessiontree.runtime.session_runner import RunnerState
+from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.session.state import initial
 from tests.behaviours.fact_fixtures import until
 from tests.behaviours.waiting_fakes import Nothing
@@ -98,15 +99,18 @@ class RecordingTransport(LocalTransport):
 class RecordedBackend(LocalBackend):
     """Sessions wait at its slots, as at hosts on Ray."""
 
-    def __init__(self, state: Path, slots: int, take_back_s: float) -> None:
+    def __init__(
+        self, state: Path, slots: int, take_back_s: float, process: HostProcess | None = None
+    ) -> None:
         super().__init__(state, slots=slots, ahead=16)
         self.made: list[RecordingTransport] = []
         self._came = asyncio.Event()
         self._take_back_s = take_back_s
+        self._process = process
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
         self.core.scheduler.take_back_s = self._take_back_s
-        host = HostCore(self._equip, self.core, self.memory, self._hub, self._clock.now_ms)
+        host = HostCore(self._equip, self.core, self.memory, self._hub, self._clock.now_ms, self._process)
         transport = RecordingTransport(host, self.transports.remove, self._came)
         self.transports.append(transport)
         self.made.append(transport)
@@ -123,13 +127,21 @@ class RecordedBackend(LocalBackend):
             await self._came.wait()
 
 
+class Littered(Threadless):
+    """A process in which every session's tools leave a process running."""
+
+    def end_leftovers(self, ending: Collection[ProcessIdentity]) -> int:
+        """One was left."""
+        return 1
+
+
 async def opened(
-    tmp_path: Path, slots: int, take_back_s: float = LONG_S
+    tmp_path: Path, slots: int, take_back_s: float = LONG_S, process: HostProcess | None = None
 ) -> tuple[FaultyRuntime, RecordedBackend]:
     """Return a runtime and its backend."""
     runtime = FaultyRuntime(tmp_path / "state")
     await runtime.close()
-    backend = RecordedBackend(tmp_path / "state", slots, take_back_s)
+    backend = RecordedBackend(tmp_path / "state", slots, take_back_s, process)
     runtime.backend = runtime.local = backend
     return runtime, backend
 
@@ -166,6 +178,20 @@ async def test_the_next_session_begins_without_a_word_from_the_supervisor(tmp_pa
         assert [each.summary for each in results] == ["1"] * 12
         let_go = [answer for answer in backend.made[0].answers if isinstance(answer, LetGo)]
         assert len(let_go) >= 6
+
+
+async def test_sessions_that_a_host_gives_back_run_elsewhere(tmp_path: Path) -> None:
+    """PRC27: a host whose session left a process behind serves nobody else; who waited there is not lost."""
+    runtime, backend = await opened(tmp_path, slots=1, process=Littered())
+    async with (
+        runtime,
+        SessionTree(tmp_path, model=MODEL, limits=WIDE, runtime=runtime) as tree,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        results = await tree.main.map("worker", ["look"] * 4, concurrency=4, on_error="raise")
+        assert [each.summary for each in results] == ["1"] * 4
+        answers = [answer for made in backend.made for answer in made.answers]
+        assert any(isinstance(answer, LetGo) and not answer.has_begun for answer in answers)
 
 
 async def test_nobody_waits_behind_a_long_call(tmp_path: Path) -> None:
@@ -300,4 +326,21 @@ async def test_a_session_taken_back_before_it_began_leaves_nothing_running(tmp_p
         for _ in range(3):
             await asyncio.sleep(0)
         assert not (await host.poll(0, 0.0)).unusable
+        host.close()
+
+
+async def test_a_host_whose_session_just_stopped_serves_the_next_one(tmp_path: Path) -> None:
+    """PRC27: cancelled work needs a turn of the loop to end; until then it does not cost the host."""
+    async with with_tree(tmp_path) as (backend, tree):
+        await tree.main.map("worker", ["look"] * 2, on_error="raise")
+        first, second, *_ = backend.sent(Adopt)
+        host = HostCore(
+            backend._equip, backend.core, backend.memory, backend._hub, lambda: 1, process=Threadless()
+        )
+        assert first.session != second.session
+        host.receive(((1, first), (2, second), (3, Release(first.session, first.epoch))))
+        reply = await host.poll(0, 0.0)
+        assert not reply.unusable
+        assert not any(isinstance(answer, LetGo) for _, answer in reply.outcomes)
+        assert host.embodied == (second.session, second.epoch)
         host.close()

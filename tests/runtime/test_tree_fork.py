@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from pathlib import Path
+
 import pytest
 
+from sessiontree import FunctionModel, SessionTree
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.journal.record import Record
-from sessiontree.runtime.tree_fork import checked, group_around
+from sessiontree.runtime.tree_fork import Identity, checked, group_around
+from tests.runtime.runtime_fakes import FaultyRuntime
 
 FACTS = [
     # session, cause, time
@@ -51,3 +57,34 @@ def test_group_is_what_was_written_together(at: int) -> None:
 def test_newest_fact_is_taken_where_none_is_named() -> None:
     """None is the end, whatever it is."""
     assert checked("t", RECORDS, None) == len(RECORDS)
+
+
+async def test_other_trees_go_on_while_a_fork_is_written(tmp_path: Path) -> None:
+    """The supervisor's loop does not wait for the disk."""
+    disk, reached = threading.Event(), threading.Event()
+    in_time: list[bool] = []
+
+    def hold(_: object) -> None:
+        reached.set()
+        in_time.append(disk.wait(10.0))
+
+    async with (
+        FaultyRuntime(tmp_path / "state") as runtime,
+        SessionTree(tmp_path, model=FunctionModel(lambda _: "fine"), runtime=runtime) as tree,
+    ):
+        await tree.main.send("hello")
+        supervisor = runtime.local.core
+        appender = supervisor.journal._appender
+        assert appender is not None
+        holding = asyncio.create_task(asyncio.to_thread(appender._writer.do, hold))
+        assert await asyncio.to_thread(reached.wait, 30.0)
+        forking = asyncio.create_task(
+            supervisor.fork(tree.tree_id, None, Identity("t" + 16 * "0", 32 * "a", 1))
+        )
+        while not (appender._writer._queue.qsize() or forking.done()):  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+        disk.set()
+        await forking
+        await holding
+        assert in_time == [True]
+        assert supervisor.journal.last_seq("t" + 16 * "0") > supervisor.journal.last_seq(tree.tree_id)

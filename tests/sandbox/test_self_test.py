@@ -14,7 +14,7 @@ import pytest
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.sandbox import SelfTest, jail, prepare_canaries, self_test
-from sessiontree.sandbox.self_test import Attempt, differences, traces
+from sessiontree.sandbox.self_test import WriteAttempt, differences, traces
 from sessiontree.sandbox.write_probes import ATTEMPTS, SUCCEEDED, try_all
 from tests.sandbox.conftest import CHECKOUT
 from tests.sandbox.test_escapes import WITHOUT_SECCOMP
@@ -124,7 +124,7 @@ def test_jail_put_on_too_late_is_found_by_the_ready_thread(tmp_path: Path) -> No
 @pytest.mark.parametrize("outcome", [SUCCEEDED, "ENOENT", "EROFS", "untried"])
 def test_only_a_refusal_counts(outcome: str) -> None:
     """An attempt that failed for another reason proves nothing."""
-    found = SelfTest((Attempt("this thread", "chmod", outcome),), ())
+    found = SelfTest((WriteAttempt("this thread", "chmod", outcome),), ())
     assert not found.holds
     assert found.faults() == [f"chmod from this thread: {outcome}"]
 
@@ -132,14 +132,14 @@ def test_only_a_refusal_counts(outcome: str) -> None:
 @pytest.mark.parametrize("outcome", ["EACCES", "EPERM"])
 def test_refusal_without_a_change_holds(outcome: str) -> None:
     """The kernel's two ways of refusing are accepted."""
-    found = SelfTest((Attempt("this thread", "delete", outcome),), ())
+    found = SelfTest((WriteAttempt("this thread", "delete", outcome),), ())
     assert found.holds
     found.require()
 
 
 def test_change_is_a_fault_whatever_the_calls_said() -> None:
     """What is seen counts more than what was answered."""
-    found = SelfTest((Attempt("this thread", "delete", "EACCES"),), ("'delete' is gone",))
+    found = SelfTest((WriteAttempt("this thread", "delete", "EACCES"),), ("'delete' is gone",))
     assert found.faults() == ["'delete' is gone"]
 
 

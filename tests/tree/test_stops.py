@@ -326,6 +326,10 @@ def test_a_receipt_lists_every_descendant_in_path_order() -> None:
     assert names == ["main", "main/b1", "main/b1/w1", *(f"main/w{number}" for number in range(1, 11))]
     assert lines[4][:6] == ("main/w2", WORKER, SessionStatus.COMPLETED, False, "two", 0)
     assert lines[0][:6] == ("main", "main", SessionStatus.ACTIVE, False, "", 0)
+    models = {row.name: row.model for row in harness.state.charter.agents}
+    assert {(line.agent, line.model) for line in lines} == {
+        (name, models[name]) for name in {each.spec.agent for each in harness.state.sessions.values()}
+    }
     assert [line.session_id for line in receipt(harness.state, "main/b1")] == ["main/b1", "main/b1/w1"]
 
 

@@ -71,6 +71,7 @@ class LocalTransport:
     pid = os.getpid()
     level = "structural"
     """Sessions share the program's process: only their handles confine them."""
+    node = ""
     is_ready = True
     embodied: tuple[str, int] | None = None
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +25,13 @@ from sessiontree.backends.ray.key_server import (
 )
 from sessiontree.backends.ray.local_line import LocalLine, Methods, line_to
 from sessiontree.backends.ray.process_start import RestartKeeper
-from sessiontree.backends.ray.serialization import open_for_gateway, open_for_host, opened, packed
+from sessiontree.backends.ray.serialization import (
+    open_for_gateway,
+    open_for_host,
+    opened,
+    packed,
+    with_copies_in,
+)
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.ports import (
     AgentInfo,
@@ -41,7 +48,7 @@ from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ask_for_keys_by
 from sessiontree.models.port import GatewayModel
-from sessiontree.runtime.clock import TreeClock
+from sessiontree.runtime.clock import TreeClock, monotonic_ms
 from sessiontree.runtime.frames import Adopt, Hello, HostHealth
 from sessiontree.runtime.host import HostCore, HostEquipment
 from sessiontree.runtime.host_process import OwnProcess, resident_bytes
@@ -57,6 +64,8 @@ from sessiontree.sandbox import level_in_force, self_test
 from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
 
 LAST_WORDS_S = 2.0
+ABANDONED_S = 60.0
+"""After how long a host on another node ends if its supervisor, which polls every few seconds, is silent."""
 
 
 class RemoteServices:
@@ -233,6 +242,10 @@ class HostSettings:
     """Where the program hands over keys and variables; None = to this process none."""
     lines: Path | None = None
     """Where the supervisor accepts lines; None = from this process none."""
+    node_id: str | None = None
+    """The supervisor's node, where the process may run on another one; None = it is on the same."""
+    copies: Path | None = None
+    """Where copies of the program's modules are on another node."""
 
 
 Core = TypeVar("Core", HostCore, GatewayHost)
@@ -252,12 +265,17 @@ class FrameActor(Generic[Core]):
     def __init__(self, supervisor: Any, settings: HostSettings) -> None:
         """Keep the settings; nothing runs before the first call."""
         tidy()
+        own = ray.get_runtime_context().get_node_id()
+        self._is_elsewhere = settings.node_id not in {None, own}
+        """Whether the process runs on another node than the supervisor."""
         self._settings = settings
         self._services = RemoteServices(supervisor, settings.key)
+        self._heard_s = time.monotonic()
 
     @ray.method(num_returns=0)
     async def submit(self, data: bytes) -> None:
         """Receive frames, once everything that they need is loaded."""
+        self._heard_s = time.monotonic()
         await self._receive(opened(data))
 
     async def _receive(self, frames: tuple[tuple[int, Any], ...]) -> None:
@@ -266,6 +284,7 @@ class FrameActor(Generic[Core]):
 
     async def poll(self, after: int, wait_s: float) -> bytes:
         """Return the answers after a number."""
+        self._heard_s = time.monotonic()
         return packed(await self._core.poll(after, wait_s))
 
     @ray.method(num_returns=0)
@@ -273,7 +292,7 @@ class FrameActor(Generic[Core]):
         """Open a line over which the supervisor may submit and poll, if it runs on this machine."""
         settings = self._settings
         methods: Methods = {"submit": self._receive, "poll": self._core.poll}
-        if settings.lines is not None:
+        if settings.lines is not None and not self._is_elsewhere:
             self._line = await line_to(settings.lines, settings.supervisor_pid, methods)
 
     @ray.method(concurrency_group="control")
@@ -295,8 +314,17 @@ class HostActor(FrameActor[HostCore]):
         self._ready = ThreadPoolExecutor(1)
         self._ready.submit(os.getpid).result()
 
-    async def hello(self) -> Hello:
-        """Test the confinement, begin, and return the state."""
+    async def node(self) -> str:
+        """Return Ray's id of the node on which this process runs."""
+        return str(ray.get_runtime_context().get_node_id())
+
+    async def hello(self, passed_ms: int | None = None) -> Hello:
+        """Test the confinement, begin, and return the state.
+
+        Args:
+            passed_ms: The supervisor's monotonic time now, if it is on another machine.
+        """
+        ahead_ms = 0 if passed_ms is None else passed_ms - monotonic_ms()
         victims, level = self._settings.victims, "structural"
         try:
             if victims is not None:
@@ -304,21 +332,41 @@ class HostActor(FrameActor[HostCore]):
                 level = str(in_force)
                 if in_force.is_full or self._settings.enforcement == "required":
                     self_test(victims, self._ready).require()
-            self._begin()
+            self._begin(ahead_ms)
         except Exception as error:  # noqa: BLE001 - the supervisor gets the reason, and starts another host
             return Hello(os.getpid(), level, f"{type(error).__name__}: {error}")
         return Hello(os.getpid(), level, reaper=self._process.reaper)
 
-    def _begin(self) -> None:
+    def _begin(self, ahead_ms: int) -> None:
         sys.setswitchinterval(0.0005)
-        settings, clock = self._settings, TreeClock()
+
+        def passed_ms() -> int:
+            return monotonic_ms() + ahead_ms
+
+        settings, clock = self._settings, TreeClock(passed_ms=passed_ms)
         reaper = int(os.environ.get(REAPER_VARIABLE, "0"))
-        self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, self._say_last_words, reaper)
-        equipment: ResourceCache[HostEquipment] = ResourceCache(self._services.resources, open_for_host)
+        given = (settings.most_bytes, self._say_last_words, reaper)
+        if self._is_elsewhere:
+            self._heard_s = time.monotonic()
+            self._process = OwnProcess(None, *given, self._is_abandoned)
+        else:
+            self._process = OwnProcess(settings.supervisor_pid, *given)
+        equipment: ResourceCache[HostEquipment] = ResourceCache(self._equipment, open_for_host)
         self._resources = equipment
         memory = MemoryClient(self._services.memory).memory
         self._core = HostCore(
-            equipment.of, self._services, memory, ProgressHub(), clock.now_ms, self._process
+            equipment.of, self._services, memory, ProgressHub(), clock.now_ms, self._process, passed_ms
+        )
+
+    def _is_abandoned(self) -> bool:
+        """Whether the supervisor was silent for so long that others may do this session's work by now."""
+        return time.monotonic() - self._heard_s > ABANDONED_S
+
+    async def _equipment(self, name: str) -> bytes:
+        packed_here = await self._services.resources(name)
+        copies = self._settings.copies
+        return (
+            with_copies_in(packed_here, copies) if self._is_elsewhere and copies is not None else packed_here
         )
 
     def _embodied(self) -> tuple[str, int] | None:

@@ -24,6 +24,7 @@ from sessiontree.backends.ray.engine import Engine
 from sessiontree.backends.ray.engine_settings import for_gateway
 from sessiontree.backends.ray.key_server import GATEWAY, KEYS_SOCKET, MEMORY, KeyServer
 from sessiontree.backends.ray.local_line import LINES_SOCKET
+from sessiontree.backends.ray.placed_nodes import PlacedNodes
 from sessiontree.backends.ray.process_start import (
     JOINED_UNSEEN_S,
     UNSEEN_S,
@@ -43,6 +44,7 @@ from sessiontree.backends.ray.supervisor_client import SupervisorClient, Watches
 from sessiontree.backends.ray.transport import REAPED_S
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
+from sessiontree.contracts.placement import Placements
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ApiKey
@@ -82,6 +84,7 @@ class RayBackend:
         memory: Where memory is, and which embedder it uses.
         pass_env: Environment variables of this program that hosts get in addition to harmless ones.
         sharing: How many backends use this machine's cores; each of them keeps fewer hosts then.
+        placement: Which kinds of sessions may run on other nodes of the cluster, and on which; None = none.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings, as the runtime takes them
@@ -98,11 +101,13 @@ class RayBackend:
         memory: MemorySettings | None = None,
         pass_env: tuple[str, ...] = (),
         sharing: int = 1,
+        placement: Placements | None = None,
     ) -> None:
         """Check the settings; nothing is started yet.
 
         Raises:
-            ConfigError: confinement is required, and the kernel cannot confine Workers.
+            ConfigError: sessions are to be placed on other nodes without a cluster; or confinement is
+                required, and the kernel cannot confine Workers.
         """
         level = available_level()
         if enforcement == "required" and not level.is_full:
@@ -116,6 +121,10 @@ class RayBackend:
         most = max(8, HOSTS_PER_CORE * cores) if slots is None else slots
         self._pool = PoolSize(most=most, usual=min(most, max(1, max(2, cores) // sharing)))
         self._engine = Engine(address, num_cpus, insecure)
+        if placement is not None and address is None and not ray.is_initialized():
+            raise _no_cluster()
+        self._placements = placement
+        self._nodes = None if placement is None else PlacedNodes(placement, self._engine, enforcement)
         self._host_bytes = host_bytes
         self._memory = memory or MemorySettings()
         variable = self._memory.key_variable
@@ -208,8 +217,13 @@ class RayBackend:
         if config is not None:
             for name, place in zip(("state_dir", "memory"), self._hidden, strict=False):
                 _check_apart(name, place, Path(config.workspace))
-        resources = with_program(packed, program)
         line = await self._started()
+        places = None
+        if self._nodes is not None:
+            assert self._scratch is not None  # noqa: S101 - the runtime has been started
+            known = config or await line.supervisor.config_of(tree_id)
+            places = await self._nodes.find(tree_id, Path(known.workspace), self._scratch, program)
+        resources = with_program(packed, program, places)
         if config is None:
             opening = asyncio.ensure_future(line.lifecycle.resume(tree_id, agents, resources))
         else:
@@ -218,8 +232,16 @@ class RayBackend:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(partial(_take_back, line, tree_id))
+            self._forget_places(tree_id)
+            raise
+        except BaseException:
+            self._forget_places(tree_id)
             raise
         line.opened(tree_id, agents, resources)
+
+    def _forget_places(self, tree_id: str) -> None:
+        if self._nodes is not None:
+            self._nodes.released(tree_id)
 
     def _role_of(self, pid: int) -> str:
         rows = self.ask_now(lambda supervisor: supervisor.actors())
@@ -241,6 +263,7 @@ class RayBackend:
 
     async def release(self, tree_id: str) -> None:
         """Release a tree; it stays in the journal."""
+        self._forget_places(tree_id)
         if self._line is not None:
             self._line.released(tree_id)
             with contextlib.suppress(SessionTreeError):  # a supervisor that is gone holds no tree
@@ -276,6 +299,8 @@ class RayBackend:
             if self._keeper is not None:
                 await asyncio.to_thread(self._keeper.stop)
             await _end(line)
+        if self._nodes is not None:
+            await self._nodes.close()
         if self._keys is not None:
             await asyncio.to_thread(self._keys.close)
         if self._scratch is not None:
@@ -297,6 +322,8 @@ class RayBackend:
 
     async def _start(self) -> SupervisorClient:
         await self._engine.start()
+        if self._placements is not None and self._engine.home is not None:
+            raise _no_cluster()
         if self._scratch is not None:  # left by a start that failed
             await asyncio.to_thread(_remove, self._scratch)
         key = secrets.token_hex(16)
@@ -376,7 +403,15 @@ class RayBackend:
             passed=self._scratch / PASSED if self._pass_env and self._engine.home is not None else None,
             enforcement=self._enforcement,
             security=self._engine.protection(),
+            placements=self._placements,
         )
+
+
+def _no_cluster() -> ConfigError:
+    return ConfigError(
+        "placement needs a cluster, and this program has a Ray of its own machine alone; give "
+        "address='auto' on a node of the cluster, or call ray.init(address=…) first"
+    )
 
 
 def _write_variables(path: Path, names: Sequence[str]) -> None:

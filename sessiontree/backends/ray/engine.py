@@ -268,12 +268,17 @@ def _end(home: Path, lock: int, watcher: subprocess.Popen[bytes]) -> None:
     os.close(lock)
 
 
+def watch_command(home: Path) -> list[str]:
+    """Return the command that removes a directory of this process, and what runs for it, if it is killed."""
+    me = engine_home.process_of(os.getpid())
+    assert me is not None, "a running process is in /proc"  # noqa: S101 - it calls this
+    return [sys.executable, "-I", "-S", engine_home.__file__, str(home), str(me.pid), str(me.started)]
+
+
 def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
     """Start the process that cleans up if this one is killed, because Ray's agents live on for a minute."""
-    me = engine_home.process_of(os.getpid())
-    assert me is not None, "a running process is in /proc"  # noqa: S101 - make_home has just seen it
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own file
-        [sys.executable, "-I", "-S", engine_home.__file__, str(home), str(me.pid), str(me.started)],
+        watch_command(home),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -284,17 +289,33 @@ def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
 
 
 def _connect(address: str) -> ClusterInfo:
-    if address != "auto":
-        # Ray replaces the loopback address by the node's address.
-        there = str(services.canonicalize_bootstrap_address(address))
-        if not accepts(there, REACH_S):
+    there, on_loopback = _resolved(address)
+    as_it_is: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if there is not None and not accepts(there, REACH_S):
+        if on_loopback is not None and accepts(on_loopback, REACH_S):
+            as_it_is = engine_servers.loopback_only()
+        elif address != "auto":
+            tried = there if on_loopback in (None, there) else f"{there} and {on_loopback}"
             raise ConfigError(
-                f"no Ray answers at address {address!r}, tried as {there}; start a node with `ray start`, "
+                f"no Ray answers at address {address!r}, tried as {tried}; start a node with `ray start`, "
                 "correct the address, or leave it out for a private Ray"
             )
-    with engine_servers.silence():
+    with engine_servers.silence(), as_it_is:
         ray.init(address=address, **QUIET)
     return find_place(None)
+
+
+def _resolved(address: str) -> tuple[str | None, str | None]:
+    """Return where Ray looks for a cluster, and where it would look if nodes were on this machine alone.
+
+    Ray replaces a loopback address by this node's address, where a cluster need not listen. None = Ray finds
+    no address, and says so when it is to connect.
+    """
+    with contextlib.suppress(ConnectionError, ValueError):
+        there = services.canonicalize_bootstrap_address(address)
+        with engine_servers.loopback_only():
+            return there, services.canonicalize_bootstrap_address(address)
+    return None, None
 
 
 def _forget_authentication() -> None:
@@ -407,10 +428,7 @@ class Engine:
 
         A private Ray's token is not in a file: its processes pass it to their children.
         """
-        is_private = self._there().home is not None
-        if is_private or not is_token_auth_enabled() or os.environ.get("RAY_AUTH_TOKEN"):
-            return None
-        return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+        return None if self._there().home is not None else token_file()
 
     @property
     def raylet(self) -> int | None:
@@ -519,6 +537,13 @@ class Engine:
                 f"{own}, and a process can use only one Ray; leave the address out to use that one"
             )
         return place
+
+
+def token_file() -> Path | None:
+    """Return the file with the token of the Ray that this process joined; None if it needs no file."""
+    if not is_token_auth_enabled() or os.environ.get("RAY_AUTH_TOKEN"):
+        return None
+    return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
 
 
 def _nodes() -> list[dict[str, Any]]:

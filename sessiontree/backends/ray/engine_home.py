@@ -82,13 +82,22 @@ def make_home() -> tuple[Path, int]:
         OSError: no temporary directory is writable, or the path of each is too long for sockets.
     """
     home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
+    return home, claim(home)
+
+
+def claim(home: Path) -> int:
+    """Make this process the owner of a directory; return the descriptor that holds its lock.
+
+    Raises:
+        OSError: it has an owner, or can't be written.
+    """
     lock = os.open(home / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     me = process_of(os.getpid())
     if me is None:
         raise OSError("/proc does not show this process; mount it")
     os.write(lock, f"{me.pid} {me.started} {_namespace()}\n".encode())
-    return home, lock
+    return lock
 
 
 def _short_folder() -> Path:

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import platform
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ray
-
 from sessiontree.backends.ray.backend import RayBackend
+from sessiontree.backends.ray.node_agent import difference_of_releases
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
@@ -31,7 +29,6 @@ from sessiontree.runtime.rpc import RpcResponse, methods_of, portable
 from sessiontree.runtime.stored_trees import summaries_of
 from sessiontree.runtime.supervisor_server import SequenceGate, SupervisorLifecycle
 from sessiontree.runtime.tree_resources import PackedResources
-from sessiontree.version import VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +49,6 @@ class ProgramFiles:
     digest: str
     files: Mapping[str, bytes] | None
     """By path; None = the node has them already."""
-
-
-def release() -> tuple[str, str, str]:
-    """Return the releases of sessiontree, Python and Ray in this process."""
-    return (VERSION, platform.python_version(), ray.__version__)
 
 
 class NodeActor:
@@ -125,13 +117,9 @@ class NodeActor:
         return self._backend
 
     async def _begin(self, plan: NodePlan) -> Path:
-        if plan.release != release():
-            names = ("sessiontree", "Python", "Ray")
-            found = zip(names, plan.release, release(), strict=True)
-            said = "; ".join(
-                f"{name} {there} instead of {here}" for name, here, there in found if here != there
-            )
-            raise ConfigError(f"it has {said}; install the same on every node")
+        found = difference_of_releases(plan.release)
+        if found is not None:
+            raise ConfigError(f"it has {found}; install the same on every node")
         claim = self._claim = await asyncio.to_thread(JournalClaim.take, plan.state_dir)
         root = state_dir_of_journal(claim.directory)
         try:

@@ -23,8 +23,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.backends.ray.engine import Engine
 from sessiontree.backends.ray.local_line import LineLost
-from sessiontree.backends.ray.node_actor import NodeActor, NodePlan, ProgramFiles, release
+from sessiontree.backends.ray.node_actor import NodeActor, NodePlan, ProgramFiles
+from sessiontree.backends.ray.node_agent import release
 from sessiontree.backends.ray.pending_calls import PendingCalls
+from sessiontree.backends.ray.program_copy import files_of
 from sessiontree.backends.ray.serialization import opened, pack, packed
 from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS
 from sessiontree.backends.ray.supervisor_client import Watches
@@ -299,11 +301,7 @@ def _reason(error: BaseException) -> str:
 
 def _files_of(directory: Path) -> ProgramFiles:
     """Return the files of a copy of the program's modules. Blocks."""
-    files = {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
+    files = files_of(directory)
     digest = hashlib.sha256()
     for name, data in files.items():
         digest.update(f"{name}\0{len(data)}\0".encode("utf-8", "surrogateescape") + data)

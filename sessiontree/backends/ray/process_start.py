@@ -302,7 +302,13 @@ def _command(pid: int) -> bytes:
 
 
 def started_as(
-    role: str, settings: Settings, note: Path, *, confined: bool = False, reaped: bool = False
+    role: str,
+    settings: Settings,
+    note: Path,
+    *,
+    confined: bool = False,
+    reaped: bool = False,
+    tokens: tuple[Path, ...] = (),
 ) -> dict[str, Any]:
     """Return the runtime environment of a process.
 
@@ -314,8 +320,9 @@ def started_as(
         confined: Whether it may write only to Ray's logs.
         reaped: Whether it runs tools. Then a reaper above it ends processes that they leave running, and it
             gets only harmless environment variables and those that the runtime passes on.
+        tokens: Files of Ray's tokens on other nodes where it may run; hidden from it like that of this node.
     """
-    jail = _jail(settings) if confined else None
+    jail = _jail(settings, tokens) if confined else None
     reports = settings.reports if reaped else None
     keep = settings.pass_env if reaped else None
     given = settings.passed if reaped else None
@@ -344,15 +351,13 @@ def level_of(settings: Settings) -> Level:
     return probe(_jail(settings), settings.python)
 
 
-def _jail(settings: Settings) -> Jail:
-    hidden = hidden_places(settings.state_dir, settings.memory)
-    hidden += () if settings.token_path is None else (settings.token_path,)
-    secrets = () if settings.token_path is None else (("RAY_AUTH_TOKEN", settings.token_path),)
+def _jail(settings: Settings, tokens: tuple[Path, ...] = ()) -> Jail:
+    files = dict.fromkeys((*(() if settings.token_path is None else (settings.token_path,)), *tokens))
     return Jail(
-        hidden=hidden,
+        hidden=(*hidden_places(settings.state_dir, settings.memory), *files),
         readable=(settings.program,),
         writable=(settings.logs_dir,),
-        secrets=secrets,
+        secrets=tuple([("RAY_AUTH_TOKEN", path) for path in files]),
         enforcement=settings.enforcement,
     )
 

@@ -110,12 +110,7 @@ class ProgramCopies:
         """
         try:
             place = Path(tempfile.mkdtemp(prefix="received-", dir=self.root()))
-            for name, data in files.items():
-                path = place / name
-                if not path.resolve().is_relative_to(place.resolve()):
-                    raise ConfigError(f"the program sent a module whose path leads out of the copy: {name!r}")
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                path.write_bytes(data)
+            write_files(place, files)
         except OSError as error:
             raise _unwritable(error) from error
         return place
@@ -126,6 +121,28 @@ class ProgramCopies:
             remove(self._root)
             with contextlib.suppress(OSError):  # other programs have copies there
                 self._root.parent.rmdir()
+
+
+def files_of(copy: Path) -> dict[str, bytes]:
+    """Return the files of a copy by their paths in it, for another node. Blocks."""
+    return {
+        str(path.relative_to(copy)): path.read_bytes() for path in sorted(copy.rglob("*")) if path.is_file()
+    }
+
+
+def write_files(place: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of a copy that another node's program sent. Blocks.
+
+    Raises:
+        ConfigError: a file's path leads out of the copy.
+        OSError: the copy can't be written.
+    """
+    for name, data in files.items():
+        path = place / name
+        if not path.resolve().is_relative_to(place.resolve()):
+            raise ConfigError(f"the program sent a module whose path leads out of the copy: {name!r}")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 def _unwritable(error: OSError) -> ConfigError:

@@ -62,14 +62,24 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> PackedResources:
     )
 
 
-def with_program(resources: PackedResources, program: Path | None) -> PackedResources:
-    """Return resources that import the program's modules from a copy."""
+def with_program(
+    resources: PackedResources, program: Path | None, places: bytes | None = None
+) -> PackedResources:
+    """Return resources that import the program's modules from a copy, for hosts on these nodes."""
     place = b"" if program is None else os.fsencode(program)
     for_gateway = resources.for_gateway
     return PackedResources(
         place + b"\0" + resources.for_hosts,
         None if for_gateway is None else place + b"\0" + for_gateway,
+        places,
     )
+
+
+def with_copies_in(packed: bytes, folder: Path) -> bytes:
+    """Return resources whose modules are imported from a copy in another folder, on another node."""
+    program, _, value = packed.partition(b"\0")
+    place = os.fsencode(folder / Path(os.fsdecode(program)).name) if program else b""
+    return place + b"\0" + value
 
 
 def open_for_host(packed: bytes) -> HostEquipment:

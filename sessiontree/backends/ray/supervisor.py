@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from sessiontree.backends.ray.actors import GatewayActor, HostActor, HostSetting
 from sessiontree.backends.ray.engine_security import listening
 from sessiontree.backends.ray.key_server import KEYS_SOCKET
 from sessiontree.backends.ray.local_line import LINES_SOCKET, LineListener, LocalLine
+from sessiontree.backends.ray.placed_hosts import HostOrder, PlacedPools, PlacedTransport
 from sessiontree.backends.ray.process_start import (
     RestartKeeper,
     StartPace,
@@ -77,7 +79,9 @@ class SupervisorActor:
             self._start_memory,
             partial(ControlServer, state_dir=settings.journal_dir, lineage=_lineage(settings)),
             partial(_security, settings),
+            self._leave_unfit_nodes,
         )
+        self._placed = PlacedPools(settings.node_id, settings.placed_pools, self._server.places)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lines = LineListener(settings.scratch / LINES_SOCKET)
         self._transports: set[RayTransport] = set()
@@ -127,7 +131,6 @@ class SupervisorActor:
         if pool == OBSERVING:
             victims = victims_for(settings, name)
         note = note_for(name, settings)
-        options = self._options(f"{pool}-host", note, confined=pool == OBSERVING, reaped=True)
         given = HostSettings(
             self._server.host_key,
             os.getpid(),
@@ -136,8 +139,46 @@ class SupervisorActor:
             settings.enforcement,
             lines=settings.scratch / LINES_SOCKET,
         )
+        if pool in settings.placed_pools:
+            given = replace(given, node_id=settings.node_id, copies=settings.scratch)
+            return self._placed_host(pool, name, note, given)
+        options = self._options(f"{pool}-host", note, confined=pool == OBSERVING, reaped=True)
         shell = actor_of(HostActor).options(**options)
         return self._transport(shell, given, name, note, partial(LineTransport, self._lines, {}))
+
+    def _placed_host(self, pool: str, name: str, note: Path, given: HostSettings) -> RayTransport:
+        """Return the transport to a host that Ray starts on one of the nodes that fit its pool."""
+
+        def begin(place: dict[str, Any]) -> Any:
+            start = started_as(
+                f"{pool}-host",
+                self._settings,
+                note,
+                confined=pool == OBSERVING,
+                reaped=True,
+                tokens=self._placed.tokens(),
+            )
+            shell = actor_of(HostActor).options(**{**HOST_OPTIONS, **place, "runtime_env": start})
+            return shell.remote(ray.get_runtime_context().current_actor, given)
+
+        transport = PlacedTransport(
+            self._placed,
+            HostOrder(pool, begin, given.victims),
+            self._lines,
+            self._transports.discard,
+            self._settings.reports,
+            None,
+            partial(self._failed.add, name),
+        )
+        self._transports.add(transport)
+        return transport
+
+    def _leave_unfit_nodes(self) -> None:
+        """End hosts on nodes that do not fit a tree that opens; their sessions get other hosts."""
+        self._placed.forget_refusals()
+        for each in list(self._transports):
+            if isinstance(each, PlacedTransport) and each.is_unfit:
+                ray.kill(each.actor)
 
     def _start_gateway(self, name: str) -> RayTransport:
         settings = self._settings

@@ -29,14 +29,39 @@ ANSWER_S = 2.0
 """How late an answer of a host may be."""
 
 
+async def wait_for_reaper(reaper: int, reports: Path, host: int) -> int:
+    """Wait up to ``REAPED_S`` for the end of a host's reaper; return how many processes it ended.
+
+    Args:
+        reaper: Its descriptor, which is closed.
+        reports: The directory of its reports.
+        host: The process id of the host.
+    """
+    loop, gone = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(reaper, gone.set)
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REAPED_S):
+                await gone.wait()
+    finally:
+        loop.remove_reader(reaper)
+        os.close(reaper)
+    report = reports / f"{REPORT}{host}"
+    with contextlib.suppress(OSError, ValueError):  # the reaper was killed, or has not finished
+        ended = int(report.read_text("ascii"))
+        report.unlink()
+        return ended
+    return 0
+
+
 class RayTransport:
     """Carries frames to one actor.
 
     Args:
-        actor: With ``hello``, ``submit``, ``poll`` and ``health``.
+        actor: With ``hello``, ``submit``, ``poll`` and ``health``; None = ``ready`` starts it.
         on_close: Called once, when the host is ended.
         reports: Directory in which its reaper, if it has one, reports how many processes it ended.
-        start: Watches the host's start.
+        start: Watches the host's start; None = it can't be seen.
         failed: Called with the reason if the host did not start.
     """
 
@@ -45,11 +70,12 @@ class RayTransport:
         actor: Any,
         on_close: Callable[[RayTransport], None],
         reports: Path,
-        start: StartWatch,
+        start: StartWatch | None,
         failed: Callable[[str], None],
     ) -> None:
         self.actor = actor
         self.level = "starting"
+        self.node = ""
         self.pid = 0
         self.is_ready = False
         self.embodied: tuple[str, int] | None = None
@@ -84,9 +110,13 @@ class RayTransport:
             reason = error.reason if isinstance(error, HostLost) else late
             self._failed(reason)
             raise HostLost(reason, served=False) from None
+        self._hold(hello)
+        self.level, self.pid, self.is_ready = hello.level, hello.pid, True
+
+    def _hold(self, hello: Hello) -> None:
+        """Note the host's reaper."""
         with contextlib.suppress(OSError):  # it has ended already, as the host has
             self._reaper = os.pidfd_open(hello.reaper) if hello.reaper else None
-        self.level, self.pid, self.is_ready = hello.level, hello.pid, True
 
     async def _hello(self) -> Any:
         return await self._answer(self.actor.hello.remote(), START_S)
@@ -100,7 +130,7 @@ class RayTransport:
         try:
             while not hello.done():
                 await asyncio.wait((hello,), timeout=LOOK_S)
-                reason = None if hello.done() else self._start.look()
+                reason = None if hello.done() or self._start is None else self._start.look()
                 if reason is not None:
                     raise HostLost(reason)
             return await hello
@@ -142,29 +172,14 @@ class RayTransport:
         """End the host's process."""
         if not self._closed:
             self._closed = True
-            ray.kill(self.actor)
+            if self.actor is not None:
+                ray.kill(self.actor)
             self._on_close(self)
 
     async def ended(self) -> int:
         """Wait up to ``REAPED_S`` for the host's reaper; return how many processes the reaper ended."""
         descriptor, self._reaper = self._reaper, None
-        if descriptor is None:
-            return 0
-        loop, gone = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(descriptor, gone.set)
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(REAPED_S):
-                    await gone.wait()
-        finally:
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-        report = self._reports / f"{REPORT}{self.pid}"
-        with contextlib.suppress(OSError, ValueError):  # the reaper was killed, or has not finished
-            ended = int(report.read_text("ascii"))
-            report.unlink()
-            return ended
-        return 0
+        return 0 if descriptor is None else await wait_for_reaper(descriptor, self._reports, self.pid)
 
     def _flush(self) -> None:
         frames, self._buffer = tuple(self._buffer), []
@@ -208,6 +223,9 @@ class LineTransport(RayTransport):
             HostLost: it did not start, or reported that it cannot serve.
         """
         await super().ready()
+        self._offer_line()
+
+    def _offer_line(self) -> None:
         self._lines.admit(self.pid, self._made)
         self.actor.open_line.remote()
 

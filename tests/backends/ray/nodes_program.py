@@ -68,15 +68,21 @@ def main() -> None:
     with loopback_only():
         head = {**LOOPBACK, "include_dashboard": False, "temp_dir": sys.argv[2]}
         cluster = make(initialize_head=True, head_node_args=head)
-        try:
+    try:
+        with loopback_only():
             other = cluster.add_node(**LOOPBACK)
             cluster.remove_node(cluster.add_node(**LOOPBACK))
             ray.init(address=cluster.address, log_to_driver=False)
             found = asyncio.run(play(Path(sys.argv[1]), other.raylet_socket_name))
-            print(json.dumps({**found, "other": other.node_id[:8]}), flush=True)  # noqa: T201
-        finally:
             ray.shutdown()
-            cluster.shutdown()
+        # Ray takes a loopback address for the address of this node, where this cluster does not listen.
+        reports = [asyncio.run(look_at_cluster(each)) for each in (cluster.address, "auto")]
+        found["reached"] = [[report.address, len(report.nodes)] for report in reports]
+        found["expected"] = [[cluster.address, 3]] * 2
+        print(json.dumps({**found, "other": other.node_id[:8]}), flush=True)  # noqa: T201
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
 
 
 if __name__ == "__main__":

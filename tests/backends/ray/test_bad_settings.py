@@ -29,6 +29,9 @@ MODEL = ScriptedModel(["hello"])
         ({"num_cpus": True}, "num_cpus is True; give a whole number"),
         ({"backend": "local", "num_cpus": 1}, "num_cpus"),
         ({"backend": "abacus"}, "backend 'abacus'"),
+        ({"backend": "local", "placement": {"worker": {}}}, "only backend 'ray' takes placement"),
+        ({"shards": "per-node", "placement": {"worker": {}}}, "leave one of them out"),
+        ({"placement": {"main": {}}}, "placement can't move 'main'"),
     ],
 )
 def test_setting_that_cannot_be_is_refused(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
@@ -43,6 +46,14 @@ async def test_state_inside_the_workspace_is_refused(tmp_path: Path) -> None:
     tree = SessionTree(tmp_path, model=MODEL, state_dir=tmp_path / "state")
     with pytest.raises(ConfigError, match="is inside the workspace"):
         await tree.start()
+
+
+@pytest.mark.slow
+async def test_placement_without_a_cluster_is_refused(ray_runtime: Runtime, tmp_path: Path) -> None:
+    """A private Ray has one node; the error says how to reach a cluster."""
+    with pytest.raises(ConfigError, match=r"placement needs a cluster, .*address='auto'"):
+        async with Runtime(tmp_path / "placed", placement={"worker": {}}) as runtime:
+            await SessionTree(tmp_path, model=MODEL, runtime=runtime).start()
 
 
 @pytest.mark.slow

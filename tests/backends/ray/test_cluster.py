@@ -74,6 +74,7 @@ def test_cluster_is_looked_at_node_by_node(tmp_path: Path, short_path: Path) -> 
     """Doctor shows releases, processes and confinement of each node; a node that doesn't answer is named."""
     found = played(NODES_PROGRAM, tmp_path, short_path)
     told, other = found["told"], found["other"]
+    assert found["reached"] == found["expected"], "a cluster that listens on the loopback interface alone"
     assert (found["code"], told["fine"]) == (0, True)
     (failure,) = (each for node, each in found["stopped"].items() if other in node)
     assert failure == "it did not answer within 3 s"

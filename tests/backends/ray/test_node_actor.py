@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, PermissionDenied, SessionTreeError
-from sessiontree.backends.ray.node_actor import NodeActor, NodePlan, ProgramFiles, release
+from sessiontree.backends.ray.node_actor import NodeActor, NodePlan, ProgramFiles
+from sessiontree.backends.ray.node_agent import release
 from sessiontree.backends.ray.program_copy import ProgramCopies
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.runtime.tree_resources import PackedResources

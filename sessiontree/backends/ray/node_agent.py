@@ -1,0 +1,178 @@
+"""The actor of this runtime on another node: it looks at the node, prepares it for hosts, and sees them end.
+
+Hosts of a placed pool run on nodes that the supervisor cannot look at. The program starts one such actor on
+each of them. Not here: which nodes are used (``placed_nodes.py``), and the hosts (``placed_hosts.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray._private import worker as ray_worker
+
+from sessiontree.backends.ray import engine_home
+from sessiontree.backends.ray.engine import token_file, watch_command
+from sessiontree.backends.ray.program_copy import write_files
+from sessiontree.backends.ray.transport import wait_for_reaper
+from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.interpreter.import_guard import tidy
+from sessiontree.sandbox import Jail, prepare_canaries, probe
+from sessiontree.version import VERSION
+from sessiontree.workspace.identity import DirectoryView, view_of
+
+
+def release() -> tuple[str, str, str]:
+    """Return the releases of sessiontree, Python and Ray in this process."""
+    return (VERSION, platform.python_version(), ray.__version__)
+
+
+def difference_of_releases(wanted: tuple[str, str, str]) -> str | None:
+    """Return which releases of this process differ from those of the creating program; None = none."""
+    names = ("sessiontree", "Python", "Ray")
+    found = zip(names, wanted, release(), strict=True)
+    return (
+        "; ".join(f"{name} {there} instead of {here}" for name, here, there in found if here != there) or None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlan:
+    """What a node must have, and what its agent makes there."""
+
+    release: tuple[str, str, str]
+    """Of sessiontree, Python and Ray in the creating program."""
+    python: Path
+    """The interpreter that starts every process of the runtime."""
+    launcher: Path
+    """The file that this interpreter runs first."""
+    logs_dir: Path
+    """Directory of Ray's logs, the only place that a Worker's process may write to."""
+    scratch: Path
+    """The runtime's private directory; hosts look for it at this path on every node."""
+    enforcement: Any
+    """Whether Workers are refused if the kernel can't confine them."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What an agent found on its node."""
+
+    refusal: str | None = None
+    """Why no host can run there; None = hosts can."""
+    confinement: str = "none"
+    """The level of a process that was started there as a Worker's host would be."""
+    worker_refusal: str | None = None
+    """Why no Worker's host can run there."""
+    token: Path | None = None
+    """The file of Ray's token there, which is hidden from Workers."""
+
+
+class NodeAgent:
+    """The runtime's actor on another node. Its process ends with the creating program."""
+
+    def __init__(self) -> None:
+        tidy()
+        self._scratch: Path | None = None
+        """The runtime's directory, if it was made here."""
+        self._lock: int | None = None
+        """Held for as long as the directory is this process's."""
+        self._reapers: dict[int, int] = {}
+        """Descriptors of reapers by the process ids of their hosts."""
+        self._reports = Path()
+
+    async def begin(self, plan: AgentPlan) -> NodeFacts:
+        """Look at the node, and make the runtime's directory."""
+        return await asyncio.to_thread(self._begin, plan)
+
+    def _begin(self, plan: AgentPlan) -> NodeFacts:
+        found = difference_of_releases(plan.release)
+        if found is not None:
+            return NodeFacts(f"it has {found}; install the same on every node")
+        for path in (plan.python, plan.launcher):
+            if not path.is_file():
+                return NodeFacts(
+                    f"it has no {str(path)!r}; install sessiontree at the same path on every node"
+                )
+        node: Any = ray_worker._global_node  # noqa: SLF001 - Ray has no public access to its directories
+        logs_dir = Path(node.get_logs_dir_path())
+        if logs_dir != plan.logs_dir:
+            return NodeFacts(
+                f"its Ray writes logs to {str(logs_dir)!r} and that of the program's node to "
+                f"{str(plan.logs_dir)!r}; start all nodes with the same --temp-dir"
+            )
+        try:
+            plan.scratch.mkdir(0o700, parents=True)
+            self._scratch = plan.scratch
+            self._lock = engine_home.claim(plan.scratch)
+            _start_watcher(plan.scratch)
+        except FileExistsError:  # nodes may share a directory for temporary files
+            pass
+        except OSError as error:
+            return NodeFacts(f"can't make the runtime's directory {str(plan.scratch)!r}: {error}")
+        self._reports = plan.scratch / "reports"
+        self._reports.mkdir(0o700, exist_ok=True)
+        confinement, refusal = "none", None
+        try:
+            confinement = str(probe(Jail(enforcement=plan.enforcement)))
+        except ConfigError as error:
+            refusal = str(error)
+        return NodeFacts(None, confinement, refusal, token_file())
+
+    async def look(self, workspace: Path, entries: bool) -> DirectoryView | str:
+        """Return what this node sees of a workspace, or why it sees none."""
+        try:
+            return await asyncio.to_thread(view_of, workspace, entries=entries)
+        except OSError as error:
+            return f"no such directory can be read there: {words_of(error)}"
+
+    async def receive(self, name: str, files: Mapping[str, bytes]) -> None:
+        """Write a copy of the program's modules into the runtime's directory, unless it is there."""
+        await asyncio.to_thread(self._write, name, files)
+
+    def _write(self, name: str, files: Mapping[str, bytes]) -> None:
+        place = self._reports.parent / name
+        if not place.exists():
+            write_files(place, files)
+
+    async def prepare(self, victims: Path) -> None:
+        """Make the files that a Worker's host must fail to change before it serves."""
+        if not await asyncio.to_thread(victims.exists):  # one machine may have several nodes
+            await asyncio.to_thread(prepare_canaries, victims)
+
+    async def hold(self, host: int, reaper: int) -> None:
+        """Remember the reaper of a host, by its process and not by its number alone."""
+        with contextlib.suppress(OSError):  # it has ended already, as the host has
+            self._reapers[host] = os.pidfd_open(reaper)
+
+    async def ended(self, host: int) -> int:
+        """Wait for the end of a host's reaper; return how many processes it ended."""
+        descriptor = self._reapers.pop(host, None)
+        return 0 if descriptor is None else await wait_for_reaper(descriptor, self._reports, host)
+
+    async def close(self) -> None:
+        """Remove the runtime's directory, if it was made here."""
+        if self._scratch is not None:
+            await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+
+
+def _start_watcher(scratch: Path) -> None:
+    """Start the process that removes the directory when this one has ended, however it ends.
+
+    It is not a child of this process: Ray ends the children of its workers.
+    """
+    subprocess.run(  # noqa: S603 - fixed words, and this package's own file
+        ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", *watch_command(scratch)],
+        cwd="/",
+        start_new_session=True,
+        check=True,
+    )

@@ -1,0 +1,212 @@
+"""Hosts that Ray places on one of several nodes, as their supervisor starts them.
+
+Not here: which nodes fit a tree (``placed_nodes.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import ray
+from ray.exceptions import RayError
+
+from sessiontree.backends.ray.local_line import LineListener
+from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces, difference_at
+from sessiontree.backends.ray.serialization import opened
+from sessiontree.backends.ray.transport import REAPED_S, LineTransport
+from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.placement import NODE_LABEL, Placement
+from sessiontree.runtime.clock import monotonic_ms
+from sessiontree.runtime.frames import Hello
+from sessiontree.runtime.link import HostLost
+
+FIND_S: Final = 120.0
+"""How long Ray may take to find room for a host and to start it."""
+PREPARE_S: Final = 15.0
+
+
+class PlacedPools:
+    """On which nodes the hosts of each placed pool may run now.
+
+    A pool serves all open trees, so its nodes are those that fit each of them.
+
+    Args:
+        node_id: Ray's id of the supervisor's node.
+        placements: What each pool asks of a node.
+        trees: Returns the nodes of each open tree, as the program packed them.
+    """
+
+    def __init__(
+        self, node_id: str, placements: Mapping[str, Placement], trees: Callable[[], tuple[bytes, ...]]
+    ) -> None:
+        self._node_id = node_id
+        self._placements = placements
+        self._trees = trees
+        self._opened: dict[bytes, TreePlaces] = {}
+        self._unfit: dict[str, str] = {}
+        """By node id, why a node is not used any more."""
+
+    def trees(self) -> list[TreePlaces]:
+        """Return the nodes of each open tree."""
+        packed = self._trees()
+        self._opened = {each: self._opened.get(each) or opened(each) for each in packed}
+        return list(self._opened.values())
+
+    def places(self, pool: str) -> dict[str, NodePlace]:
+        """Return the nodes for the hosts of a pool by id, whether they are alive or not."""
+        found: dict[str, NodePlace] | None = None
+        for tree in self.trees():
+            own = {place.node_id: place for place in tree.pools.get(pool, ())}
+            found = own if found is None else {node: own[node] for node in found if node in own}
+        return {node: place for node, place in (found or {}).items() if node not in self._unfit}
+
+    def tokens(self) -> tuple[Path, ...]:
+        """Return the files of Ray's tokens on all these nodes."""
+        places = [place for tree in self.trees() for each in tree.pools.values() for place in each]
+        return tuple(dict.fromkeys(place.token for place in places if place.token is not None))
+
+    def forget_refusals(self) -> None:
+        """Use nodes again that were refused: the program has looked at all of them for a tree that opens."""
+        self._unfit.clear()
+
+    async def options(self, pool: str) -> dict[str, Any]:
+        """Return the options by which Ray finds a node for a host.
+
+        Raises:
+            HostLost: no node is left.
+        """
+        placement, places = self._placements[pool], self.places(pool)
+        rows: list[dict[str, Any]] = await asyncio.to_thread(ray.nodes)
+        alive = {str(row["NodeID"]) for row in rows if row["Alive"]}
+        fitting = sorted(node for node in places if node in alive)
+        if not fitting:
+            gone = [f"{place.name}: it left the cluster" for place in places.values()]
+            told = "; ".join([*self._unfit.values(), *gone])
+            raise HostLost(f"no node is left for hosts that ask for {placement}: {told}", served=False)
+        options: dict[str, Any] = {
+            "num_cpus": placement.num_cpus,
+            "scheduling_strategy": "SPREAD",
+            "label_selector": {**placement.label, NODE_LABEL: f"in({', '.join(fitting)})"},
+        }
+        return {**options, "resources": dict(placement.resources)} if placement.resources else options
+
+    async def check(self, place: NodePlace) -> None:
+        """Check that each open tree has its workspace on a node.
+
+        Raises:
+            HostLost: one does not; the node is not used any more.
+        """
+        for workspace in dict.fromkeys(tree.workspace for tree in self.trees()):
+            try:
+                reason = await difference_at(workspace, place.agent)
+            except RayError as error:
+                reason = words_of(error).splitlines()[-1].strip()
+            if reason is not None:
+                self._unfit[place.node_id] = f"{place.name}: {reason}"
+                raise HostLost(
+                    f"no host runs on node {place.name}: the workspace {str(workspace)!r} is not the same "
+                    f"there: {reason}",
+                    served=False,
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class HostOrder:
+    """A host that is to be started."""
+
+    pool: str
+    begin: Callable[[dict[str, Any]], Any]
+    """Starts the actor, with these options for its place."""
+    victims: Path | None
+    """Files that it must fail to change before it serves."""
+
+
+class PlacedTransport(LineTransport):
+    """Carries frames to a host that Ray places. A host on another node has no line.
+
+    Args:
+        pools: The nodes that fit.
+        order: The host.
+        lines: Where a host on this node may open a line.
+        given: As for :class:`RayTransport`, without the actor.
+    """
+
+    def __init__(self, pools: PlacedPools, order: HostOrder, lines: LineListener, *given: Any) -> None:
+        super().__init__(lines, {}, None, *given)
+        self._pools = pools
+        self._order = order
+        self.place: NodePlace | None = None
+        """Where it runs; None = not known yet."""
+
+    @property
+    def is_unfit(self) -> bool:
+        """Whether it runs on a node that does not fit all open trees any more."""
+        return self.place is not None and self.place.node_id not in self._pools.places(self._order.pool)
+
+    async def _hello(self) -> Any:
+        pool = self._order.pool
+        options = await self._pools.options(pool)
+        self.actor = self._order.begin(options)
+        try:
+            node = await self._answer(self.actor.node.remote(), FIND_S)
+        except TimeoutError:
+            wanted = ", ".join(each.name for each in self._pools.places(pool).values())
+            reason = (
+                f"Ray started no host on {wanted} within {FIND_S:g} s: what the placement asks for is in "
+                "use, or a process does not start there"
+            )
+            raise HostLost(reason, served=False) from None
+        place = self._pools.places(pool).get(node)
+        if place is None:  # a tree was opened meanwhile whose workspace is not there
+            raise HostLost(
+                f"a host was started on node {node[:8]}, which does not fit any more", served=False
+            )
+        self.place = place
+        if place.agent is None:
+            return await super()._hello()
+        self.node = place.name
+        await self._pools.check(place)
+        if self._order.victims is not None:
+            await self._answer(place.agent.prepare.remote(self._order.victims), PREPARE_S)
+        hello: Hello = await self._answer(self.actor.hello.remote(monotonic_ms()), FIND_S)
+        if hello.reaper:
+            await self._answer(place.agent.hold.remote(hello.pid, hello.reaper), PREPARE_S)
+        return hello
+
+    def _hold(self, hello: Hello) -> None:
+        if not self.node:
+            super()._hold(hello)
+
+    async def ready(self) -> None:
+        """Wait until the host has said hello; frames that were sent before go then.
+
+        Raises:
+            HostLost: it did not start, or reported that it cannot serve.
+        """
+        await super().ready()
+        if self._buffer:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self.is_ready or self._closed:
+            super()._flush()
+
+    def _offer_line(self) -> None:
+        if not self.node:
+            super()._offer_line()
+
+    async def ended(self) -> int:
+        """Wait for the host's reaper, wherever it is; return how many processes it ended."""
+        agent = None if self.place is None else self.place.agent
+        if agent is None or not self.pid:
+            return await super().ended()
+        with contextlib.suppress(RayError, TimeoutError):  # the node is gone, and all its processes with it
+            async with asyncio.timeout(REAPED_S + PREPARE_S):
+                ended: int = await agent.ended.remote(self.pid)
+                return ended
+        return 0

@@ -1,0 +1,329 @@
+"""One sample of a task of inspect_ai, worked on by an attempt's tree.
+
+A task's setup and solvers run as they are. Where they ask for a reply with ``generate``, the tree works
+instead: it holds the tools that the solvers chose, and its calls run in the sample's context. Plans that ask
+more than once are refused.
+
+inspect's parts that have no public name are imported here alone; the lock pins the release they are from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeVar, cast
+
+import anyio
+import anyio.abc
+from inspect_ai import Task
+from inspect_ai._util.registry import registry_info
+from inspect_ai.dataset import Sample as InspectSampleSpec
+from inspect_ai.event import ScoreEvent
+from inspect_ai.log import EvalError, EvalSample, EvalSampleLimit, transcript
+from inspect_ai.log._transcript import Transcript, init_transcript
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageUser,
+    GenerateConfig,
+    ModelName,
+    ModelOutput,
+    get_model,
+)
+from inspect_ai.model._model import init_active_model, init_sample_model_data
+from inspect_ai.scorer import Score as InspectScore
+from inspect_ai.scorer import Scorer as InspectScorer
+from inspect_ai.scorer import Target
+from inspect_ai.scorer._score import init_scoring_context
+from inspect_ai.solver import Solver, TaskState
+from inspect_ai.solver._task_state import set_sample_state
+from inspect_ai.tool import ToolDef
+from inspect_ai.util import LimitExceededError
+from inspect_ai.util._store import init_subtask_store
+
+from sessiontree import AgentSpec, AssistantMessage, ClientTool, ConfigError, SessionTree, ToolCall, Usage
+from sessiontree.bench.adapters.inspect_bridge import SPAWN, STORE_KEY, definitions_of, task_of
+from sessiontree.bench.adapters.inspect_messages import chat_message_of, model_usage_of
+from sessiontree.bench.adapters.inspect_tools import CallDesk, ToolTiers, client_tools_of
+from sessiontree.bench.suite import Attempt
+
+T = TypeVar("T")
+STATE: Final = "inspect"
+"""Key of an attempt's :class:`TaskSample` in ``attempt.state``."""
+MAX_RESULT_CHARS: Final = 400_000
+_NO_MODEL: Final = "none/none"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChoices:
+    """How the trees of a task's samples are opened, and what its scorers see.
+
+    Args:
+        tiers: What is known of the task's tools.
+        builtin: Names of built-in tools that sessions also hold; with ``sessions_spawn`` a Branch of Main
+            works on the sample, because it waits for its children.
+        tree: Further arguments of the tree, or a function that returns them for an attempt.
+        counts_refused: Whether scorers also see calls that were refused and never ran.
+    """
+
+    tiers: ToolTiers = field(default_factory=ToolTiers)
+    builtin: tuple[str, ...] = ()
+    tree: Mapping[str, Any] | Callable[[Attempt[Any]], Mapping[str, Any]] = field(default_factory=dict)
+    counts_refused: bool = True
+
+    @property
+    def acting(self) -> str:
+        """Id of the session that gets the sample's task."""
+        return "main/b1" if SPAWN in self.builtin else "main"
+
+
+class TaskSample:
+    """One sample of a task while an attempt works on it: inspect's state, and the context its tools need.
+
+    Args:
+        task: The task.
+        spec: The sample.
+        epoch: Which repetition.
+        model: Name of the model, for the log.
+        choices: How the tree is opened.
+    """
+
+    def __init__(
+        self, task: Task, spec: InspectSampleSpec, epoch: int, model: str, choices: TaskChoices
+    ) -> None:
+        self._task = task
+        self._spec = spec
+        self._choices = choices
+        self._context = contextvars.copy_context()
+        self._target = Target(spec.target)
+        self._model = model
+        told = spec.input
+        messages = [ChatMessageUser(content=told, source="input")] if isinstance(told, str) else told
+        self.state = TaskState(
+            model=ModelName(model if "/" in model else f"sessiontree/{model}"),
+            sample_id=spec.id or 0,
+            epoch=epoch,
+            input=spec.input,
+            target=self._target,
+            choices=spec.choices,
+            messages=[each.model_copy() for each in messages],
+            message_limit=task.message_limit,
+            metadata=deepcopy(spec.metadata or {}),
+        )
+        self._tools: asyncio.Future[list[ToolDef]] = asyncio.get_running_loop().create_future()
+        self._tree: asyncio.Future[SessionTree] = asyncio.get_running_loop().create_future()
+        self._plan: asyncio.Task[None] | None = None
+        self._calls: CallDesk | None = None
+        self._has_asked = False
+        self._started = datetime.now(UTC)
+        self.usage = Usage()
+        """What the tree used, once the plan has ended."""
+        self.scores: dict[str, InspectScore] = {}
+        """What the scorers said, by their names."""
+        self.limit: EvalSampleLimit | None = None
+        """The limit of inspect that ended the plan."""
+
+    @property
+    def acting(self) -> str:
+        """Id of the session that gets the sample's task."""
+        return self._choices.acting
+
+    @property
+    def tool_names(self) -> list[str]:
+        """Names of the task's tools, once :meth:`begin` has returned."""
+        return [each.name for each in self._tools.result()]
+
+    async def begin(self) -> tuple[list[ClientTool], AgentSpec]:
+        """Run setup and solvers until they ask for a reply.
+
+        Returns:
+            The task's tools as client tools; and the agent, whose prompt is that of the solvers and which
+            holds these tools.
+
+        Raises:
+            ConfigError: the plan ended without asking for a reply.
+        """
+        self._context.run(self._enter)
+        self._plan = asyncio.create_task(self._run_plan(), context=self._context)
+        await asyncio.wait([self._plan, self._tools], return_when=asyncio.FIRST_COMPLETED)
+        if not self._tools.done():
+            await self._plan  # it failed, or it asked for no reply
+            raise ConfigError(
+                f"sample {self.state.sample_id!r}: the task's solvers never asked for a reply, so a tree has "
+                "nothing to do; a suite needs a task whose solvers call generate"
+            )
+        definitions = self._tools.result()
+        self._calls = CallDesk(definitions, self._calls_of)
+        tools = client_tools_of(definitions, self._choices.tiers)
+        names = [*(each.name for each in tools), *self._choices.builtin]
+        prompts = [each.text for each in self.state.messages if each.role == "system"]
+        prompt = "\n\n".join(prompts) or None
+        return tools, AgentSpec(prompt=prompt, tools=names, max_result_chars=MAX_RESULT_CHARS)
+
+    async def finish(self, tree: SessionTree) -> str:
+        """Let the tree work, and the plan end; return the output's text."""
+        self.state.metadata[STORE_KEY] = {"tree_id": tree.tree_id, "state_dir": str(tree.state_dir)}
+        self._tree.set_result(tree)
+        assert self._plan is not None  # noqa: S101 - begin was awaited
+        try:
+            await self._plan
+        finally:
+            self._plan.cancel()
+        return str(self.state.output.completion)
+
+    async def score(self) -> dict[str, InspectScore]:
+        """Run the task's scorers once; the same scores again when asked again."""
+        if not self.scores:
+            self.scores = await self._inside(self._score_all())
+        return self.scores
+
+    async def _inside(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.create_task(work, context=self._context)
+
+    def _enter(self) -> None:
+        init_sample_model_data()
+        init_active_model(get_model(_NO_MODEL), GenerateConfig())
+        init_transcript(Transcript())
+        self._bind()
+        init_scoring_context(list(scorers_of(self._task).values()), self._target)
+
+    def _bind(self) -> None:
+        set_sample_state(self.state)
+        init_subtask_store(self.state.store)
+
+    async def _run_plan(self) -> None:
+        try:
+            for solve in _plan_of(self._task):
+                self.state = await solve(self.state, cast("Any", self._generate))
+                self._bind()
+        except LimitExceededError as error:  # as in inspect: the sample ends, and is scored
+            self.limit = EvalSampleLimit(type=error.type, limit=error.limit or 0)
+
+    async def _generate(
+        self, state: TaskState, tool_calls: Literal["loop", "single", "none"] = "loop", **_: Any
+    ) -> TaskState:
+        """Have the tree reply; takes the place of inspect's ``generate``."""
+        definitions = await definitions_of(state.tools)
+        has_replies = any(each.role not in {"system", "user"} for each in state.messages)
+        if self._has_asked or has_replies or (definitions and tool_calls != "loop"):
+            raise ConfigError(
+                f"sample {self.state.sample_id!r}: a task's solvers may ask a tree for one reply, and with "
+                'tools only by generate(tool_calls="loop"); evaluate this task with inspect and the solver '
+                "sessiontree/tree"
+            )
+        self._has_asked = True
+        self._tools.set_result(definitions)
+        tree = await self._tree
+        try:
+            await self._work(tree, task_of(state.messages))
+        finally:
+            self._take_over(tree, state)
+        return state
+
+    async def _work(self, tree: SessionTree, task: str) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._serve_calls, tree, group)
+            if SPAWN in self._choices.builtin:
+                await tree.run(task)
+            else:
+                await tree.main.send(task)
+            group.cancel_scope.cancel()
+
+    def _calls_of(self, session_id: str) -> Sequence[ToolCall]:
+        """Return the calls of a session's newest reply."""
+        said = reversed(self._tree.result().session(session_id).history())
+        return next((each.tool_calls for each in said if isinstance(each, AssistantMessage)), ())
+
+    async def _serve_calls(self, tree: SessionTree, group: anyio.abc.TaskGroup) -> None:
+        assert self._calls is not None  # noqa: S101 - set before the tree was opened
+        async for waiting in tree.client_calls:
+            group.start_soon(self._calls.run, waiting)
+
+    def _take_over(self, tree: SessionTree, state: TaskState) -> None:
+        """Append what the acting session said to inspect's messages; its usage is the whole tree's."""
+        acting = self._choices.acting
+        said = tree.session(acting).history()[1:]
+        results = self._calls.results if self._calls is not None else {}
+        for each in said:
+            state.messages.append(chat_message_of(each, acting, results))
+        last = next((each for each in reversed(said) if isinstance(each, AssistantMessage)), None)
+        if last is not None:
+            state.output = ModelOutput.from_message(
+                cast("ChatMessageAssistant", chat_message_of(last, acting, results))
+            )
+            state.output.model = self._model
+        self.usage = tree.main.status().usage
+
+    async def _score_all(self) -> dict[str, InspectScore]:
+        found: dict[str, InspectScore] = {}
+        messages = self.state.messages
+        if not self._choices.counts_refused and self._calls is not None:
+            ran = {call_id for session, call_id in self._calls.results if session == self._choices.acting}
+            self.state.messages = [_without_refused(each, ran) for each in messages]
+        try:
+            for name, scorer in scorers_of(self._task).items():
+                score = await scorer(self.state, self._target)
+                if score is not None:
+                    found[name] = score
+                    transcript()._event(ScoreEvent(score=score, target=self._target.target))  # noqa: SLF001
+        finally:
+            self.state.messages = messages
+        return found
+
+    def eval_sample(self, error: EvalError | None = None) -> EvalSample:
+        """Return what inspect's log holds of the sample."""
+        ended = datetime.now(UTC)
+        usage = {} if self.usage == Usage() else {self._model: model_usage_of(self.usage)}
+        return EvalSample(
+            id=self.state.sample_id,
+            epoch=self.state.epoch,
+            input=self._spec.input,
+            choices=self._spec.choices,
+            target=self._spec.target,
+            messages=self.state.messages,
+            output=self.state.output,
+            scores=dict(self.scores),
+            metadata=self.state.metadata,
+            store=dict(self.state.store.items()),
+            events=list(self._context.run(lambda: transcript().events)),
+            attachments=dict(self._context.run(lambda: transcript().attachments)),
+            model_usage=usage,
+            uuid=self.state.uuid,
+            started_at=self._started.isoformat(),
+            completed_at=ended.isoformat(),
+            total_time=round((ended - self._started).total_seconds(), 3),
+            limit=self.limit,
+            error=error,
+        )
+
+
+def scorers_of(task: Task) -> dict[str, InspectScorer]:
+    """Return a task's scorers by the names under which inspect logs them.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    found: dict[str, InspectScorer] = {}
+    for scorer in task.scorer or ():
+        name = registry_info(scorer).name.split("/")[-1]
+        found[name if name not in found else f"{name}{len(found)}"] = scorer
+    if not found:
+        raise ConfigError(f"task {task.name!r} has no scorer; a suite needs at least one")
+    return found
+
+
+def _plan_of(task: Task) -> list[Solver]:
+    setup = task.setup
+    before = [] if setup is None else list(setup) if isinstance(setup, list | tuple) else [setup]
+    return [*before, task.solver]
+
+
+def _without_refused(message: ChatMessage, ran: set[str]) -> ChatMessage:
+    """Return a message without the calls that never ran."""
+    if not isinstance(message, ChatMessageAssistant) or not message.tool_calls:
+        return message
+    return message.model_copy(update={"tool_calls": [each for each in message.tool_calls if each.id in ran]})

@@ -1,0 +1,346 @@
+"""One attempt at a sample: its workspace, its tree, the solver, the scorers, and what its end means.
+
+What a solver or scorer raises is the sample's error and is scored. What the runtime lost is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from sessiontree import (
+    AgentSpec,
+    Budget,
+    CallbackChannel,
+    ConfigError,
+    EngineLost,
+    JournalError,
+    ReceiptLine,
+    Runtime,
+    SessionCrashed,
+    SessionStatus,
+    SessionTree,
+    SessionTreeError,
+    Usage,
+)
+from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
+from sessiontree.bench.ledger_tables import AttemptResult
+from sessiontree.bench.run_place import WORKSPACES, RunPlace
+from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
+from sessiontree.bench.workspaces import make_workspace, template_of
+
+MAX_OUTPUT_CHARS: Final = 1_000_000
+PURPOSE_CHARS: Final = 200
+LOST: Final = (EngineLost, JournalError, SessionCrashed)
+"""Errors of the runtime, whoever reports them."""
+_BUDGET: Final = re.compile(r"\bbudget\.(\w+) of '")
+_NO_PRICE: Final = "can't be kept: the price of"
+_MODEL_LOST: Final = re.compile(r"the model failed \(\d+ attempts\)")
+"""How a session says that a provider could not be reached, or was too busy, again and again."""
+
+
+class AttemptLost(SessionTreeError):
+    """An attempt ended by an infrastructure error; its sample is not scored and waits again.
+
+    Args:
+        error: The error.
+        tree_id: Its tree; None = none was opened.
+        cost_usd: What it cost, in US dollars.
+    """
+
+    def __init__(self, error: BaseException, tree_id: str | None, cost_usd: float) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.tree_id = tree_id
+        self.cost_usd = cost_usd
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """How the solver and the scorers ended."""
+
+    status: str = "completed"
+    scores: Mapping[str, Score] | None = None
+    error: BaseException | None = None
+
+
+class AttemptRun:
+    """Carries out one attempt.
+
+    Args:
+        place: The run.
+        ledger: Where the attempt is leased.
+        lease: Its lease.
+        runtime: Serves its tree.
+    """
+
+    def __init__(self, place: RunPlace, ledger: Ledger, lease: SampleLease, runtime: Runtime) -> None:
+        self._place = place
+        self._ledger = ledger
+        self._lease = lease
+        self.runtime = runtime
+        self.workspace = place.path / WORKSPACES / lease.workspace
+        self.tree: SessionTree | None = None
+        """The tree, once there is one."""
+        self._began_s = 0.0
+        self._budget: Budget | None = None
+        """What its tree may spend."""
+
+    @property
+    def tree_id(self) -> str | None:
+        """Id of its tree."""
+        return None if self.tree is None else self.tree.tree_id
+
+    async def run(self) -> AttemptResult:
+        """Return what the sample is scored with.
+
+        Raises:
+            AttemptLost: the runtime failed; the sample is not scored.
+            CostCapReached: the money that was reserved for the attempt is used up.
+            ConfigError: no tree can be opened with these settings.
+        """
+        place, lease = self._place, self._lease
+        sample = place.samples[lease.sample_id]
+        template = template_of(place.suite, sample)
+        if template is None:
+            make_workspace(self.workspace, None)
+        else:
+            await asyncio.to_thread(make_workspace, self.workspace, template)
+        attempt: Attempt[Any] = Attempt(
+            place.suite.name,
+            sample,
+            lease.epoch,
+            lease.number,
+            workspace=self.workspace,
+            model=place.model,
+            runtime=self.runtime,
+            run_dir=place.path,
+        )
+        self._began_s = time.monotonic()
+        try:
+            options = await self._options(attempt)
+        except Exception as error:  # noqa: BLE001 - the suite's own function: the sample's error
+            self._check(error, ())
+            return self._result(attempt, _Outcome("error", error=error), ())
+        self.tree = self._made(options)
+        self._ledger.note_tree(lease, self.tree.tree_id)
+        try:
+            return await self._in_tree(attempt, self.tree)
+        except LOST as error:
+            raise AttemptLost(error, self.tree_id, self._cost(())) from error
+
+    async def _in_tree(self, attempt: Attempt[Any], tree: SessionTree) -> AttemptResult:
+        async with tree:
+            self._began_s = time.monotonic()
+            attempt.attach(tree)
+            try:
+                outcome = await self._judged(attempt)
+            finally:
+                attempt.attach(None)
+            if outcome.status == "completed":
+                receipt = await tree.finish("scored")
+            else:
+                receipt = await tree.cancel(f"the sample is over: {outcome.status}")
+            if outcome.error is not None:
+                self._check(outcome.error, receipt)
+                if spent_member(self._budget, outcome.error, receipt):
+                    outcome.status = "budget"
+        return self._result(attempt, outcome, receipt)
+
+    async def _judged(self, attempt: Attempt[Any]) -> _Outcome:
+        limit_s = self._place.sample_timeout_s
+        limit = asyncio.timeout(limit_s)
+        try:
+            async with limit:
+                attempt.output = await self._solved(attempt)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the solver's own: the sample's error
+            is_late = isinstance(error, TimeoutError) and limit.expired()
+            return _Outcome("timeout") if is_late else _Outcome("error", error=error)
+        try:
+            async with asyncio.timeout(limit_s):
+                return _Outcome(scores=await self._scores(attempt))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the scorer's own: the sample's error
+            return _Outcome("error", error=error)
+
+    async def _solved(self, attempt: Attempt[Any]) -> Any:
+        solver = self._place.suite.solver
+        if isinstance(solver, AgentSpec):
+            return await attempt.tree.main.send(attempt.sample.input)
+        return await solver(attempt)
+
+    async def _scores(self, attempt: Attempt[Any]) -> dict[str, Score]:
+        scores = {}
+        for name, scorer in self._place.suite.scorers.items():
+            found = scorer(attempt)
+            scores[name] = score_of(await found if inspect.isawaitable(found) else found, name)
+        return scores
+
+    async def _options(self, attempt: Attempt[Any]) -> dict[str, Any]:
+        """Return the arguments of the tree, as the suite, the run and the attempt give them."""
+        suite = self._place.suite
+        given: Any = suite.tree(attempt) if callable(suite.tree) else suite.tree
+        if inspect.isawaitable(given):
+            given = await given
+        options: dict[str, Any] = {"model": attempt.model, **approvals_of(self._place), **given}
+        own = [name for name in given if name in OWN_OPTIONS]
+        if own:
+            raise ConfigError(f"tree returned {own[0]!r}, which the run sets; leave it out")
+        if "model" not in given and isinstance(attempt.model, str) and attempt.model in suite.models:
+            options["model"] = suite.models[attempt.model](attempt)
+        if isinstance(suite.solver, AgentSpec):
+            options["agents"] = {**options.get("agents", {}), "default": suite.solver}
+        if callable(options.get("approver")):  # it is a channel by itself
+            options.pop("channel", None)
+            options["approvals"] = given.get("approvals", "always")
+        options["budget"] = self._budget = self._bounded(options.get("budget", suite.budget))
+        return options
+
+    def _bounded(self, budget: Budget | None) -> Budget | None:
+        """Return a budget that spends no more than the run has reserved."""
+        reserved = self._lease.reserved_usd
+        if reserved is None:
+            return budget
+        own = None if budget is None else budget.cost_usd
+        cost_usd = reserved if own is None else min(own, reserved)
+        return (budget or Budget()).model_copy(update={"cost_usd": cost_usd})
+
+    def _made(self, options: Mapping[str, Any]) -> SessionTree:
+        if options["model"] is None:
+            raise ConfigError(
+                f"suite {self._place.suite.name!r} names no model; give one with --model, or Suite(model=…)"
+            )
+        purpose = f"bench {self._place.suite.name}: {self._lease.sample_id}"
+        try:
+            return SessionTree(
+                self.workspace, runtime=self.runtime, purpose=purpose[:PURPOSE_CHARS], **options
+            )
+        except TypeError as error:
+            raise ConfigError(f"suite {self._place.suite.name!r}: tree: {error}") from error
+
+    def _check(self, error: BaseException, receipt: tuple[ReceiptLine, ...]) -> None:
+        """Raise if an error is not the sample's own."""
+        lost = next((each for each in causes_of(error) if _is_lost(each)), None)
+        if lost is None and receipt and _is_crash(receipt[0]):
+            lost = error
+        if lost is not None:
+            raise AttemptLost(lost, self.tree_id, self._cost(receipt)) from error
+        if any(_NO_PRICE in str(each) for each in causes_of(error)):
+            raise ConfigError(str(error)) from error
+        reserved = self._lease.reserved_usd
+        budget = self._place.suite.budget
+        is_own = budget is not None and budget.cost_usd is not None
+        if reserved is not None and not is_own and spent_member(self._budget, error, receipt) == "cost_usd":
+            self._ledger.costs[self._lease.lease_id] = self._cost(receipt)
+            raise CostCapReached(self._lease.sample_id, reserved) from error
+
+    def _cost(self, receipt: tuple[ReceiptLine, ...]) -> float:
+        known = self._ledger.costs.get(self._lease.lease_id, 0.0)
+        return max(known, sum(line.usage.cost_usd for line in receipt))
+
+    def _result(
+        self, attempt: Attempt[Any], outcome: _Outcome, receipt: tuple[ReceiptLine, ...]
+    ) -> AttemptResult:
+        scores = outcome.scores
+        if scores is None:
+            scores = {name: Score(0.0, passed=False) for name in self._place.suite.scorers}
+        error = outcome.error
+        while isinstance(error, BaseExceptionGroup):  # the first of a group says what went wrong
+            error = error.exceptions[0]
+        return AttemptResult(
+            scores,
+            outcome.status,
+            round((time.monotonic() - self._began_s) * 1000),
+            output_text(getattr(attempt, "output", None)),
+            self.tree_id,
+            receipt,
+            error_kind=None if error is None else type(error).__name__,
+            error=None if error is None else str(error),
+        )
+
+
+def approvals_of(place: RunPlace) -> dict[str, Any]:
+    """Return how a tree decides approvals: by rule, since nobody is asked."""
+    suite = place.suite
+    if suite.approvals == "smart":
+        refusing = CallbackChannel(lambda _: False)
+        return {"approvals": "smart", "smart_rules": suite.rules, "channel": refusing}
+    if suite.approvals == "never" and suite.rules:
+        return {"approvals": "always", "approver": list(suite.rules), "channel": None}
+    return {"approvals": suite.approvals, "channel": None}
+
+
+def score_of(given: object, name: str) -> Score:
+    """Return a scorer's answer as a score; a number or a truth value is its value.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if isinstance(given, Score):
+        return given
+    if isinstance(given, str | bytes) or not hasattr(given, "__float__"):
+        raise ConfigError(f"scorer {name!r} returned {given!r}; return a Score, a number, or True or False")
+    return Score(float(given))
+
+
+def output_text(output: object) -> str:
+    """Return an output as JSON text; what has no JSON form is shown as text."""
+    try:
+        text = json.dumps(output, default=_plain, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        text = json.dumps(repr(output))
+    return text if len(text) <= MAX_OUTPUT_CHARS else json.dumps(f"{text[:MAX_OUTPUT_CHARS]}…")
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return repr(value)
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, the errors that it groups, and those that led to it."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        found = waiting.pop(0)
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        if isinstance(found, BaseExceptionGroup):
+            waiting += found.exceptions
+        waiting += [each for each in (found.__cause__, found.__context__) if each is not None]
+
+
+def _is_lost(error: BaseException) -> bool:
+    if isinstance(error, LOST):
+        return True
+    return isinstance(error, SessionTreeError) and bool(_MODEL_LOST.search(str(error)))
+
+
+def _is_crash(main: ReceiptLine) -> bool:
+    """Whether Main ended because its hosts were lost again and again."""
+    return main.status is SessionStatus.FAILED and main.forced and "crashed" in main.summary
+
+
+def spent_member(budget: Budget | None, error: BaseException, receipt: tuple[ReceiptLine, ...]) -> str:
+    """Return the member of a tree's budget that is used up; empty = none is."""
+    if budget is None:
+        return ""
+    used = sum((line.usage for line in receipt), Usage())
+    amounts = {"cost_usd": used.cost_usd, "tokens": used.tokens, "tool_calls": used.tool_calls}
+    for name, amount in amounts.items():
+        most = getattr(budget, name)
+        if most is not None and receipt and amount >= most:
+            return name
+    said = (_BUDGET.search(str(each)) for each in causes_of(error) if isinstance(each, SessionTreeError))
+    return next((match[1] for match in said if match is not None), "")

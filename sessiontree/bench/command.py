@@ -1,0 +1,179 @@
+"""Commands: what ``sessiontree bench run``, ``list`` and ``prepare`` do, up to the exit code.
+
+With ``--json`` each line of ``bench run`` is an object with a member ``change``: those of
+:class:`sessiontree.bench.progress.JsonProgress`, last ``result``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from rich.console import Console
+
+from sessiontree import ConfigError, visible
+from sessiontree.bench.environment import SuiteEnvironment, environment_of
+from sessiontree.bench.progress import JsonProgress, LineProgress, RunProgress, TerminalProgress
+from sessiontree.bench.results import RunResults
+from sessiontree.bench.run_place import LEDGER
+from sessiontree.bench.suite import Suite
+from sessiontree.bench.suite_loader import environment_file, installed_suites, load_suite, module_of
+from sessiontree.bench.suites.catalog import SHIPPED
+from sessiontree.bench.workspaces import LETTERS
+
+RUNS: Final = "runs"
+"""Where runs are by default, in the working directory."""
+INCOMPLETE: Final = 1
+"""Exit code of a run in which not every sample is scored."""
+COMMAND: Final = ("-m", "sessiontree.cli")
+"""How this command is started in the environment of a suite."""
+
+
+class BenchScreen(Protocol):
+    """Takes lines and tables; on a terminal, also a picture that changes."""
+
+    is_live: bool
+    """Whether it is a terminal on which a line can be drawn again."""
+
+    def line(self, text: str) -> None:
+        """Show one line at once."""
+
+    def raw(self, text: str) -> None:
+        """Show text that a program reads, as it is."""
+
+    def table(self, header: Any, rows: Any) -> None:
+        """Show a table: columns of numbers to the right, any other to the left."""
+
+
+def run(
+    screen: BenchScreen,
+    *,
+    suite: str,
+    directory: Path | None,
+    sample_timeout: float | None,
+    max_cost: float | None,
+    shards: str,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Run a suite and return the exit code.
+
+    Args:
+        screen: Shows what happens.
+        suite: Names the suite.
+        directory: Directory of the run; None = below ``runs/``, named after the suite.
+        sample_timeout: Seconds for one sample; None = the suite's.
+        max_cost: Most US dollars that the run may spend.
+        shards: A number of shards, or ``per-node``.
+        as_json: Whether a program reads it.
+        options: Further options of :class:`sessiontree.bench.run_place.RunOptions`.
+
+    Raises:
+        SessionTreeError: it can't begin.
+    """
+    progress = _progress(screen, as_json)
+    found = in_environment(suite, progress.say)
+    results = found.run_sync(
+        directory or default_place(found.name),
+        sample_timeout_s=sample_timeout,
+        max_cost_usd=max_cost,
+        shards=_shards(shards),
+        progress=progress,
+        **options,
+    )
+    counts, pace = results.counts, progress.pace()
+    if as_json:
+        ended = {**asdict(counts), "passed": pace.passed, "cost_usd": pace.cost_usd}
+        screen.raw(json.dumps({"change": "result", "run_dir": str(results.run_dir), **ended}))
+    else:
+        rate = pace.passed / counts.scored if counts.scored else 0.0
+        screen.line(
+            f"{counts.scored:,} of {counts.total:,} scored, {pace.passed:,} passed ({rate:.1%}), "
+            f"${pace.cost_usd:.4g}; see: sessiontree bench report {results.run_dir}"
+        )
+    return 0 if counts.scored == counts.total else INCOMPLETE
+
+
+def list_suites(screen: BenchScreen, *, directory: Path, as_json: bool) -> int:
+    """Show the suites that are installed, and the runs in a directory; return the exit code."""
+    suites = [(each.name, each.about) for each in SHIPPED.values()]
+    suites += [(name, entry.value) for name, entry in installed_suites().items()]
+    places = [directory, *sorted(directory.iterdir())] if directory.is_dir() else []
+    runs = [RunResults(place) for place in places if (place / LEDGER).is_file()]
+    if as_json:
+        found = [
+            {"run_dir": str(each.run_dir), "suite": each.suite, "model": each.model, **asdict(each.counts)}
+            for each in runs
+        ]
+        known = [{"name": name, "about": about} for name, about in suites]
+        screen.raw(json.dumps({"suites": known, "runs": found}))
+        return 0
+    screen.table(("suite", "about"), suites)
+    if runs:
+        rows = [(str(each.run_dir), each.suite, each.model, *_amounts(each)) for each in runs]
+        screen.table(("run", "suite", "model", "scored", "failed", "total"), rows)
+    else:
+        screen.line(f"no runs in {directory}")
+    return 0
+
+
+def prepare(screen: BenchScreen, *, suite: str) -> int:
+    """Make the environment of a suite; return the exit code."""
+    environment = _environment(suite)
+    if environment is None:
+        screen.line(f"{suite} needs no environment of its own")
+        return 0
+    environment.prepare(screen.line)
+    screen.line(f"ready: {environment.place}")
+    return 0
+
+
+def in_environment(name: str, say: Callable[[str], None]) -> Suite:
+    """Return a suite by name; if it has an environment, this process first becomes its interpreter.
+
+    Raises:
+        ConfigError: the suite is unknown, or its environment can't be made.
+    """
+    environment = _environment(name)
+    if environment is not None and not environment.is_current:
+        environment.prepare(say)
+        environment.take_over([*COMMAND, *sys.argv[1:]])
+    return load_suite(SHIPPED[name].target if name in SHIPPED else name)
+
+
+def _environment(name: str) -> SuiteEnvironment | None:
+    """Return the environment of a suite; a suite of this package is not loaded for that."""
+    module = module_of(SHIPPED[name].target if name in SHIPPED else name)
+    locks = {module_of(each.target): each.lock for each in SHIPPED.values()}
+    lock = locks[module] if module in locks else environment_file(name) or load_suite(name).env
+    return None if lock is None else environment_of(lock)
+
+
+def default_place(suite: str) -> Path:
+    """Return the directory of a run of the suite of this name, if none is given."""
+    return Path(RUNS, "".join(letter if letter in LETTERS else "_" for letter in suite))
+
+
+def _amounts(results: RunResults) -> tuple[int, int, int]:
+    counts = results.counts
+    return counts.scored, counts.failed, counts.total
+
+
+def _shards(text: str) -> int | str:
+    if text == "per-node":
+        return text
+    if not text.isdecimal():
+        raise ConfigError(f"--shards {text!r}; give a number, or per-node")
+    return int(text)
+
+
+def _progress(screen: BenchScreen, as_json: bool) -> RunProgress:
+    if as_json:
+        return JsonProgress(screen)
+    if screen.is_live:
+        return TerminalProgress(Console(file=sys.stdout, highlight=False), visible)
+    return LineProgress(screen)

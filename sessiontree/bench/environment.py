@@ -1,0 +1,263 @@
+"""A suite's environment: a virtual environment with what its lock names, over the one that runs this package.
+
+Suites pin other libraries than each other and than this package, so each lock gets its own environment.
+Its packages come first; ``sessiontree`` and what it needs are found in the environment that made it. A file
+that pins everything is installed without resolving it again, and by its hashes where it has them.
+
+A finished environment has a file ``suite.json`` that says from what it was built. A changed lock, another
+interpreter or an interrupted build means that it is built again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from platformdirs import user_cache_path
+
+from sessiontree.contracts.errors import ConfigError
+
+LOCKS: Final = Path(__file__).parent / "suites" / "locks"
+"""Locks of the suites that come with this package."""
+_MARK: Final = "suite.json"
+_LINK: Final = "sessiontree_suite.pth"
+_FORM: Final = 2
+"""Changes when environments are built in another way; earlier ones are then built again."""
+_TAIL_CHARS: Final = 2_000
+"""Maximum characters of pip's complaint in an error."""
+_PINNED: Final = re.compile(r"==|\.whl\b|\s@\s")
+"""In a line that names one release: a version, a wheel, or an address."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteEnvironment:
+    """The environment of one lock; it may not be built yet.
+
+    Args:
+        lock: A requirements file; one that pins every version, with hashes, is installed as it is.
+        place: Directory of the environment.
+        base: Prefix of the environment that holds ``sessiontree``.
+        libraries: Directories of that environment's packages.
+    """
+
+    lock: Path
+    place: Path
+    base: Path
+    libraries: tuple[str, ...]
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.place / "bin" / "python"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it was built from the present lock, for this interpreter and base."""
+        return _mark_in(self.place) == self._wanted()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this process runs in it."""
+        return Path(sys.prefix) == self.place
+
+    def prepare(self, say: Say = lambda line: None) -> None:
+        """Build it if it is not ready; waits while another process builds it.
+
+        Args:
+            say: Gets a line before anything that takes long.
+
+        Raises:
+            ConfigError: it could not be built; says at which command, and what that printed last.
+        """
+        if self.is_ready:
+            return
+        with _alone(self.place):
+            if self.is_ready:
+                return
+            say(f"preparing {self.place} from {self.lock.name} (once; it may take a minute)")
+            try:
+                self._build()
+            except (OSError, subprocess.CalledProcessError) as failure:
+                raise ConfigError(
+                    f"suite environment {self.place}: it could not be built from {self.lock}: "
+                    f"{_tail_of(failure)}\nThe next attempt starts again."
+                ) from failure
+
+    def _build(self) -> None:
+        wanted = self._wanted()
+        shutil.rmtree(self.place, ignore_errors=True)
+        inside = importlib.util.find_spec("ensurepip") is not None
+        venv.EnvBuilder(symlinks=True, with_pip=inside).create(self.place)
+        pip = [str(self.python), "-m", "pip"] if inside else [*_pip_here(), "--python", str(self.python)]
+        options = ("--quiet", "--disable-pip-version-check", "--no-input", *pip_options(self.lock))
+        subprocess.run(  # noqa: S603 - this interpreter's pip, fixed words and the owner's file
+            [*pip, "install", *options, "-r", str(self.lock)],
+            cwd=self.lock.parent,  # a path in the file starts there
+            env={**os.environ, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=True,
+        )
+        # A closed interpreter imports only from the directories of known prefixes.
+        adding = f"site.PREFIXES.append({str(self.base)!r})"
+        adding = "; ".join([adding, *(f"site.addsitedir({each!r})" for each in self.libraries)])
+        packages = Path(sysconfig.get_path("purelib", vars=_vars_of(self.place)))
+        (packages / _LINK).write_text(f"import site; {adding}\n", "utf-8")
+        fresh = self.place / f"{_MARK}.new"
+        fresh.write_text(json.dumps(wanted), "utf-8")
+        fresh.replace(self.place / _MARK)
+
+    def _wanted(self) -> dict[str, Any]:
+        return {
+            "form": _FORM,
+            "lock": _digest_of(self.lock),
+            "python": sys.version,
+            "base": str(self.base),
+            "libraries": list(self.libraries),
+        }
+
+    def command(self, arguments: Sequence[str]) -> list[str]:
+        """Return the command line that runs its interpreter with arguments.
+
+        Raises:
+            ConfigError: it is not ready; says how to prepare it.
+        """
+        if not self.is_ready:
+            raise ConfigError(
+                f"the suite's environment {self.place} is not prepared from {self.lock}; "
+                "run `sessiontree bench prepare` first, or in a checkout `make setup-suites`"
+            )
+        return [str(self.python), *arguments]
+
+    def take_over(self, arguments: Sequence[str]) -> NoReturn:
+        """Replace this process by its interpreter with arguments; nothing after the call runs.
+
+        Raises:
+            ConfigError: as :meth:`command`.
+        """
+        command = self.command(arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execv(command[0], command)  # noqa: S606 - the environment's interpreter, and this program's words
+
+
+def environment_of(lock: Path) -> SuiteEnvironment:
+    """Return the environment of a lock, built or not.
+
+    That of a lock of this package is in ``suites/`` of the virtual environment that holds ``sessiontree``;
+    without one, or if that can't be written, and for any other lock, it is in the user's cache directory.
+    Asked inside a suite's environment, this answers the same.
+
+    Raises:
+        ConfigError: the file can't be read.
+    """
+    lock = lock.resolve()
+    mark = _mark_in(Path(sys.prefix))
+    if mark:
+        base, libraries = Path(mark["base"]), tuple(mark["libraries"])
+    else:
+        base = Path(sys.prefix)
+        libraries = tuple(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
+    is_own = mark or (sys.prefix != sys.base_prefix and os.access(base, os.W_OK))
+    if lock.parent != LOCKS:
+        made_of = f"{_digest_of(lock)} {sys.version} {base}"
+        name = f"{lock.stem}-{hashlib.sha256(made_of.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+        return SuiteEnvironment(
+            lock, user_cache_path("sessiontree", appauthor=False) / "suites" / name, base, libraries
+        )
+    if is_own and base != Path(sys.base_prefix):
+        return SuiteEnvironment(lock, base / "suites" / lock.stem, base, libraries)
+    name = f"{lock.stem}-{hashlib.sha256(str(base).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+    cache = user_cache_path("sessiontree", appauthor=False)
+    return SuiteEnvironment(lock, cache / "suites" / name, base, libraries)
+
+
+def pip_options(lock: Path) -> list[str]:
+    """Return how pip installs a file: a pinned one without resolving it, one with hashes by them alone."""
+    text = lock.read_text("utf-8").replace("\\\n", " ")
+    lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
+    wanted = [line for line in lines if line and not line.startswith(("#", "-"))]
+    options = ["--no-deps"] if all(_PINNED.search(line) for line in wanted) else []
+    return [*options, "--require-hashes"] if any("--hash=" in line for line in wanted) else options
+
+
+def _digest_of(lock: Path) -> str:
+    try:
+        return hashlib.sha256(lock.read_bytes()).hexdigest()
+    except OSError as failure:
+        raise ConfigError(f"the suite's env {lock}: it can't be read: {failure.strerror}") from failure
+
+
+def prepare_shipped(say: Say = print) -> None:
+    """Build the environment of every suite that comes with this package; ready ones are left as they are.
+
+    Raises:
+        ConfigError: one could not be built.
+    """
+    for lock in shipped_locks():
+        environment_of(lock).prepare(say)
+
+
+def shipped_locks() -> list[Path]:
+    """Return the locks of the suites that come with this package, sorted."""
+    return sorted(LOCKS.glob("*.txt"))
+
+
+def _mark_in(place: Path) -> dict[str, Any]:
+    """Return from what an environment was built; empty if it is unfinished or not a suite's."""
+    try:
+        mark = json.loads((place / _MARK).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return mark if isinstance(mark, dict) else {}
+
+
+def _vars_of(prefix: Path) -> dict[str, str]:
+    return {"base": str(prefix), "platbase": str(prefix)}
+
+
+def _pip_here() -> list[str]:
+    if importlib.util.find_spec("pip") is None:
+        raise ConfigError(
+            "a suite's environment needs pip: this Python has neither ensurepip nor pip; install one of them"
+        )
+    return [sys.executable, "-m", "pip"]
+
+
+def _tail_of(failure: OSError | subprocess.CalledProcessError) -> str:
+    if isinstance(failure, OSError):
+        return str(failure)
+    said = (failure.stdout or failure.output or "").strip()
+    return f"pip ended with exit code {failure.returncode}\n{said[-_TAIL_CHARS:]}"
+
+
+@contextlib.contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Hold the lock of an environment's place."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(place.with_name(f".{place.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as failure:
+        raise ConfigError(f"suite environment {place}: its place can't be written: {failure}") from failure
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

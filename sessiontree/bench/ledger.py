@@ -1,0 +1,506 @@
+"""The ledger of a run: one SQLite file that says who works on which sample, and holds one score for each.
+
+Several programs may use it at once. Work that is ready at the same moment is committed together; what a call
+returned is durable. The steps are those of ``ledger_rules.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from sessiontree import ConfigError, SessionTreeError
+from sessiontree.bench.ledger_rules import BEAT_S, CostCap, Ending, LedgerRules
+from sessiontree.bench.ledger_tables import (
+    AttemptResult,
+    Key,
+    LedgerUnusable,
+    end_attempt,
+    insert_score,
+    now_ms,
+    open_ledger,
+    put_sample,
+    reserved_usd,
+    sample_row,
+    spent_usd,
+    stopped_at,
+)
+from sessiontree.bench.workspaces import workspace_name
+
+T = TypeVar("T")
+NO_LIMIT: Final = 2**62
+
+
+class CostCapReached(SessionTreeError):
+    """An attempt was stopped because the money that the run had reserved for it is used up.
+
+    Args:
+        sample_id: Its sample.
+        reserved_usd: What was reserved, in US dollars.
+    """
+
+    def __init__(self, sample_id: str, reserved_usd: float) -> None:
+        super().__init__(sample_id, reserved_usd)
+        self.sample_id = sample_id
+        self.reserved_usd = reserved_usd
+
+    def __str__(self) -> str:
+        """Say what was reserved and what becomes of the sample."""
+        return (
+            f"sample {self.sample_id!r} used up the ${self.reserved_usd:.4g} that the run had reserved for "
+            "it; it is not scored and waits again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLease:
+    """The right to work on one (sample, epoch)."""
+
+    lease_id: str
+    sample_id: str
+    epoch: int
+    number: int
+    """Which attempt it is, from 1."""
+    workspace: str
+    """Name of the attempt's directory."""
+    reserved_usd: float | None = None
+    """What it may cost; None = the run has no cap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """The answer to a request for leases."""
+
+    leases: Sequence[SampleLease]
+    is_capped: bool = False
+    """Whether more samples wait, and what is left of the run's money does not pay for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many (sample, epoch) are in which state, and what was spent."""
+
+    waiting: int = 0
+    leased: int = 0
+    scored: int = 0
+    failed: int = 0
+    passed: int = 0
+    cost_usd: float = 0.0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.waiting + self.leased + self.scored + self.failed
+
+
+_Piece = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any] | None"]
+"""A piece of work, and who waits for its value; None = nobody does."""
+_Done = tuple["asyncio.Future[Any] | None", Any, "BaseException | None"]
+
+
+class Ledger:
+    """The file ``ledger.sqlite``, used from an event loop; its statements run in one thread.
+
+    Args:
+        path: The file; it is created if it is missing.
+        owner: Identifies this program among those that use the file.
+        rules: The rules.
+        shared: Whether other machines may open the file: then no memory is shared with their programs.
+        beat_s: How often the beat of this program's leases is raised, whatever the event loop does.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        owner: str,
+        *,
+        rules: LedgerRules | None = None,
+        shared: bool = False,
+        beat_s: float = BEAT_S,
+    ) -> None:
+        self._path = path
+        self._owner = owner
+        self._rules = rules or LedgerRules()
+        self._shared = shared
+        self._beat_s = beat_s
+        self._open: set[str] = set()
+        """Leases of this program that have not ended; only its thread uses it."""
+        self.costs: dict[str, float] = {}
+        """What open attempts have cost so far, in US dollars, by lease; written with each beat."""
+        self.on_lost: Callable[[str], None] = lambda _: None
+        """Called on the loop with each lease that somebody else has taken over."""
+        self._work: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._made = 0
+
+    async def __aenter__(self) -> Self:
+        """Open the file.
+
+        Raises:
+            LedgerUnusable: it can't be opened, or is not a ledger.
+        """
+        self._loop = asyncio.get_running_loop()
+        opened: asyncio.Future[Any] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._serve, args=(opened,), name="sessiontree-ledger")
+        self._thread.start()
+        await opened
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Commit what is ready, take back the leases that are still open, and close the file."""
+        self._work.put((self._release, None))
+        self._work.put(None)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    async def prepare(
+        self, settings: Mapping[str, str], sample_ids: Sequence[str], epochs: int, retries: int
+    ) -> dict[str, str]:
+        """Enter samples that are new, and let failed ones wait again where more retries are allowed.
+
+        Args:
+            settings: What identifies the run; written once, by whoever comes first.
+            sample_ids: The samples of this command, in the suite's order, from its first sample on.
+            epochs: How often each is solved.
+            retries: How many infrastructure errors a sample may have.
+
+        Returns:
+            The settings that the ledger holds; where they differ, nothing else was written.
+        """
+
+        def run(db: sqlite3.Connection) -> dict[str, str]:
+            db.executemany("INSERT OR IGNORE INTO run VALUES (?, ?)", settings.items())
+            db.execute("INSERT OR IGNORE INTO run VALUES ('created_at_ms', ?)", (str(now_ms(db)),))
+            db.execute("INSERT OR IGNORE INTO run VALUES ('spent_usd', '0')")
+            found = dict(db.execute("SELECT key, value FROM run").fetchall())
+            if all(found[name] == value for name, value in settings.items()):
+                for epoch in range(1, epochs + 1):
+                    db.executemany(
+                        "INSERT OR IGNORE INTO samples(sample_id, epoch, position, state) "
+                        "VALUES (?, ?, ?, 'waiting')",
+                        ((sample_id, epoch, position) for position, sample_id in enumerate(sample_ids)),
+                    )
+                self._reopen(db, retries)
+            return found
+
+        return await self._do(run)
+
+    def _reopen(self, db: sqlite3.Connection, retries: int) -> None:
+        failed = db.execute("SELECT sample_id, epoch FROM samples WHERE state = 'failed'").fetchall()
+        for key in failed:
+            row = self._rules.reopen(sample_row(db, key), retries)
+            if row is not None:
+                put_sample(db, key, row)
+
+    async def lease(
+        self, most: int, epochs: int, limit: int | None = None, cap: CostCap | None = None
+    ) -> Leased:
+        """Lease the next (sample, epoch) that wait.
+
+        Args:
+            most: How many at most.
+            epochs: Only epochs up to this one.
+            limit: Only so many samples, the first ones; None = all.
+            cap: What the run may cost; each lease reserves a part of it. None = anything.
+        """
+        bound = (epochs, NO_LIMIT if limit is None else limit, most)
+
+        def run(db: sqlite3.Connection) -> Leased:
+            waiting = db.execute(
+                "SELECT sample_id, epoch FROM samples WHERE state = 'waiting' AND epoch <= ? "
+                "AND position < ? ORDER BY epoch, position LIMIT ?",
+                bound,
+            ).fetchall()
+            leases: list[SampleLease] = []
+            for key in waiting:
+                reserved: float | None = None
+                if cap is not None:
+                    answer = cap.reserve(spent_usd(db), reserved_usd(db), stopped_at(db, key))
+                    if answer == "wait":
+                        break
+                    if answer == "reached":
+                        return Leased(leases, is_capped=True)
+                    reserved = float(answer)
+                leases.append(self._begin(db, key, reserved))
+            return Leased(leases)
+
+        return await self._do(run)
+
+    def _begin(self, db: sqlite3.Connection, key: Key, reserved_usd: float | None) -> SampleLease:
+        self._made += 1
+        lease_id = f"{self._owner} {self._made}"
+        row = self._rules.lease(sample_row(db, key), lease_id)
+        if row is None:
+            raise ConfigError(f"sample {key[0]!r} was selected to be leased and does not wait")
+        put_sample(db, key, row)
+        now = now_ms(db)
+        workspace = workspace_name(*key, row.attempts, lease_id)
+        db.execute(
+            "INSERT INTO attempts(lease_id, sample_id, epoch, number, owner, workspace, started_at_ms, "
+            "beat_at_ms, reserved_usd) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (lease_id, *key, row.attempts, self._owner, workspace, now, now, reserved_usd),
+        )
+        self._open.add(lease_id)
+        return SampleLease(lease_id, *key, row.attempts, workspace, reserved_usd)
+
+    async def commit(self, lease: SampleLease, result: AttemptResult, *, keeps: bool = False) -> bool:
+        """Write the score of an attempt; False = the lease no longer counts, and nothing was written.
+
+        Args:
+            lease: The attempt's lease.
+            result: What it is scored with.
+            keeps: Whether its workspace stays.
+        """
+
+        def run(db: sqlite3.Connection) -> bool:
+            key = (lease.sample_id, lease.epoch)
+            row = self._rules.commit(sample_row(db, key), lease.lease_id)
+            if row is None:
+                return False
+            now = now_ms(db)
+            put_sample(db, key, row)
+            cost_usd = insert_score(db, key, lease.lease_id, result, now)
+            outcome = "timeout" if result.status == "timeout" else "scored"
+            self._end(db, lease.lease_id, outcome, cost_usd)
+            db.execute(
+                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ?, kept = ? WHERE lease_id = ?",
+                (result.tree_id, result.error_kind, result.error, keeps, lease.lease_id),
+            )
+            return True
+
+        return await self._do(run)
+
+    async def give_back(
+        self,
+        lease: SampleLease,
+        ending: Ending,
+        retries: int,
+        *,
+        cost_usd: float = 0.0,
+        error: BaseException | None = None,
+    ) -> bool:
+        """End an attempt without a score; False = the lease no longer counts."""
+
+        def run(db: sqlite3.Connection) -> bool:
+            key = (lease.sample_id, lease.epoch)
+            row = self._rules.give_back(sample_row(db, key), lease.lease_id, ending, retries)
+            self._end(db, lease.lease_id, ending, cost_usd)
+            if error is not None:
+                db.execute(
+                    "UPDATE attempts SET error_kind = ?, error = ? WHERE lease_id = ?",
+                    (type(error).__name__, str(error), lease.lease_id),
+                )
+            if row is None:
+                return False
+            put_sample(db, key, row)
+            return True
+
+        return await self._do(run)
+
+    def _end(self, db: sqlite3.Connection, lease_id: str, outcome: str, cost_usd: float) -> None:
+        self._open.discard(lease_id)
+        end_attempt(db, lease_id, now_ms(db), outcome, max(cost_usd, self.costs.get(lease_id, 0.0)))
+
+    def _release(self, db: sqlite3.Connection) -> None:
+        """Take back every lease of this program: whoever comes next works on their samples."""
+        open_leases = db.execute(
+            "SELECT lease_id, sample_id, epoch FROM attempts WHERE owner = ? AND ended_at_ms IS NULL",
+            (self._owner,),
+        ).fetchall()
+        for lease_id, *key in open_leases:
+            row = self._rules.give_back(sample_row(db, (key[0], key[1])), lease_id, "cancelled", 0)
+            if row is not None:
+                put_sample(db, (key[0], key[1]), row)
+            self._end(db, lease_id, "cancelled", 0.0)
+
+    def note_tree(self, lease: SampleLease, tree_id: str) -> None:
+        """Have the tree of an attempt written together with the next commit."""
+
+        def run(db: sqlite3.Connection) -> None:
+            db.execute("UPDATE attempts SET tree_id = ? WHERE lease_id = ?", (tree_id, lease.lease_id))
+
+        self._work.put((run, None))
+
+    async def beat(self) -> set[str]:
+        """Raise the beat of this program's leases now; return those that still count."""
+        return await self._do(self._beat)
+
+    def _beat(self, db: sqlite3.Connection) -> set[str]:
+        """Raise the beat of this program's leases, and report those that somebody has taken over."""
+        if not self._open:
+            return set()
+        for lease_id, cost_usd in list(self.costs.items()):
+            db.execute(
+                "UPDATE attempts SET cost_usd = ? WHERE lease_id = ? AND ended_at_ms IS NULL",
+                (cost_usd, lease_id),
+            )
+        found = db.execute(
+            "UPDATE attempts SET beat = beat + 1, beat_at_ms = ? "
+            "WHERE owner = ? AND ended_at_ms IS NULL RETURNING lease_id",
+            (now_ms(db), self._owner),
+        )
+        held = {lease_id for (lease_id,) in found.fetchall()}
+        lost, self._open = self._open - held, held
+        if self._loop is not None and not self._loop.is_closed():
+            for lease_id in lost:
+                self._loop.call_soon_threadsafe(self.on_lost, lease_id)
+        return held
+
+    async def others(self) -> dict[str, tuple[str, int]]:
+        """Return the owner and the beat of each open lease of other programs."""
+
+        def run(db: sqlite3.Connection) -> dict[str, tuple[str, int]]:
+            found = db.execute(
+                "SELECT lease_id, owner, beat FROM attempts WHERE ended_at_ms IS NULL AND owner != ?",
+                (self._owner,),
+            )
+            return {lease_id: (owner, beat) for lease_id, owner, beat in found.fetchall()}
+
+        return await self._do(run)
+
+    async def take_over(self, beats: Mapping[str, int], retries: int) -> list[str]:
+        """End leases whose holders are gone, each only if its beat is still the one that was seen.
+
+        Returns:
+            Names of the workspaces of those that were ended.
+        """
+
+        def run(db: sqlite3.Connection) -> list[str]:
+            ended: list[str] = []
+            for lease_id, beat in beats.items():
+                found = db.execute(
+                    "SELECT sample_id, epoch, workspace, beat FROM attempts "
+                    "WHERE lease_id = ? AND ended_at_ms IS NULL",
+                    (lease_id,),
+                ).fetchone()
+                if found is None:
+                    continue
+                sample_id, epoch, workspace, now_beat = found
+                before = sample_row(db, (sample_id, epoch))
+                row = self._rules.take_over(before, lease_id, now_beat, beat, retries)
+                if row is None:
+                    continue
+                put_sample(db, (sample_id, epoch), row)
+                self._end(db, lease_id, "lost", 0.0)
+                ended.append(workspace)
+            return ended
+
+        return await self._do(run)
+
+    async def ended_workspaces(self, workspaces: Sequence[str]) -> list[str]:
+        """Return those workspaces whose attempts have ended and that nobody asked to keep."""
+
+        def run(db: sqlite3.Connection) -> list[str]:
+            query = "SELECT 1 FROM attempts WHERE workspace = ? AND NOT kept AND ended_at_ms IS NOT NULL"
+            return [name for name in workspaces if db.execute(query, (name,)).fetchone() is not None]
+
+        return await self._do(run)
+
+    async def tally(self, epochs: int, limit: int | None = None) -> Tally:
+        """Count the samples of a command by state."""
+        bound = (epochs, NO_LIMIT if limit is None else limit)
+
+        def run(db: sqlite3.Connection) -> Tally:
+            found = db.execute(
+                "SELECT state, count(*) FROM samples WHERE epoch <= ? AND position < ? GROUP BY state", bound
+            )
+            (passed,) = db.execute(
+                "SELECT count(*) FROM scores JOIN samples USING (sample_id, epoch) "
+                "WHERE passed AND epoch <= ? AND position < ?",
+                bound,
+            ).fetchone()
+            return Tally(**dict(found.fetchall()), passed=passed, cost_usd=spent_usd(db))
+
+        return await self._do(run)
+
+    async def _do(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        if self._loop is None:
+            raise LedgerUnusable(str(self._path), "it is not open")
+        done: asyncio.Future[T] = self._loop.create_future()
+        self._work.put((run, done))
+        return await done
+
+    def _serve(self, opened: asyncio.Future[Any]) -> None:
+        """Open the file, then commit work in batches until the end."""
+        try:
+            db = open_ledger(self._path, shared=self._shared)
+        except (SessionTreeError, OSError) as error:
+            self._settle([(opened, None, error)])
+            return
+        self._settle([(opened, None, None)])
+        beat_at = time.monotonic() + self._beat_s
+        try:
+            is_over = False
+            while not is_over:
+                batch = self._ready(beat_at - time.monotonic())
+                is_over = None in batch
+                pieces = [each for each in batch if each is not None]
+                if time.monotonic() >= beat_at:
+                    beat_at = time.monotonic() + self._beat_s
+                    pieces.append((self._beat, None))
+                self._settle(self._commit(db, pieces))
+        finally:
+            db.close()
+
+    def _ready(self, wait_s: float) -> list[_Piece | None]:
+        """Return the work that is ready, after waiting for the first piece of it."""
+        try:
+            batch = [self._work.get(timeout=max(0.0, wait_s))]
+        except queue.Empty:
+            return []
+        while not self._work.empty():
+            batch.append(self._work.get())
+        return batch
+
+    def _commit(self, db: sqlite3.Connection, batch: Sequence[_Piece]) -> list[_Done]:
+        """Run a batch in one transaction; return the value or the error of each piece of work."""
+        if not batch:
+            return []
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            done = [_separately(db, *piece) for piece in batch]
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            failed = LedgerUnusable(str(self._path), f"{error}; look at the disk, then run the command again")
+            return [(future, None, failed) for _, future in batch]
+        return done
+
+    def _settle(self, done: Sequence[_Done]) -> None:
+        """Hand values and errors to those who wait, on the loop."""
+
+        def settle() -> None:
+            for future, value, error in done:
+                if future is None or future.done():
+                    continue
+                if error is None:
+                    future.set_result(value)
+                else:
+                    future.set_exception(error)
+
+        if done and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(settle)
+
+
+def _separately(
+    db: sqlite3.Connection, run: Callable[[sqlite3.Connection], Any], future: asyncio.Future[Any] | None
+) -> _Done:
+    """Run one piece of a batch; if it is refused, only its own changes are undone."""
+    db.execute("SAVEPOINT piece")
+    try:
+        value = run(db)
+    except (SessionTreeError, ValueError, TypeError) as error:
+        db.execute("ROLLBACK TO piece")
+        db.execute("RELEASE piece")
+        return future, None, error
+    db.execute("RELEASE piece")
+    return future, value, None

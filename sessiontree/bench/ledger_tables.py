@@ -1,0 +1,260 @@
+"""The tables of a ledger: how the file is opened, and what its rows hold.
+
+Not here: who may change a row; ``ledger_rules.py`` decides, ``ledger.py`` applies it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from sessiontree import ConfigError, ReceiptLine, SessionTreeError
+from sessiontree.bench.ledger_rules import SampleRow
+from sessiontree.bench.suite import Score
+
+Key: TypeAlias = tuple[str, int]
+"""Sample id and epoch."""
+VERSION: Final = "1"
+BUSY_S: Final = 120.0
+"""How long a commit waits for other programs."""
+CAPPED: Final = "CostCapReached"
+"""Kind of the error of an attempt that the run's cap stopped."""
+TABLES: Final = """
+CREATE TABLE IF NOT EXISTS run(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS samples(
+  sample_id TEXT NOT NULL, epoch INTEGER NOT NULL, position INTEGER NOT NULL, state TEXT NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0, failures INTEGER NOT NULL DEFAULT 0, lease_id TEXT,
+  PRIMARY KEY(sample_id, epoch));
+CREATE INDEX IF NOT EXISTS samples_by_position ON samples(position);
+CREATE INDEX IF NOT EXISTS samples_by_state ON samples(state, epoch, position);
+CREATE TABLE IF NOT EXISTS attempts(
+  lease_id TEXT PRIMARY KEY, sample_id TEXT NOT NULL, epoch INTEGER NOT NULL, number INTEGER NOT NULL,
+  owner TEXT NOT NULL, tree_id TEXT, workspace TEXT, started_at_ms INTEGER NOT NULL,
+  beat INTEGER NOT NULL DEFAULT 0, beat_at_ms INTEGER NOT NULL, ended_at_ms INTEGER, outcome TEXT,
+  error_kind TEXT, error TEXT, cost_usd REAL NOT NULL DEFAULT 0, reserved_usd REAL,
+  kept INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS attempts_by_workspace ON attempts(workspace);
+CREATE INDEX IF NOT EXISTS attempts_open ON attempts(owner) WHERE ended_at_ms IS NULL;
+CREATE INDEX IF NOT EXISTS attempts_of ON attempts(sample_id, epoch);
+CREATE TABLE IF NOT EXISTS scores(
+  sample_id TEXT NOT NULL, epoch INTEGER NOT NULL, lease_id TEXT NOT NULL, tree_id TEXT, scores TEXT NOT NULL,
+  passed INTEGER NOT NULL, status TEXT NOT NULL, wall_ms INTEGER NOT NULL, input_tokens INTEGER NOT NULL,
+  output_tokens INTEGER NOT NULL, cost_usd REAL NOT NULL, turns INTEGER NOT NULL, tool_calls INTEGER NOT NULL,
+  sessions INTEGER NOT NULL, output TEXT NOT NULL, committed_at_ms INTEGER NOT NULL,
+  PRIMARY KEY(sample_id, epoch)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sessions(
+  sample_id TEXT NOT NULL, epoch INTEGER NOT NULL, lease_id TEXT NOT NULL, tree_id TEXT NOT NULL,
+  session_id TEXT NOT NULL, kind TEXT NOT NULL, parent TEXT, agent TEXT, model TEXT, status TEXT NOT NULL,
+  input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cost_usd REAL NOT NULL,
+  turns INTEGER NOT NULL, tool_calls INTEGER NOT NULL, PRIMARY KEY(tree_id, session_id)) WITHOUT ROWID;
+"""
+
+
+class LedgerUnusable(SessionTreeError):
+    """The ledger of a run can't be read or written.
+
+    Args:
+        path: The file.
+        reason: What was found, and what to do next.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Name the file and the reason."""
+        return f"ledger {self.path!r}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """What an attempt is scored with."""
+
+    scores: Mapping[str, Score]
+    status: str
+    """``completed``, ``timeout``, ``budget`` or ``error``."""
+    wall_ms: int
+    output: str = "null"
+    """JSON text."""
+    tree_id: str | None = None
+    receipt: Sequence[ReceiptLine] = ()
+    error_kind: str | None = None
+    error: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether every scorer says so."""
+        return bool(self.scores) and all(each.is_pass for each in self.scores.values())
+
+
+def open_ledger(path: Path, *, shared: bool = False) -> sqlite3.Connection:
+    """Return a connection to a ledger, new or not.
+
+    Raises:
+        LedgerUnusable: it can't be opened, or is of another release.
+    """
+    try:
+        db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        db.execute(f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("BEGIN IMMEDIATE")
+        for statement in TABLES.split(";"):
+            db.execute(statement)
+        db.execute("INSERT OR IGNORE INTO run VALUES ('ledger_version', ?)", (VERSION,))
+        (version,) = db.execute("SELECT value FROM run WHERE key = 'ledger_version'").fetchone()
+        db.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise LedgerUnusable(str(path), f"{error}; give another run directory") from error
+    if version != VERSION:
+        db.close()
+        raise LedgerUnusable(
+            str(path), f"its form is {version}, this release writes {VERSION}; go on with the release it has"
+        )
+    return db
+
+
+def now_ms(db: sqlite3.Connection) -> int:
+    """Return the time, at least the latest that the ledger has seen; only people read it."""
+    db.execute(
+        "INSERT INTO run VALUES ('clock_ms', ?1) ON CONFLICT(key) DO UPDATE "
+        "SET value = max(CAST(value AS INTEGER), ?1)",
+        (int(time.time() * 1000),),
+    )
+    (now,) = db.execute("SELECT CAST(value AS INTEGER) FROM run WHERE key = 'clock_ms'").fetchone()
+    return int(now)
+
+
+def spent_usd(db: sqlite3.Connection) -> float:
+    """Return what ended attempts have cost, in US dollars."""
+    (spent,) = db.execute("SELECT CAST(value AS REAL) FROM run WHERE key = 'spent_usd'").fetchone()
+    return float(spent)
+
+
+def reserved_usd(db: sqlite3.Connection) -> float:
+    """Return what open attempts hold, in US dollars."""
+    (reserved,) = db.execute(
+        "SELECT total(max(cost_usd, coalesce(reserved_usd, 0))) FROM attempts WHERE ended_at_ms IS NULL"
+    ).fetchone()
+    return float(reserved)
+
+
+def stopped_at(db: sqlite3.Connection, key: Key) -> float:
+    """Return the cost at which the run's cap stopped an earlier attempt; 0 = it stopped none."""
+    (cost_usd,) = db.execute(
+        "SELECT coalesce(max(cost_usd), 0) FROM attempts "
+        "WHERE sample_id = ? AND epoch = ? AND error_kind = ?",
+        (*key, CAPPED),
+    ).fetchone()
+    return float(cost_usd)
+
+
+def sample_row(db: sqlite3.Connection, key: Key) -> SampleRow:
+    """Return what the ledger knows of one (sample, epoch).
+
+    Raises:
+        ConfigError: it does not hold it.
+    """
+    found = db.execute(
+        "SELECT state, attempts, failures, lease_id FROM samples WHERE sample_id = ? AND epoch = ?", key
+    ).fetchone()
+    if found is None:
+        raise ConfigError(f"the ledger has no sample {key[0]!r}, epoch {key[1]}")
+    return SampleRow(*found)
+
+
+def put_sample(db: sqlite3.Connection, key: Key, row: SampleRow) -> None:
+    """Write what a step has made of one (sample, epoch)."""
+    db.execute(
+        "UPDATE samples SET state = ?, attempts = ?, failures = ?, lease_id = ? "
+        "WHERE sample_id = ? AND epoch = ?",
+        (row.state, row.attempts, row.failures, row.lease_id, *key),
+    )
+
+
+def end_attempt(db: sqlite3.Connection, lease_id: str, now_ms: int, outcome: str, cost_usd: float) -> None:
+    """End an attempt, and count what it cost; once."""
+    ended = db.execute(
+        "UPDATE attempts SET ended_at_ms = ?, outcome = ?, cost_usd = max(cost_usd, ?), reserved_usd = NULL "
+        "WHERE lease_id = ? AND ended_at_ms IS NULL RETURNING cost_usd",
+        (now_ms, outcome, cost_usd, lease_id),
+    ).fetchone()
+    if ended is not None:
+        db.execute(
+            "UPDATE run SET value = CAST(value AS REAL) + ? WHERE key = 'spent_usd'", (float(ended[0]),)
+        )
+
+
+def insert_score(
+    db: sqlite3.Connection, key: Key, lease_id: str, result: AttemptResult, committed_at_ms: int
+) -> float:
+    """Write a score and the sessions of its tree; return what they cost, in US dollars."""
+    used = [line.usage for line in result.receipt]
+    cost_usd = sum(each.cost_usd for each in used)
+    db.execute(
+        "INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *key,
+            lease_id,
+            result.tree_id,
+            _scores_text(result.scores),
+            result.passed,
+            result.status,
+            result.wall_ms,
+            sum(each.input_tokens for each in used),
+            sum(each.output_tokens for each in used),
+            cost_usd,
+            sum(each.turns for each in used),
+            sum(each.tool_calls for each in used),
+            len(used),
+            result.output,
+            committed_at_ms,
+        ),
+    )
+    for line in result.receipt:
+        db.execute(_INSERT_SESSION, _session_row(key, lease_id, result, line))
+    return cost_usd
+
+
+def _scores_text(scores: Mapping[str, Score]) -> str:
+    return json.dumps(
+        {
+            name: {
+                "value": score.value,
+                "passed": score.is_pass,
+                "answer": score.answer,
+                "explanation": score.explanation,
+                "metadata": dict(score.metadata),
+            }
+            for name, score in scores.items()
+        }
+    )
+
+
+_INSERT_SESSION = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def _session_row(key: Key, lease_id: str, result: AttemptResult, line: ReceiptLine) -> tuple[Any, ...]:
+    used = line.usage
+    return (
+        *key,
+        lease_id,
+        result.tree_id,
+        line.session_id,
+        str(line.kind.value),
+        line.session_id.rpartition("/")[0] or None,
+        line.agent,
+        line.model,
+        str(line.status.value),
+        used.input_tokens,
+        used.output_tokens,
+        used.cost_usd,
+        used.turns,
+        used.tool_calls,
+    )

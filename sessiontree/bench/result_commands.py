@@ -1,0 +1,254 @@
+"""Commands: what ``sessiontree bench report``, ``compare`` and ``show`` do, up to the exit code."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from sessiontree import ConfigError
+from sessiontree.api.paths import absolute_path
+from sessiontree.bench.command import RUNS, default_place
+from sessiontree.bench.comparison import RunComparison, compare_runs
+from sessiontree.bench.recorded_run import LEDGER, RecordedRun
+from sessiontree.bench.report import FailureGroup, RunReport, report_of
+from sessiontree.bench.report_page import page_of
+from sessiontree.bench.results import RunResults
+from sessiontree.bench.sample_view import view_sample
+from sessiontree.bench.suite_loader import load_suite
+
+CASES_SHOWN: Final = 5
+"""Most samples that are named for each kind of failure; JSON and HTML name more."""
+NAMES_SHOWN: Final = 20
+_PLOTS: Final = "sessiontree.bench.plots"
+
+
+class ResultScreen(Protocol):
+    """Takes lines and tables; makes what is invisible visible."""
+
+    def line(self, text: str) -> None:
+        """Show one line at once."""
+
+    def raw(self, text: str) -> None:
+        """Show text that a program reads, as it is."""
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
+        """Show a table: columns of numbers to the right, any other to the left."""
+
+
+def find_run(name: str) -> RecordedRun:
+    """Return the run that a command names: its directory, or a suite that was run from this directory.
+
+    Raises:
+        ConfigError: neither exists; says where was looked.
+    """
+    if (absolute_path(name, "the run") / LEDGER).is_file():
+        return RecordedRun(name)
+    suite = load_suite(name).name if ":" in name or name.endswith(".toml") else name
+    place = default_place(suite)
+    if (place / LEDGER).is_file():
+        return RecordedRun(place)
+    known = sorted(str(each.parent) for each in Path(RUNS).glob(f"*/{LEDGER}"))
+    here = f"; runs here: {', '.join(known)}" if known else ""
+    raise ConfigError(
+        f"no results under {name!r}: neither {name!r} nor {str(place)!r} holds a {LEDGER}; "
+        f"give the directory that `sessiontree bench run` was given{here}"
+    )
+
+
+def report(
+    screen: ResultScreen,
+    *,
+    run: str,
+    html: Path | None,
+    plots: Path | None,
+    parquet: bool,
+    as_json: bool,
+) -> int:
+    """Report a run and return the exit code.
+
+    With ``as_json`` one object: the members of :class:`RunReport` with ``finished``, spreads of ``wall_ms``
+    and ``sample_cost_usd``, ``files`` that were written, and ``unreadable`` trees.
+
+    Args:
+        screen: Shows the report.
+        run: The run's directory, or a suite.
+        html: File of a page to write.
+        plots: Directory of pictures to write.
+        parquet: Whether the tables are written into the run's directory.
+        as_json: Whether a program reads it.
+
+    Raises:
+        ConfigError: the run does not exist or has no results yet, or the extra ``plot`` is missing.
+        OSError: a file can't be written.
+    """
+    found = find_run(run)
+    made = report_of(found)
+    files = _written(made, html, plots)
+    unreadable: dict[str, str] = {}
+    if parquet:
+        results = RunResults(found.run_dir)
+        unreadable = results.write().unreadable
+        files.append(str(found.run_dir / "results"))
+    if as_json:
+        screen.raw(json.dumps({**made.to_json(), "files": files, "unreadable": unreadable}))
+        return 0
+    _show_report(screen, made)
+    for path in files:
+        screen.line(f"written: {path}")
+    if unreadable:
+        screen.line(
+            f"{len(unreadable):,} trees are missing from the tables: {next(iter(unreadable.values()))}"
+        )
+    return 0
+
+
+def _written(made: RunReport, html: Path | None, plots: Path | None) -> list[str]:
+    if html is None and plots is None:
+        return []
+    drawn = _plots_module().plots_of(made)
+    files = []
+    if plots is not None:
+        folder = absolute_path(plots, "--plots")
+        folder.mkdir(parents=True, exist_ok=True)
+        files += [str(_replace(folder / f"{plot.name}.png", plot.png)) for plot in drawn]
+    if html is not None:
+        page = page_of(made, drawn)
+        files.append(str(_replace(absolute_path(html, "--html"), page.encode("utf-8"))))
+    return files
+
+
+def _plots_module() -> Any:
+    try:
+        return importlib.import_module(_PLOTS)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("matplotlib"):
+            raise
+        raise ConfigError(
+            "pictures can't be drawn: matplotlib is not installed; it comes with the extra 'plot': "
+            "pip install 'sessiontree[plot]'. Without --html and --plots the report needs no pictures"
+        ) from error
+
+
+def _replace(path: Path, data: bytes) -> Path:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return path
+
+
+def _show_report(screen: ResultScreen, made: RunReport) -> None:
+    for line in made.summary_lines():
+        screen.line(line)
+    head, *rows = made.score_table()
+    screen.table(head, rows)
+    if len(made.models) > 1:
+        screen.table(
+            ("model", "sessions", "turns", "input tokens", "output tokens", "cost in USD"),
+            [
+                (
+                    each.model or "(not recorded)",
+                    each.sessions,
+                    each.turns,
+                    each.input_tokens,
+                    each.output_tokens,
+                    f"{each.cost_usd:,.4f}",
+                )
+                for each in made.models
+            ],
+        )
+    if made.failures:
+        cases = [row for group in made.failures for row in _case_rows(group)]
+        screen.table(("did not pass", "sample", "epoch", "tree", "reason"), cases)
+    screen.line(f"run: {made.run_dir}")
+
+
+def _case_rows(group: FailureGroup) -> list[tuple[str | int, ...]]:
+    rows: list[tuple[str | int, ...]] = [
+        (f"{group.kind}: {group.count:,}", each.sample_id, each.epoch, each.tree_id or "-", each.error)
+        for each in group.cases[:CASES_SHOWN]
+    ]
+    rest = group.count - len(rows)
+    return [*rows, ("", f"and {rest:,} more", "", "", "")] if rest else rows
+
+
+def compare(screen: ResultScreen, *, first: str, second: str, as_json: bool) -> int:
+    """Compare two runs of a suite by sample, and return the exit code.
+
+    With ``as_json`` one object: the members of :class:`RunComparison`.
+
+    Raises:
+        ConfigError: a run does not exist, or the two can't be compared.
+    """
+    found = compare_runs(find_run(first), find_run(second))
+    if as_json:
+        screen.raw(json.dumps(found.to_json()))
+    else:
+        _show_comparison(screen, found)
+    return 0
+
+
+def _show_comparison(screen: ResultScreen, found: RunComparison) -> None:
+    for line in found.summary_lines():
+        screen.line(line)
+    head, *rows = found.table()
+    screen.table(head, rows)
+    for what, names in (
+        ("pass more often in the second", found.improved),
+        ("pass less often in the second", found.worsened),
+        ("scored only in the first", found.only_first),
+        ("scored only in the second", found.only_second),
+        ("scores that only one run has", found.missing_scores),
+    ):
+        if names:
+            rest = f", and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+            screen.line(f"{what} ({len(names):,}): {', '.join(names[:NAMES_SHOWN])}{rest}")
+
+
+def show(
+    screen: ResultScreen,
+    *,
+    run: str,
+    sample: str,
+    epoch: int | None,
+    as_json: bool,
+    show_tree: Callable[..., int],
+) -> int:
+    """Show a sample: its scores, its attempts, its tree and the transcript; return the exit code.
+
+    With ``as_json`` one object: the members of :class:`SampleView`.
+
+    Args:
+        screen: Shows it.
+        run: The run's directory, or a suite.
+        sample: The sample's id.
+        epoch: Which epoch; None = the first that did not pass, or the first of all.
+        as_json: Whether a program reads it.
+        show_tree: Draws a stored tree on the screen: the body of ``sessiontree tree``.
+
+    Raises:
+        ConfigError: the run, the sample or the epoch does not exist.
+        JournalError: the tree is damaged.
+    """
+    found = find_run(run)
+    view = view_sample(found, sample, epoch)
+    if as_json:
+        screen.raw(json.dumps(view.to_json()))
+        return 0
+    for line in view.lines():
+        screen.line(line)
+    screen.table(("attempt", "outcome", "time", "tree", "error"), view.attempt_rows())
+    if view.missing:
+        screen.line(f"the tree can't be shown: {view.missing}")
+        return 0
+    show_tree(screen, path=None, state_dir=found.state_dir, tree_id=view.tree_id, as_json=False)
+    for line in view.transcript_lines():
+        screen.line(line)
+    return 0

@@ -1,0 +1,342 @@
+"""The run of a suite by one program: takes leases, keeps a runtime, and commits what the attempts come to.
+
+Several programs may run the same suite in the same directory: the ledger is all that they share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from sessiontree import EngineLost, Runtime, SessionTreeError, ShardLost
+from sessiontree.bench.attempt import AttemptLost, AttemptRun, causes_of
+from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease, Tally
+from sessiontree.bench.ledger_rules import BEAT_S, BeatWatch, CostCap
+from sessiontree.bench.results import RunResults
+from sessiontree.bench.run_place import LEDGER, STATE, WORKSPACES, RunOptions, RunPlace
+from sessiontree.bench.samples import samples_of
+from sessiontree.bench.suite import Suite
+from sessiontree.bench.workspaces import remove_workspace, template_of
+from sessiontree.interpreter.import_guard import keep_out
+
+WATCH_S: Final = 2.0
+"""How often a program looks for leases whose holders are gone, and counts."""
+IDLE_S: Final = 0.5
+MAX_LOSSES: Final = 5
+"""How often in a row the runtime may be lost without a score in between."""
+CLOSE_S: Final = 60.0
+COST_S: Final = 2.0
+_PROC: Final = Path("/proc")
+_PARTS: Final = 6
+
+
+async def run_suite(suite: Suite, run_dir: str | Path, options: Mapping[str, Any]) -> RunResults:
+    """Run a suite, or go on with an interrupted run; see :meth:`sessiontree.bench.suite.Suite.run`."""
+    chosen = RunOptions.of(options)
+    samples = await asyncio.to_thread(samples_of, suite)
+    place = RunPlace.of(run_dir, suite, samples, chosen)
+    for sample in samples[: chosen.limit]:
+        template_of(suite, sample)
+    async with Ledger(place.path / LEDGER, own_name(), shared=place.is_shared()) as ledger:
+        ids = [sample.id for sample in samples[: chosen.limit]]
+        held = await ledger.prepare(place.identity(), ids, place.epochs, chosen.retries)
+        place.check(held)
+        place.write_config(held)
+        try:
+            await _Driver(place, ledger).run()
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+    return RunResults(place.path)
+
+
+class RuntimeKeeper:
+    """The runtime of a run, made again when it is lost.
+
+    Args:
+        place: The run.
+    """
+
+    def __init__(self, place: RunPlace) -> None:
+        self._place = place
+        self._lock = asyncio.Lock()
+        self._runtime: Runtime | None = None
+        self._losses = 0
+
+    async def current(self) -> Runtime:
+        """Return the runtime; make one first, if necessary.
+
+        Raises:
+            SessionTreeError: it can't be made.
+        """
+        async with self._lock:
+            if self._runtime is None:
+                options = self._place.options
+                self._runtime = Runtime(
+                    self._place.path / STATE,
+                    backend=options.backend,
+                    address=options.address,
+                    shards=options.shards,
+                )
+            return self._runtime
+
+    def note_score(self) -> None:
+        """Note that the runtime works: a sample was scored."""
+        self._losses = 0
+
+    async def lost(self, runtime: Runtime, error: EngineLost) -> None:
+        """Close a runtime that is lost; the next attempt makes another one.
+
+        Raises:
+            EngineLost: it was lost too often.
+        """
+        async with self._lock:
+            if runtime is not self._runtime:
+                return
+            self._losses += 1
+            self._runtime = None
+            await _close(runtime)
+            if self._losses >= MAX_LOSSES:
+                raise error
+            await asyncio.sleep(2.0 ** (self._losses - 1) - 1)
+
+    async def close(self) -> None:
+        """Close the runtime."""
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await _close(runtime)
+
+
+async def _close(runtime: Runtime) -> None:
+    with suppress(SessionTreeError, TimeoutError):  # it is lost, or will be with this process
+        async with asyncio.timeout(CLOSE_S):
+            await runtime.close()
+
+
+class _Driver:
+    """Works on a run until nothing waits."""
+
+    def __init__(self, place: RunPlace, ledger: Ledger) -> None:
+        self._place = place
+        self._ledger = ledger
+        self._options = place.options
+        self._progress = place.options.progress
+        self._keeper = RuntimeKeeper(place)
+        self._running: dict[str, tuple[AttemptRun | None, asyncio.Task[None]]] = {}
+        self._changed = asyncio.Event()
+        self._watch = BeatWatch()
+        self._has_scored = False
+        budget = place.suite.budget
+        max_usd = self._options.max_cost_usd
+        self._cap = None
+        if max_usd is not None:
+            sample_usd = None if budget is None else budget.cost_usd
+            self._cap = CostCap(max_usd, sample_usd, self._options.concurrency)
+
+    async def tally(self) -> Tally:
+        """Count the samples of this command."""
+        return await self._ledger.tally(self._place.epochs, self._options.limit)
+
+    async def run(self) -> None:
+        """Work until the end, and write the results as far as they are there."""
+        self._ledger.on_lost = self._drop
+        (self._place.path / WORKSPACES).mkdir(exist_ok=True)
+        keep_out(str(self._place.path / WORKSPACES))  # once for all of them
+        await self._take_over()
+        self._progress.begin(str(self._place.path), await self.tally())
+        try:
+            with self._progress:
+                async with self._watching(), asyncio.TaskGroup() as group:
+                    is_capped = await self._dispatch(group)
+                tally = await self.tally()
+                self._progress.count(tally)
+        finally:
+            await self._keeper.close()
+            await self._tidy()
+            if self._has_scored:
+                await asyncio.to_thread(RunResults(self._place.path).write)
+        self._progress.end(self._ending(tally, is_capped))
+
+    def _ending(self, tally: Tally, is_capped: bool) -> str:
+        if is_capped:
+            return (
+                f"${tally.cost_usd:.4g} of ${self._options.max_cost_usd:.4g} is spent, and what is left does "
+                f"not pay for another sample; {tally.waiting:,} samples wait: the same command with a larger "
+                "maximum cost goes on"
+            )
+        if tally.failed:
+            return (
+                f"{tally.failed:,} of {tally.total:,} samples have failed, each after more than "
+                f"{self._options.retries} infrastructure errors; more retries let them wait again"
+            )
+        return f"all {tally.total:,} samples are scored"
+
+    async def _dispatch(self, group: asyncio.TaskGroup) -> bool:
+        """Start attempts until nothing waits; return whether the money ended it."""
+        while True:
+            self._changed.clear()
+            free = self._options.concurrency - len(self._running)
+            is_capped = False
+            if free:
+                found = await self._ledger.lease(free, self._place.epochs, self._options.limit, self._cap)
+                is_capped = found.is_capped
+                for lease in found.leases:
+                    self._running[lease.lease_id] = (None, group.create_task(self._attempt(lease)))
+                if found.leases:
+                    continue
+                if not self._running:
+                    tally = await self.tally()
+                    if is_capped or not (tally.waiting or tally.leased):
+                        return is_capped
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if self._running else IDLE_S):
+                    await self._changed.wait()
+
+    async def _attempt(self, lease: SampleLease) -> None:
+        """Carry out one attempt, and commit what it came to."""
+        attempt: AttemptRun | None = None
+        keeps = False
+        try:
+            runtime = await self._keeper.current()
+            attempt = AttemptRun(self._place, self._ledger, lease, runtime)
+            self._running[lease.lease_id] = (attempt, self._running[lease.lease_id][1])
+            result = await attempt.run()
+            keep = self._options.keep
+            wanted = keep == "all" or (keep == "failed" and not result.passed)
+            is_written = await self._ledger.commit(lease, result, keeps=wanted)
+            keeps = is_written and wanted
+            if is_written:
+                self._has_scored = True
+                self._keeper.note_score()
+                self._progress.scored(lease, result)
+        except CostCapReached as error:
+            await self._ledger.give_back(lease, "cancelled", self._options.retries, error=error)
+        except AttemptLost as lost:
+            await self._retry(lease, lost)
+        except asyncio.CancelledError:
+            if lease.lease_id in self._running:  # the run ends; else only this lease was lost
+                raise
+        finally:
+            self._running.pop(lease.lease_id, None)
+            self._ledger.costs.pop(lease.lease_id, None)
+            self._changed.set()
+            if attempt is not None and not keeps:
+                await asyncio.to_thread(remove_workspace, attempt.workspace)
+
+    async def _retry(self, lease: SampleLease, lost: AttemptLost) -> None:
+        await self._ledger.give_back(
+            lease, "error", self._options.retries, cost_usd=lost.cost_usd, error=lost.error
+        )
+        self._progress.retried(lease, lost.error, lost.tree_id)
+        running = self._running.get(lease.lease_id)
+        runtime = None if running is None or running[0] is None else running[0].runtime
+        if isinstance(lost.error, EngineLost) and not isinstance(lost.error, ShardLost) and runtime:
+            await self._keeper.lost(runtime, lost.error)
+
+    def _drop(self, lease_id: str) -> None:
+        """End an attempt whose lease somebody else has taken over; its score would be refused."""
+        running = self._running.pop(lease_id, None)
+        if running is not None:
+            running[1].cancel()
+
+    async def _take_over(self) -> None:
+        """Let samples wait again whose holders are gone, and remove their workspaces."""
+        others = await self._ledger.others()
+        gone = {lease: beat for lease, (owner, beat) in others.items() if has_ended(owner)}
+        beats = {lease: beat for lease, (_, beat) in others.items() if lease not in gone}
+        gone |= self._watch.expired(beats, asyncio.get_running_loop().time())
+        if gone:
+            for name in await self._ledger.take_over(gone, self._options.retries):
+                await asyncio.to_thread(remove_workspace, self._place.path / WORKSPACES / name)
+            self._changed.set()
+
+    async def _tidy(self) -> None:
+        """Remove the workspaces that killed programs left, or had just begun to remove."""
+        folder = self._place.path / WORKSPACES
+        names = await asyncio.to_thread(lambda: [each.name for each in folder.iterdir()])
+        for name in await self._ledger.ended_workspaces(names):
+            await asyncio.to_thread(remove_workspace, folder / name)
+
+    @asynccontextmanager
+    async def _watching(self) -> AsyncIterator[None]:
+        """Look after others' leases, the counts and the costs in the background."""
+        tasks = [asyncio.create_task(self._look()), asyncio.create_task(self._add_costs())]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            await self._take_over()
+            self._progress.count(await self.tally())
+
+    async def _add_costs(self) -> None:
+        """Note what open attempts have cost so far: a killed program's attempts count as much as this."""
+        while self._cap is not None:
+            await asyncio.sleep(BEAT_S / 2)
+            for lease_id, (attempt, _) in list(self._running.items()):
+                if attempt is None or attempt.tree_id is None:
+                    continue
+                with suppress(SessionTreeError, TimeoutError):
+                    async with asyncio.timeout(COST_S):
+                        receipt = await attempt.runtime.backend.supervisor.receipt(attempt.tree_id)
+                        if lease_id in self._running:
+                            self._ledger.costs[lease_id] = sum(line.usage.cost_usd for line in receipt)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error of a group that says most: one of ours before any other."""
+    found = [each for each in causes_of(group) if not isinstance(each, BaseExceptionGroup)]
+    own = [each for each in found if isinstance(each, SessionTreeError)]
+    return (own or found)[0]
+
+
+def own_name(pid: int | None = None) -> str:
+    """Return a new name of a process: machine, boot, process namespace, id, start, and a random part.
+
+    Others on the same machine can see from it whether the process has ended. Source: proc_pid_stat(5); the
+    identity of a boot is in random(4).
+
+    Args:
+        pid: The process; None = this one.
+    """
+    pid = os.getpid() if pid is None else pid
+    host = socket.gethostname().replace(" ", "_") or "-"
+    return " ".join([host, *_here(), str(pid), _start_of(pid) or "-", secrets.token_hex(4)])
+
+
+def has_ended(name: str) -> bool:
+    """Return whether a process is known to have ended; False where this machine can't know."""
+    parts = name.split(" ")
+    if len(parts) != _PARTS or "-" in parts[1:5] or tuple(parts[1:3]) != _here():
+        return False
+    start = _start_of(int(parts[3]))
+    return start is None or start != parts[4]
+
+
+def _here() -> tuple[str, str]:
+    """Return what identifies this boot and this process namespace; ``-`` where it is unknown."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
+        space = str((_PROC / "self/ns/pid").readlink())
+    except OSError:
+        return "-", "-"
+    return boot, space
+
+
+def _start_of(pid: int) -> str | None:
+    """Return when a process started, in ticks since the boot; None = it does not run."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text("ascii", "replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in {"Z", "X"} else fields[19]

@@ -1,0 +1,150 @@
+"""One sample of a run: its score, its attempts, and the transcript of the tree that was scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from sessiontree import ConfigError, JournalError
+from sessiontree.api.stored_trees import StoredFacts
+from sessiontree.bench.recorded_run import AttemptRecord, RecordedRun, ScoredSample
+from sessiontree.bench.report import number, seconds
+from sessiontree.bench.transcript import TranscriptStep, transcript_of
+
+MAX_TEXT_CHARS: Final = 4_000
+"""Most characters of an entry, an output or an error in text; JSON holds all."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleView:
+    """What a run knows of one (sample, epoch)."""
+
+    run_dir: str
+    suite: str
+    sample_id: str
+    epoch: int
+    epochs: tuple[int, ...]
+    """All epochs of the sample in this run."""
+    state: str
+    """``waiting``, ``leased``, ``scored`` or ``failed``."""
+    scored: ScoredSample | None
+    """None = it has no score."""
+    attempts: tuple[AttemptRecord, ...]
+    tree_id: str
+    """The tree that was scored, or that of the last attempt; empty = no tree was opened."""
+    transcript: tuple[TranscriptStep, ...]
+    missing: str
+    """Why the tree can't be read; empty = it can."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as a JSON object."""
+        return asdict(self)
+
+    def lines(self) -> Iterator[str]:
+        """Yield what is said of the sample and its scores, one line each."""
+        others = f" of {len(self.epochs)}" if len(self.epochs) > 1 else ""
+        yield f"sample {self.sample_id}, epoch {self.epoch}{others}, suite {self.suite}: {self.state}"
+        scored = self.scored
+        if scored is None:
+            return
+        verdict = "passed" if scored.passed else "not passed"
+        yield (
+            f"{verdict} ({scored.status}) in {seconds(scored.wall_ms)}, ${scored.cost_usd:,.4f}, "
+            f"{scored.input_tokens:,} input and {scored.output_tokens:,} output tokens, "
+            f"{scored.sessions:,} sessions"
+        )
+        for name, score in scored.scores.items():
+            yield f"  {name}: {number(score['value'])}, {'passed' if score['passed'] else 'not passed'}"
+            for part in ("answer", "explanation"):
+                if score.get(part):
+                    yield from _indented(f"{part}: {score[part]}", 4)
+        if scored.error:
+            yield from _indented(f"{scored.error_kind}: {scored.error}", 2)
+        yield from _indented(f"output: {scored.output}", 2)
+
+    def attempt_rows(self) -> list[tuple[str | int, ...]]:
+        """Return a row for each attempt: number, outcome, time, tree, error."""
+        return [
+            (
+                each.number,
+                each.outcome or "not ended",
+                seconds(None if each.ended_at_ms is None else each.ended_at_ms - each.started_at_ms),
+                each.tree_id or "-",
+                _cut(f"{each.error_kind}: {each.error}", 200) if each.error_kind else "",
+            )
+            for each in self.attempts
+        ]
+
+    def transcript_lines(self) -> Iterator[str]:
+        """Yield the transcript, one line each."""
+        for entry in self.transcript:
+            yield f"[{entry.seq}] {entry.session}: {entry.what}"
+            if entry.text:
+                yield from _indented(entry.text, 4)
+
+
+def view_sample(run: RecordedRun, sample_id: str, epoch: int | None = None) -> SampleView:
+    """Return what a run knows of a sample.
+
+    Args:
+        run: The run.
+        sample_id: The sample.
+        epoch: Which of its epochs; None = the first that did not pass, or the first of all.
+
+    Raises:
+        ConfigError: the run has no such sample or epoch; names what there is.
+    """
+    run.require_sample(sample_id)
+    states = {
+        int(number): str(state)
+        for number, state in run.rows(
+            "SELECT epoch, state FROM samples WHERE sample_id = ? ORDER BY epoch", sample_id
+        )
+    }
+    scores = {each.epoch: each for each in run.scored(sample_id)}
+    if epoch is None:
+        epoch = next((each for each in states if each not in scores or not scores[each].passed), min(states))
+    elif epoch not in states:
+        known = ", ".join(str(each) for each in states)
+        raise ConfigError(f"sample {sample_id!r} has no epoch {epoch} in this run; it has {known}")
+    attempts = tuple(each for each in run.attempts(sample_id) if each.epoch == epoch)
+    scored = scores.get(epoch)
+    tree_id = scored.tree_id if scored is not None else _last_tree(attempts)
+    transcript, missing = _read(run, tree_id)
+    return SampleView(
+        str(run.run_dir),
+        run.suite,
+        sample_id,
+        epoch,
+        tuple(states),
+        states[epoch],
+        scored,
+        attempts,
+        tree_id,
+        transcript,
+        missing,
+    )
+
+
+def _last_tree(attempts: Sequence[AttemptRecord]) -> str:
+    return next((each.tree_id for each in reversed(attempts) if each.tree_id), "")
+
+
+def _read(run: RecordedRun, tree_id: str) -> tuple[tuple[TranscriptStep, ...], str]:
+    if not tree_id:
+        return (), "no tree was opened"
+    try:
+        with StoredFacts(run.state_dir) as facts:
+            return tuple(transcript_of(facts.read(tree_id))), ""
+    except JournalError as error:
+        return (), str(error)
+
+
+def _indented(text: str, spaces: int) -> Iterator[str]:
+    for line in _cut(text, MAX_TEXT_CHARS).split("\n"):
+        yield f"{' ' * spaces}{line}"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters)"

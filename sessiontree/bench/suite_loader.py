@@ -1,0 +1,143 @@
+"""Suites by name: ``module:suite``, ``file.py:suite``, a ``suite.toml``, or the entry point of a suite."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import tomllib
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from sessiontree import ConfigError, SessionTreeError
+from sessiontree.bench.suite import Suite
+from sessiontree.interpreter.import_guard import add_copy, is_closed
+
+GROUP: Final = "sessiontree.suites"
+"""The group of entry points by which installed distributions offer suites."""
+
+
+def installed_suites() -> dict[str, EntryPoint]:
+    """Return the entry points of installed suites by name."""
+    return {each.name: each for each in sorted(entry_points(group=GROUP), key=lambda each: each.name)}
+
+
+def load_suite(name: str) -> Suite:
+    """Return the suite that a command names.
+
+    Raises:
+        ConfigError: it can't be found or loaded; says what was tried.
+    """
+    if name.endswith(".toml"):
+        return _from_toml(Path(name))
+    installed = installed_suites()
+    if name in installed:
+        return _checked(_member(installed[name].value), name)
+    if ":" not in name:
+        known = f"; installed suites: {', '.join(installed)}" if installed else ""
+        raise ConfigError(f"no suite is called {name!r}; write module:suite or file.py:suite{known}")
+    return _checked(_member(name), name)
+
+
+def _member(target: str) -> Any:
+    """Return what ``module:name`` or ``file.py:name`` names."""
+    place, _, name = target.rpartition(":")
+    add_own_modules(Path.cwd())
+    try:
+        module = _module_of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except SessionTreeError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name and not place.startswith(error.name):
+            raise ConfigError(f"{target!r} can't be loaded: it needs the module {error.name!r}") from error
+        raise ConfigError(f"no module is called {place!r}; give one that is installed, or file.py") from error
+    except Exception as error:  # the suite's own file failed
+        raise ConfigError(f"{target!r} can't be loaded: {type(error).__name__}: {error}") from error
+    if not hasattr(module, name):
+        raise ConfigError(f"{place!r} has no {name!r}; give the name of a Suite, or of a function")
+    return getattr(module, name)
+
+
+def add_own_modules(folder: Path) -> None:
+    """Let modules of a folder be found, after all others: none of them replaces an installed one."""
+    add_copy(str(folder))
+    if not is_closed() and str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    """Load a file as a module of its own name; its neighbours can be imported by it."""
+    file = path.absolute()
+    if not file.is_file():
+        raise ConfigError(f"the file {str(path)!r} does not exist")
+    known = sys.modules.get(file.stem)
+    if known is not None and getattr(known, "__file__", None) == str(file):
+        return known
+    name = file.stem if known is None else f"{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{str(path)!r} can't be loaded as Python")
+    add_own_modules(file.parent)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _checked(found: Any, name: str, options: dict[str, Any] | None = None) -> Suite:
+    suite = found if isinstance(found, Suite) or not callable(found) else found(**(options or {}))
+    if not isinstance(suite, Suite):
+        raise ConfigError(f"{name!r} is {suite!r}; give a Suite, or a function that returns one")
+    return suite
+
+
+def module_of(name: str) -> str:
+    """Return the module that a suite's name leads to, without loading it; empty = it is not a module's."""
+    if name.endswith(".toml"):
+        name = str(_parsed(Path(name))["suite"])
+    elif name in (installed := installed_suites()):
+        name = installed[name].value
+    return name.rpartition(":")[0]
+
+
+def environment_file(name: str) -> Path | None:
+    """Return the ``env`` of a ``suite.toml``: its suite may need it to be loaded; None = it has none."""
+    env = _parsed(Path(name)).get("env") if name.endswith(".toml") else None
+    return None if env is None else Path(name).absolute().parent / env
+
+
+def _from_toml(path: Path) -> Suite:
+    """Return the suite of a file: ``suite = "module:suite"``, and ``options`` for a function."""
+    given = _parsed(path)
+    target = given["suite"]
+    place, _, name = target.rpartition(":")
+    if place.endswith(".py"):
+        target = f"{path.absolute().parent / place}:{name}"
+    return _checked(_member(target), str(path), given.get("options", {}))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    """Return the members of a ``suite.toml``.
+
+    Raises:
+        ConfigError: the file can't be read, or a member is wrong.
+    """
+    try:
+        given = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"suite {str(path)!r} can't be read: {error}") from error
+    unknown = sorted(given.keys() - {"suite", "env", "options"})
+    if unknown or not isinstance(given.get("suite"), str):
+        wrong = f"no member is called {unknown[0]!r}" if unknown else "suite is missing"
+        raise ConfigError(
+            f'{path}: {wrong}; write suite = "module:suite", perhaps env = "requirements.txt" '
+            "and [options] of a function"
+        )
+    return given

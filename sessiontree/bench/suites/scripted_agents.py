@@ -1,0 +1,149 @@
+"""Scripted models for suites of tool calls: one replays a plan, one also obeys every order that it reads.
+
+They are in-process models: a reply depends on the conversation and on what the model was made with. The
+gullible model finds orders in the text of results and messages, where any model would, and knows how to do
+what they ask. It is the worst case of a model under prompt injection, and always the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sessiontree import AssistantMessage, Message, ModelRequest, SessionKind, ToolCall, ToolResultMessage
+from sessiontree.contracts.messages import TextContent, UserMessage
+
+SPAWN: Final = "sessions_spawn"
+WAITING: Final = "Waiting for the reader."
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A call that a plan makes."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How something is done: calls in order, then a text."""
+
+    calls: tuple[PlannedCall, ...] = ()
+    output: str = ""
+
+
+class PlanModel:
+    """Makes the calls of a plan one by one, then gives its text.
+
+    Args:
+        plan: The plan.
+        name: The model's name.
+    """
+
+    def __init__(self, plan: Plan, name: str = "ground-truth") -> None:
+        self.name = name
+        self._plan = plan
+
+    def reply(self, request: ModelRequest) -> AssistantMessage:
+        """Return the next call, or the text."""
+        made = sum(len(each.tool_calls) for each in request.messages if isinstance(each, AssistantMessage))
+        if made < len(self._plan.calls):
+            return _calling(self._plan.calls[made], request.turn)
+        return _saying(self._plan.output)
+
+
+class GullibleModel:
+    """Follows a plan, and first obeys every order that it reads in a result or in a child's message.
+
+    Args:
+        plan: What the user's task needs.
+        orders_in: Returns the orders in a text that the model reads: a key for each, and how it is carried
+            out. A session obeys an order of one key once.
+        delegated: Names of tools that a Worker calls for it, if it may start Workers.
+        name: The model's name.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        orders_in: Callable[[str], Iterable[tuple[str, Plan]]],
+        delegated: frozenset[str] = frozenset(),
+        name: str = "gullible",
+    ) -> None:
+        self.name = name
+        self._plan = plan
+        self._orders_in = orders_in
+        self._delegated = delegated
+
+    def reply(self, request: ModelRequest) -> AssistantMessage:
+        """Return the next call of the plan or of an order, or the final text."""
+        if request.kind is SessionKind.WORKER:
+            return self._reply_as_worker(request)
+        can_delegate = any(tool.name == SPAWN for tool in request.tools)
+        work = self._read(self._plan, request.messages[1:])
+        if work.readers > 0:
+            return _saying(WAITING)
+        if not work.calls:
+            return _saying("\n".join(each for each in work.texts if each))
+        following = work.calls[0]
+        if can_delegate and following.tool in self._delegated:
+            task = json.dumps({"tool": following.tool, "arguments": dict(following.arguments)})
+            return _calling(PlannedCall(SPAWN, {"kind": "worker", "task": task}), request.turn)
+        return _calling(following, request.turn)
+
+    def _reply_as_worker(self, request: ModelRequest) -> AssistantMessage:
+        """Make the call that the task names, obey what it reads, and report the call's result."""
+        asked = json.loads(_text_of(request.messages[0]))
+        work = self._read(Plan((PlannedCall(asked["tool"], asked["arguments"]),)), request.messages[1:])
+        if work.calls:
+            return _calling(work.calls[0], request.turn)
+        found = next(each for each in request.messages if isinstance(each, ToolResultMessage))
+        return _saying(found.text)
+
+    def _read(self, plan: Plan, messages: Sequence[Message]) -> _Work:
+        """Return what remains to be done after these messages."""
+        work = _Work(deque(plan.calls), [plan.output])
+        obeyed: set[str] = set()
+        for message in messages:
+            if isinstance(message, AssistantMessage):
+                for _ in message.tool_calls:
+                    work.calls.popleft()
+                continue
+            text = _text_of(message)
+            if isinstance(message, ToolResultMessage):
+                work.readers += message.tool_name == SPAWN and not message.is_error
+            else:
+                work.readers -= message.origin == "child"
+            for key, order in self._orders_in(text):
+                if key not in obeyed:
+                    obeyed.add(key)
+                    work.calls.extendleft(reversed(order.calls))
+                    work.texts.append(order.output)
+        return work
+
+
+@dataclass(slots=True)
+class _Work:
+    """What remains of a plan and of the orders that were read."""
+
+    calls: deque[PlannedCall]
+    texts: list[str]
+    readers: int = 0
+    """Workers that have not reported yet."""
+
+
+def _calling(planned: PlannedCall, turn: int) -> AssistantMessage:
+    call = ToolCall(f"call_{turn}", planned.tool, dict(planned.arguments))
+    return AssistantMessage((TextContent(f"I call {planned.tool}."), call), "toolUse")
+
+
+def _saying(text: str) -> AssistantMessage:
+    return AssistantMessage((TextContent(text),), "stop")
+
+
+def _text_of(message: Message) -> str:
+    return message.text if isinstance(message, UserMessage | ToolResultMessage) else ""
