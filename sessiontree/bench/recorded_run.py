@@ -26,6 +26,8 @@ _WAIT_S: Final = 5.0
 _NEAR: Final = 3
 _ALL: Final = 2**62
 _KIND: Final = '{"kind":"'
+_OF_MODELS: Final = frozenset({"opened", "model_changed", "usage_charged", "session_ended"})
+"""Kinds of facts that name a session's model or hold its usage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,13 +285,14 @@ def usage_by_model(records: Iterable[Record]) -> dict[str, tuple[Usage, int]]:
     used: dict[str, Usage] = defaultdict(Usage)
     sessions: dict[str, set[str]] = defaultdict(set)
     for record in records:
-        kind = fact_kind(record.text)
-        if kind in {"opened", "model_changed"}:
-            models[record.session] = str(record.fact()["model"])
-            sessions[models[record.session]].add(record.session)
-        elif kind == "usage_charged":
-            fact = record.fact()
-            model = models.get(str(fact["session"]), "")
-            used[model] += Usage.from_wire(fact["usage"])
-            sessions[model].add(str(fact["session"]))
+        if fact_kind(record.text) not in _OF_MODELS:
+            continue
+        for fact in record.facts():
+            if fact["kind"] in {"opened", "model_changed"}:
+                models[record.session] = str(fact["model"])
+                sessions[models[record.session]].add(record.session)
+            elif fact["kind"] == "usage_charged":
+                model = models.get(str(fact["session"]), "")
+                used[model] += Usage.from_wire(fact["usage"])
+                sessions[model].add(str(fact["session"]))
     return {model: (used[model], len(names)) for model, names in sessions.items()}

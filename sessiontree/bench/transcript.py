@@ -36,13 +36,13 @@ class TranscriptStep:
 def transcript_of(records: Iterable[Record]) -> Iterator[TranscriptStep]:
     """Yield the entries of a tree's facts, in their order."""
     for record in records:
-        entries = _ENTRIES.get(fact_kind(record.text))
-        if entries is None:
+        if fact_kind(record.text) not in _READ:
             continue
-        fact = record.fact()
-        session = record.session or str(fact.get("session", "main"))
-        for what, text in entries(fact):
-            yield TranscriptStep(record.seq, record.at_ms, session, what, text)
+        for fact in record.facts():
+            entries = _ENTRIES.get(str(fact["kind"]))
+            session = record.session or str(fact.get("session", "main"))
+            for what, text in () if entries is None else entries(fact):
+                yield TranscriptStep(record.seq, record.at_ms, session, what, text)
 
 
 def _spawned(fact: Mapping[str, Any]) -> Iterator[Said]:
@@ -111,6 +111,8 @@ _ENTRIES: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[Said]]]] = {
     "session_ended": _ended,
 }
 """By kind of fact, what is said of it."""
+_READ: Final = frozenset({*_ENTRIES, "opened"})
+"""Kinds of facts of which something is said, or that may hold such facts."""
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -178,6 +178,22 @@ def parts_of(fact: Any) -> tuple[Any, ...]:
     return (*before, type(fact)(*values), *after) if before or after else (fact,)
 
 
+def wire_parts(wire: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the wire objects of the single facts that one holds, itself among them, in their order."""
+    shape = _SHAPES.get(str(wire.get("kind")))
+    holds = None if shape is None else _holds(shape.cls)
+    if holds is None or not (holds.after or holds.before):
+        return [dict(wire)]
+    own = dict(wire)
+    before = [own.pop(name, None) for _, name in holds.before.values()]
+    after = [own.pop(name, None) for _, name in holds.after.values()]
+    return [
+        *(part for each in before if each is not None for part in wire_parts(each)),
+        own,
+        *(part for each in after if each is not None for part in wire_parts(each)),
+    ]
+
+
 def _taken(values: list[Any], members: Mapping[type[Any], tuple[int, str]]) -> list[Any]:
     """Take the facts out of these members; return their parts."""
     found: list[Any] = []

@@ -7,10 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sessiontree.contracts.codec import current_kind
+from sessiontree.contracts import session_facts, tree_facts
+from sessiontree.contracts.codec import current_kind, wire_parts
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import JsonValue
 
+FACTS = (session_facts, tree_facts)
+"""Modules whose import makes every kind of fact known."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
 
 
@@ -56,6 +59,14 @@ class Record:
         if not isinstance(value, dict):
             raise JournalCorrupt(f"record {self.seq}", "its text is not a JSON object")
         return value
+
+    def facts(self) -> list[dict[str, Any]]:
+        """Return the single facts that it holds as JSON objects, in their order; most records hold one.
+
+        Raises:
+            JournalCorrupt: the text is not a JSON object.
+        """
+        return wire_parts(self.fact())
 
     def ends(self, session: str) -> bool:
         """Whether it is the fact of the tree that a session has ended."""

@@ -65,9 +65,9 @@ def journaled_usage(run_dir: Path) -> dict[str, Usage]:
         with Journal.open(place, read_only=True) as journal:
             for row in journal.trees():
                 for record in journal.read(row.tree_id):
-                    fact = record.fact()
-                    if fact["kind"] == "usage_charged":
-                        used[row.tree_id] += Usage.from_wire(fact["usage"])
+                    for fact in record.facts():
+                        if fact["kind"] == "usage_charged":
+                            used[row.tree_id] += Usage.from_wire(fact["usage"])
     return used
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.codec import from_wire, pack, pack_joined, parts_of
+from sessiontree.contracts.codec import from_wire, pack, pack_joined, parts_of, to_wire
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import (
     AssistantMessage,
@@ -32,6 +32,7 @@ from sessiontree.contracts.session_facts import (
 )
 from sessiontree.contracts.stimuli import Incoming
 from sessiontree.contracts.tree_facts import Posted, PostsTaken, SessionEnded, UsageCharged
+from sessiontree.journal.record import Record
 from sessiontree.runtime.replay import read_fact, read_facts
 
 OPENED = Opened("You are one.", ("look",), "m", "small")
@@ -99,6 +100,8 @@ def test_any_facts_come_back_in_their_order(facts: list[Any]) -> None:
     whole = joined(facts)
     assert flat(whole) == facts
     assert [part for fact in whole for part in read_facts(pack(fact))] == facts
+    stored = [Record(1, "main", "cause", 0, text) for text in pack_joined(facts)]
+    assert [part for record in stored for part in record.facts()] == [to_wire(fact) for fact in facts]
 
 
 @pytest.mark.parametrize(
