@@ -78,7 +78,7 @@ def run(
     progress = _progress(screen, as_json)
     found = in_environment(suite, progress.say)
     results = found.run_sync(
-        directory or default_place(found),
+        directory or default_place(found.name),
         sample_timeout_s=sample_timeout,
         max_cost_usd=max_cost,
         shards=_shards(shards),
@@ -153,9 +153,9 @@ def _environment(name: str) -> SuiteEnvironment | None:
     return None if lock is None else environment_of(lock)
 
 
-def default_place(suite: Suite) -> Path:
-    """Return the directory of a suite's run if none is given."""
-    return Path(RUNS, "".join(letter if letter in LETTERS else "_" for letter in suite.name))
+def default_place(suite: str) -> Path:
+    """Return the directory of a run of the suite of this name, if none is given."""
+    return Path(RUNS, "".join(letter if letter in LETTERS else "_" for letter in suite))
 
 
 def _amounts(results: RunResults) -> tuple[int, int, int]:
