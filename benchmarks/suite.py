@@ -25,8 +25,8 @@ over the run; a killed driver is started again by the same command. The order co
 - `effects`: lines in the file; `effects_twice`: calls that had their effect twice; `effects_missing`: scored
   samples without one.
 
-Cluster (on Ray alone): the same suite with a shard on each of three nodes of this machine; the raylet of one that
-does not run the program is killed when a third is scored.
+Cluster (on Ray alone): the same suite with a shard on each of three nodes of this machine; the raylet of one
+that does not run the program is killed when a third is scored.
 """
 
 from __future__ import annotations
@@ -254,9 +254,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures: dict[str, Figure] = {"backend": given.backend, "concurrency": AT_A_TIME}
         for part in parts:
             if part == "kills":
-                figures[part] = killed(place / part, given.backend, samples, kills, seed)
+                figures[part] = killed(place / part[0], given.backend, samples, kills, seed)
             else:
-                figures[part] = program(part, place / part, given.backend, samples)
+                figures[part] = program(part, place / part[0], given.backend, samples)
     show(figures, Options(given.quick, given.as_json, given.backend))
 
 
