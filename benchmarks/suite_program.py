@@ -1,4 +1,4 @@
-"""The programs of ``benchmarks.suite``: a suite with an effect for each sample, and a loop that does the same.
+"""The programs of ``benchmarks.suite``: a suite with an effect for each sample, and a loop without it.
 
 ``benchmarks.suite`` says what the figures are. Each program is a process of its own. The suite is run by the
 command from this file; ``steady`` measures it next to a direct loop, ``cluster`` runs it on three nodes.

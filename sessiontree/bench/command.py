@@ -21,7 +21,7 @@ from sessiontree.bench.progress import JsonProgress, LineProgress, RunProgress, 
 from sessiontree.bench.results import RunResults
 from sessiontree.bench.run_place import LEDGER
 from sessiontree.bench.suite import Suite
-from sessiontree.bench.suite_loader import installed_suites, load_suite
+from sessiontree.bench.suite_loader import environment_file, installed_suites, load_suite, module_of
 from sessiontree.bench.suites.catalog import SHIPPED
 from sessiontree.bench.workspaces import LETTERS
 
@@ -147,7 +147,9 @@ def in_environment(name: str, say: Callable[[str], None]) -> Suite:
 
 def _environment(name: str) -> SuiteEnvironment | None:
     """Return the environment of a suite; a suite of this package is not loaded for that."""
-    lock = SHIPPED[name].lock if name in SHIPPED else load_suite(name).env
+    module = module_of(SHIPPED[name].target if name in SHIPPED else name)
+    locks = {module_of(each.target): each.lock for each in SHIPPED.values()}
+    lock = locks[module] if module in locks else environment_file(name) or load_suite(name).env
     return None if lock is None else environment_of(lock)
 
 

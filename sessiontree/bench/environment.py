@@ -1,8 +1,8 @@
 """A suite's environment: a virtual environment with what its lock names, over the one that runs this package.
 
 Suites pin other libraries than each other and than this package, so each lock gets its own environment.
-Its packages come first; ``sessiontree`` and what it needs are found in the environment that made it. A lock
-is installed with its hashes and without resolving it again.
+Its packages come first; ``sessiontree`` and what it needs are found in the environment that made it. A file
+that pins everything is installed without resolving it again, and by its hashes where it has them.
 
 A finished environment has a file ``suite.json`` that says from what it was built. A changed lock, another
 interpreter or an interrupted build means that it is built again.
@@ -16,6 +16,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,8 +35,12 @@ LOCKS: Final = Path(__file__).parent / "suites" / "locks"
 """Locks of the suites that come with this package."""
 _MARK: Final = "suite.json"
 _LINK: Final = "sessiontree_suite.pth"
+_FORM: Final = 2
+"""Changes when environments are built in another way; earlier ones are then built again."""
 _TAIL_CHARS: Final = 2_000
 """Maximum characters of pip's complaint in an error."""
+_PINNED: Final = re.compile(r"==|\.whl\b|\s@\s")
+"""In a line that names one release: a version, a wheel, or an address."""
 Say = Callable[[str], None]
 
 
@@ -44,7 +49,7 @@ class SuiteEnvironment:
     """The environment of one lock; it may not be built yet.
 
     Args:
-        lock: A requirements file in which every line pins a version with hashes.
+        lock: A requirements file; one that pins every version, with hashes, is installed as it is.
         place: Directory of the environment.
         base: Prefix of the environment that holds ``sessiontree``.
         libraries: Directories of that environment's packages.
@@ -99,9 +104,10 @@ class SuiteEnvironment:
         inside = importlib.util.find_spec("ensurepip") is not None
         venv.EnvBuilder(symlinks=True, with_pip=inside).create(self.place)
         pip = [str(self.python), "-m", "pip"] if inside else [*_pip_here(), "--python", str(self.python)]
-        options = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--require-hashes")
+        options = ("--quiet", "--disable-pip-version-check", "--no-input", *pip_options(self.lock))
         subprocess.run(  # noqa: S603 - this interpreter's pip, fixed words and the owner's file
             [*pip, "install", *options, "-r", str(self.lock)],
+            cwd=self.lock.parent,  # a path in the file starts there
             env={**os.environ, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -109,7 +115,9 @@ class SuiteEnvironment:
             text=True,
             check=True,
         )
-        adding = "; ".join(f"site.addsitedir({each!r})" for each in self.libraries)
+        # A closed interpreter imports only from the directories of known prefixes.
+        adding = f"site.PREFIXES.append({str(self.base)!r})"
+        adding = "; ".join([adding, *(f"site.addsitedir({each!r})" for each in self.libraries)])
         packages = Path(sysconfig.get_path("purelib", vars=_vars_of(self.place)))
         (packages / _LINK).write_text(f"import site; {adding}\n", "utf-8")
         fresh = self.place / f"{_MARK}.new"
@@ -117,14 +125,9 @@ class SuiteEnvironment:
         fresh.replace(self.place / _MARK)
 
     def _wanted(self) -> dict[str, Any]:
-        try:
-            digest = hashlib.sha256(self.lock.read_bytes()).hexdigest()
-        except OSError as failure:
-            raise ConfigError(
-                f"the suite's env {self.lock}: it can't be read: {failure.strerror}"
-            ) from failure
         return {
-            "lock": digest,
+            "form": _FORM,
+            "lock": _digest_of(self.lock),
             "python": sys.version,
             "base": str(self.base),
             "libraries": list(self.libraries),
@@ -158,8 +161,12 @@ class SuiteEnvironment:
 def environment_of(lock: Path) -> SuiteEnvironment:
     """Return the environment of a lock, built or not.
 
-    It is in ``suites/`` of the virtual environment that holds ``sessiontree``; without one, or if that can't
-    be written, in the user's cache directory. Asked inside a suite's environment, this answers the same.
+    That of a lock of this package is in ``suites/`` of the virtual environment that holds ``sessiontree``;
+    without one, or if that can't be written, and for any other lock, it is in the user's cache directory.
+    Asked inside a suite's environment, this answers the same.
+
+    Raises:
+        ConfigError: the file can't be read.
     """
     lock = lock.resolve()
     mark = _mark_in(Path(sys.prefix))
@@ -169,11 +176,33 @@ def environment_of(lock: Path) -> SuiteEnvironment:
         base = Path(sys.prefix)
         libraries = tuple(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
     is_own = mark or (sys.prefix != sys.base_prefix and os.access(base, os.W_OK))
+    if lock.parent != LOCKS:
+        made_of = f"{_digest_of(lock)} {sys.version} {base}"
+        name = f"{lock.stem}-{hashlib.sha256(made_of.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+        return SuiteEnvironment(
+            lock, user_cache_path("sessiontree", appauthor=False) / "suites" / name, base, libraries
+        )
     if is_own and base != Path(sys.base_prefix):
         return SuiteEnvironment(lock, base / "suites" / lock.stem, base, libraries)
     name = f"{lock.stem}-{hashlib.sha256(str(base).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
     cache = user_cache_path("sessiontree", appauthor=False)
     return SuiteEnvironment(lock, cache / "suites" / name, base, libraries)
+
+
+def pip_options(lock: Path) -> list[str]:
+    """Return how pip installs a file: a pinned one without resolving it, one with hashes by them alone."""
+    text = lock.read_text("utf-8").replace("\\\n", " ")
+    lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
+    wanted = [line for line in lines if line and not line.startswith(("#", "-"))]
+    options = ["--no-deps"] if all(_PINNED.search(line) for line in wanted) else []
+    return [*options, "--require-hashes"] if any("--hash=" in line for line in wanted) else options
+
+
+def _digest_of(lock: Path) -> str:
+    try:
+        return hashlib.sha256(lock.read_bytes()).hexdigest()
+    except OSError as failure:
+        raise ConfigError(f"the suite's env {lock}: it can't be read: {failure.strerror}") from failure
 
 
 def prepare_shipped(say: Say = print) -> None:

@@ -23,6 +23,7 @@ from sessiontree.bench.run_place import LEDGER, STATE, WORKSPACES, RunOptions, R
 from sessiontree.bench.samples import samples_of
 from sessiontree.bench.suite import Suite
 from sessiontree.bench.workspaces import remove_workspace, template_of
+from sessiontree.interpreter.import_guard import keep_out
 
 WATCH_S: Final = 2.0
 """How often a program looks for leases whose holders are gone, and counts."""
@@ -145,6 +146,7 @@ class _Driver:
         """Work until the end, and write the results as far as they are there."""
         self._ledger.on_lost = self._drop
         (self._place.path / WORKSPACES).mkdir(exist_ok=True)
+        keep_out(str(self._place.path / WORKSPACES))  # once for all of them
         await self._take_over()
         self._progress.begin(str(self._place.path), await self.tally())
         try:

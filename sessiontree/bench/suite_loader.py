@@ -98,8 +98,33 @@ def _checked(found: Any, name: str, options: dict[str, Any] | None = None) -> Su
     return suite
 
 
+def module_of(name: str) -> str:
+    """Return the module that a suite's name leads to, without loading it; empty = it is not a module's."""
+    if name.endswith(".toml"):
+        name = str(_parsed(Path(name))["suite"])
+    elif name in (installed := installed_suites()):
+        name = installed[name].value
+    return name.rpartition(":")[0]
+
+
+def environment_file(name: str) -> Path | None:
+    """Return the ``env`` of a ``suite.toml``: its suite may need it to be loaded; None = it has none."""
+    env = _parsed(Path(name)).get("env") if name.endswith(".toml") else None
+    return None if env is None else Path(name).absolute().parent / env
+
+
 def _from_toml(path: Path) -> Suite:
-    """Return the suite of a file: ``suite = "module:suite"``, and ``options`` for a function.
+    """Return the suite of a file: ``suite = "module:suite"``, and ``options`` for a function."""
+    given = _parsed(path)
+    target = given["suite"]
+    place, _, name = target.rpartition(":")
+    if place.endswith(".py"):
+        target = f"{path.absolute().parent / place}:{name}"
+    return _checked(_member(target), str(path), given.get("options", {}))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    """Return the members of a ``suite.toml``.
 
     Raises:
         ConfigError: the file can't be read, or a member is wrong.
@@ -108,12 +133,11 @@ def _from_toml(path: Path) -> Suite:
         given = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"suite {str(path)!r} can't be read: {error}") from error
-    unknown = sorted(given.keys() - {"suite", "options"})
+    unknown = sorted(given.keys() - {"suite", "env", "options"})
     if unknown or not isinstance(given.get("suite"), str):
         wrong = f"no member is called {unknown[0]!r}" if unknown else "suite is missing"
-        raise ConfigError(f'{path}: {wrong}; write suite = "module:suite", and [options] of a function')
-    target = given["suite"]
-    place, _, name = target.rpartition(":")
-    if place.endswith(".py"):
-        target = f"{path.absolute().parent / place}:{name}"
-    return _checked(_member(target), str(path), given.get("options", {}))
+        raise ConfigError(
+            f'{path}: {wrong}; write suite = "module:suite", perhaps env = "requirements.txt" '
+            "and [options] of a function"
+        )
+    return given

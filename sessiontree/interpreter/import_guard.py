@@ -281,6 +281,8 @@ class OpenImports:
 
     def keep_out(self, workspace: str) -> None:
         """Prevent modules of a workspace from replacing those that others need."""
+        if self._workspaces.hold(workspace):  # it is in one of them already
+            return
         self._workspaces.add(workspace)
         self._split_of = ((), [], [])
 

@@ -44,8 +44,27 @@ class OwnPlaces:
 def own_places() -> OwnPlaces:
     """Return the places of this process now; the first call takes about 50 ms."""
     trees, folders = _sorted(tuple(map(_absolute, sys.path)), len(sys.meta_path))
-    own = [file for file in _loaded_from(folders) if not _is_beneath(file, trees)]
-    return OwnPlaces(trees, tuple(dict.fromkeys(own)), folders)
+    judged = _judged(trees, folders)
+    own: dict[str, None] = {}
+    for file in _files_of_modules():
+        path = judged.get(file)
+        if path is None:
+            is_own = any(True for _ in _below(folders, [file])) and not _is_beneath(_absolute(file), trees)
+            path = _absolute(file) if is_own else ""
+            if os.path.isabs(file):  # noqa: PTH117 - others depend on the working directory
+                judged[file] = path
+        if path:
+            own[path] = None
+    return OwnPlaces(trees, tuple(own), folders)
+
+
+@lru_cache(maxsize=8)
+def _judged(trees: tuple[str, ...], folders: tuple[str, ...]) -> dict[str, str]:
+    """Return the files that were judged for these places, each with its path if it is the program's own.
+
+    A program opens many trees and has thousands of modules loaded, nearly always the same ones.
+    """
+    return {}
 
 
 @lru_cache(maxsize=8)
@@ -156,11 +175,22 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 def _loaded_from(folders: Iterable[str]) -> Iterator[str]:
     """Yield the files of loaded modules below some directories."""
+    return _below(folders, _files_of_modules())
+
+
+def _below(folders: Iterable[str], files: Iterable[str]) -> Iterator[str]:
+    """Yield the absolute paths of the files that are below some directories."""
     beginnings = tuple(folder.rstrip("/") + "/" for folder in folders)
+    for file in files:
+        if (path := _absolute(file)).startswith(beginnings):
+            yield path
+
+
+def _files_of_modules() -> Iterator[str]:
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and (path := _absolute(file)).startswith(beginnings):
-            yield path
+        if isinstance(file, str):
+            yield file
 
 
 def _absolute(path: str | PurePath) -> str:

@@ -23,6 +23,7 @@ PAGES = (
     "programs.md",
     "replay.md",
     "results.md",
+    "suites.md",
     "tools.md",
 )
 """Pages whose blocks are one program, from top to bottom, with ``await`` at the top level."""
