@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,12 +15,12 @@ from inspect_ai.scorer import Score as InspectScore
 from inspect_ai.scorer import value_to_float
 
 from sessiontree import ConfigError, Limits
+from sessiontree.bench.adapters.inspect_log import spool_of, write_log
 from sessiontree.bench.adapters.inspect_task import STATE, TaskChoices, TaskSample, scorers_of
+from sessiontree.bench.results import RunResults
 from sessiontree.bench.suite import Attempt, Sample, Score, Scorer, Suite
 from sessiontree.models.port import model_name
 
-SPOOL: Final = "inspect"
-"""Folder of a run directory that holds one sample of inspect's log for each attempt that was scored."""
 _LIMITS: Final = Limits(max_turns=10_000, approval_patience_s=None, branch_ttl_s=None, worker_ttl_s=None)
 
 
@@ -64,6 +64,15 @@ class InspectSuite(Suite):
             tree=self._open,
             **settings,
         )
+
+    async def run(self, run_dir: str | Path, **options: Any) -> RunResults:
+        """Run the suite as :meth:`sessiontree.bench.Suite.run` does, and write inspect's log of the run.
+
+        The log is in the folder ``logs`` of the run directory.
+        """
+        results = await super().run(run_dir, **options)
+        await asyncio.to_thread(write_log, self.task, results.run_dir)
+        return results
 
     async def _open(self, attempt: Attempt[Any]) -> Mapping[str, Any]:
         """Run the task's solvers until they want a reply; return the arguments of the tree."""
@@ -109,12 +118,6 @@ async def scores_of(attempt: Attempt[Any]) -> dict[str, InspectScore]:
         fresh.write_bytes(to_json_safe(sample.eval_sample()))
         fresh.replace(place)
     return sample.scores
-
-
-def spool_of(run_dir: Path, sample_id: str, epoch: int, number: int) -> Path:
-    """Return the file that keeps one attempt's sample for inspect's log."""
-    digest = hashlib.sha256(sample_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    return run_dir / SPOOL / f"{digest}-{epoch}-{number}.json"
 
 
 def _specs_of(task: Task) -> dict[str, InspectSampleSpec]:

@@ -46,7 +46,7 @@ from inspect_ai.util import LimitExceededError
 from inspect_ai.util._store import init_subtask_store
 
 from sessiontree import AgentSpec, AssistantMessage, ClientTool, ConfigError, SessionTree, ToolCall, Usage
-from sessiontree.bench.adapters.inspect_bridge import SPAWN, definitions_of, task_of
+from sessiontree.bench.adapters.inspect_bridge import SPAWN, STORE_KEY, definitions_of, task_of
 from sessiontree.bench.adapters.inspect_messages import chat_message_of, model_usage_of
 from sessiontree.bench.adapters.inspect_tools import CallDesk, ToolTiers, client_tools_of
 from sessiontree.bench.suite import Attempt
@@ -166,6 +166,7 @@ class TaskSample:
 
     async def finish(self, tree: SessionTree) -> str:
         """Let the tree work, and the plan end; return the output's text."""
+        self.state.metadata[STORE_KEY] = {"tree_id": tree.tree_id, "state_dir": str(tree.state_dir)}
         self._tree.set_result(tree)
         assert self._plan is not None  # noqa: S101 - begin was awaited
         try:

@@ -34,6 +34,48 @@ def _by_name(*suites: ShippedSuite) -> Mapping[str, ShippedSuite]:
 
 SHIPPED: Final = _by_name(
     ShippedSuite(
+        "agent-threat-bench",
+        "sessiontree.bench.suites.agent_threat_bench:samples",
+        _LOCKS / "inspect.txt",
+        "24 samples of AgentThreatBench, with one session that holds all tools",
+    ),
+    ShippedSuite(
+        "agent-threat-bench-tiers",
+        "sessiontree.bench.suites.agent_threat_bench:guarded_samples",
+        _LOCKS / "inspect.txt",
+        "the same samples; Workers read, and changes after untrusted text are refused",
+    ),
+    ShippedSuite(
+        "agent-threat-bench-person",
+        "sessiontree.bench.suites.agent_threat_bench:attended_samples",
+        _LOCKS / "inspect.txt",
+        "the same samples; a person approves what the user's task needs",
+    ),
+    ShippedSuite(
+        "agentdojo",
+        "sessiontree.bench.suites.agentdojo:user_tasks",
+        _LOCKS / "inspect.txt",
+        "96 tasks of AgentDojo's users, without attacks",
+    ),
+    ShippedSuite(
+        "agentdojo-attacks",
+        "sessiontree.bench.suites.agentdojo:attacks",
+        _LOCKS / "inspect.txt",
+        "944 pairs of a user's task and an injected order; one session holds all tools",
+    ),
+    ShippedSuite(
+        "agentdojo-attacks-tiers",
+        "sessiontree.bench.suites.agentdojo:guarded_attacks",
+        _LOCKS / "inspect.txt",
+        "the same pairs; Workers read, and changes after untrusted text are refused",
+    ),
+    ShippedSuite(
+        "agentdojo-attacks-person",
+        "sessiontree.bench.suites.agentdojo:attended_attacks",
+        _LOCKS / "inspect.txt",
+        "the same pairs; a person approves what the user's task needs",
+    ),
+    ShippedSuite(
         "bfcl",
         "sessiontree.bench.suites.bfcl:bfcl",
         _LOCKS / "bfcl.txt",

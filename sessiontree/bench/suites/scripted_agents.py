@@ -61,8 +61,8 @@ class GullibleModel:
 
     Args:
         plan: What the user's task needs.
-        orders: How each order that the model understands is carried out, by the order's key.
-        orders_in: Returns the keys of the orders in a text that the model reads.
+        orders_in: Returns the orders in a text that the model reads: a key for each, and how it is carried
+            out. A session obeys an order of one key once.
         delegated: Names of tools that a Worker calls for it, if it may start Workers.
         name: The model's name.
     """
@@ -70,14 +70,12 @@ class GullibleModel:
     def __init__(
         self,
         plan: Plan,
-        orders: Mapping[str, Plan],
-        orders_in: Callable[[str], Iterable[str]],
+        orders_in: Callable[[str], Iterable[tuple[str, Plan]]],
         delegated: frozenset[str] = frozenset(),
         name: str = "gullible",
     ) -> None:
         self.name = name
         self._plan = plan
-        self._orders = dict(orders)
         self._orders_in = orders_in
         self._delegated = delegated
 
@@ -120,9 +118,8 @@ class GullibleModel:
                 work.readers += message.tool_name == SPAWN and not message.is_error
             else:
                 work.readers -= message.origin == "child"
-            for key in self._orders_in(text):
-                order = self._orders.get(key)
-                if order is not None and key not in obeyed:
+            for key, order in self._orders_in(text):
+                if key not in obeyed:
                     obeyed.add(key)
                     work.calls.extendleft(reversed(order.calls))
                     work.texts.append(order.output)

@@ -1,0 +1,68 @@
+"""What benchmarks of suites share: the suite's environment, a run, and counts of its scores."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sqlite3
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import Figure
+from sessiontree.bench.environment import LOCKS, environment_of
+from sessiontree.bench.suite import Suite
+
+CONCURRENCY = 8
+
+
+def options_in_environment(
+    parser: argparse.ArgumentParser, module: str, arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """Return the options; outside the environment of inspect's suites, start again inside it."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser.add_argument("--quick", action="store_true", help="a few samples: shows that it works")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object on stdout")
+    options = parser.parse_args(given)
+    environment = environment_of(LOCKS / "inspect.txt")
+    if not environment.is_current:
+        environment.take_over(["-m", module, *given])
+    return options
+
+
+async def scores_of(suite: Suite, run_dir: Path, **options: Any) -> dict[str, Any]:
+    """Run a suite on the local backend and return its scores by sample and scorer.
+
+    Raises:
+        SystemExit: a sample ended by an error.
+    """
+    await suite.run(run_dir, **{"backend": "local", "concurrency": CONCURRENCY, **options})
+    with sqlite3.connect(run_dir / "ledger.sqlite") as ledger:
+        rows = ledger.execute("SELECT sample_id, status, scores FROM scores").fetchall()
+        errors = dict(ledger.execute("SELECT sample_id, error FROM attempts WHERE error IS NOT NULL"))
+    faulty = [sample for sample, status, _ in rows if status != "completed"]
+    if faulty:
+        first = faulty[0]
+        raise SystemExit(
+            f"{suite.name}: {len(faulty)} samples ended by an error; {first}: {errors.get(first)}"
+        )
+    return {sample: json.loads(scores) for sample, _, scores in rows}
+
+
+def solved_in(scored: Mapping[str, Any]) -> int:
+    """Return how many samples' tasks were solved."""
+    return sum(scores["utility"]["value"] == 1 for scores in scored.values())
+
+
+def counted(scored: Mapping[str, Any]) -> dict[str, Figure]:
+    """Return solved tasks, successful attacks, attacks that nothing read, and approvals."""
+    asked = [scores["approvals"] for scores in scored.values()]
+    return {
+        "samples": len(scored),
+        "solved": solved_in(scored),
+        "attacks_succeeded": sum(scores["attack"]["value"] == 1 for scores in scored.values()),
+        "no_order_read": sum(not scores["attack"]["metadata"]["read"] for scores in scored.values()),
+        "approvals_asked": round(sum(each["value"] for each in asked)),
+        "approvals_given": sum(each["metadata"]["approved"] for each in asked),
+    }

@@ -1,0 +1,139 @@
+"""Environments of suites: built from a lock, over the environment that runs this package."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sessiontree import ConfigError
+from sessiontree.bench.environment import SuiteEnvironment, environment_of, shipped_locks
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of wheels that is all that pip finds: two releases of a harness."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for version in ("1", "2"):
+        with zipfile.ZipFile(folder / f"harness-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("harness.py", f"version = {version}")
+            wheel.writestr("idna.py", "version = 'of the harness'")
+            entry = f"harness-{version}.dist-info"
+            wheel.writestr(f"{entry}/METADATA", f"Metadata-Version: 2.1\nName: harness\nVersion: {version}\n")
+            wheel.writestr(f"{entry}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{entry}/RECORD", "")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("PIP_")]:
+            patch.delenv(name)
+        patch.setenv("PIP_NO_INDEX", "1")
+        patch.setenv("PIP_CONFIG_FILE", os.devnull)
+        patch.setenv("PIP_FIND_LINKS", folder.as_uri())
+        yield folder
+
+
+def environment_in(folder: Path, wheels: Path) -> SuiteEnvironment:
+    """Return the environment of a lock that names the first release; not built."""
+    lock = folder / "harness.txt"
+    pin(lock, wheels, "1")
+    libraries = tuple(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
+    return SuiteEnvironment(lock, folder / "suites" / "harness", Path(sys.prefix), libraries)
+
+
+@pytest.fixture(scope="module")
+def said() -> list[str]:
+    """What was said while the environment was built."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, wheels: Path, said: list[str]) -> SuiteEnvironment:
+    """The environment, asked for twice."""
+    environment = environment_in(tmp_path_factory.mktemp("built"), wheels)
+    assert not environment.is_ready
+    environment.prepare(said.append)
+    environment.prepare(said.append)
+    return environment
+
+
+def pin(lock: Path, wheels: Path, version: str, digest: str = "") -> None:
+    """Write a lock with one release; a wrong digest makes the installation fail."""
+    wheel = wheels / f"harness-{version}-py3-none-any.whl"
+    right = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    lock.write_text(f"harness=={version} \\\n    --hash=sha256:{digest or right}\n")
+
+
+def asked(environment: SuiteEnvironment, code: str) -> str:
+    """Return what code prints in an environment."""
+    command = environment.command(["-I", "-c", code])
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.slow
+def test_lock_is_installed_once_and_its_packages_come_first(built: SuiteEnvironment, said: list[str]) -> None:
+    """The base environment's packages are found behind them, this package among them."""
+    (line,) = said
+    assert line.startswith(f"preparing {built.place} from harness.txt")
+    code = "import harness, idna, pydantic, sessiontree; print(harness.version, idna.version)"
+    assert asked(built, code) == "1 of the harness"
+    inside = (
+        "from pathlib import Path; from sessiontree.bench.environment import environment_of as of; "
+        f"found = of(Path({str(built.lock)!r})); print(found.base)"
+    )
+    assert asked(built, inside) == sys.prefix
+
+
+@pytest.mark.slow
+def test_program_is_replaced_by_the_environments_interpreter(built: SuiteEnvironment) -> None:
+    """It keeps its process; nothing behind the call runs."""
+    given = ", ".join(f"Path({str(each)!r})" for each in (built.lock, built.place, built.base))
+    code = (
+        "import os; from pathlib import Path\n"
+        "from sessiontree.bench.environment import SuiteEnvironment\n"
+        "print('before', os.getpid())\n"
+        f"SuiteEnvironment({given}, {built.libraries!r}).take_over("
+        "['-c', 'import harness, os, sys; print(harness.version, os.getpid(), sys.argv[1:])', 'a b'])\n"
+        "print('after')"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    before, after = done.stdout.splitlines()
+    assert after == f"1 {before.split()[1]} ['a b']"
+
+
+@pytest.mark.slow
+def test_changed_lock_and_broken_builds_are_built_again(tmp_path: Path, wheels: Path) -> None:
+    """A wrong hash is refused with pip's words; without the note of a finished build nothing is used."""
+    environment = environment_in(tmp_path, wheels)
+    pin(environment.lock, wheels, "1", "0" * 64)
+    with pytest.raises(ConfigError, match=r"pip ended with exit code 1\n[\s\S]*HASHES"):
+        environment.prepare()
+    assert not environment.is_ready
+    pin(environment.lock, wheels, "2")
+    environment.prepare()
+    assert asked(environment, "import harness; print(harness.version)") == "2"
+    pin(environment.lock, wheels, "1")
+    assert not environment.is_ready
+    pin(environment.lock, wheels, "2")
+    (environment.place / "suite.json").unlink()
+    with pytest.raises(ConfigError, match=r"is not prepared from .*harness\.txt; run `sessiontree bench"):
+        environment.command([])
+
+
+def test_unreadable_lock_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """Before anything is built."""
+    environment = environment_of(tmp_path / "missing.txt")
+    with pytest.raises(ConfigError, match=r"the suite's env .*missing\.txt: it can't be read: No such file"):
+        environment.prepare()
+
+
+def test_shipped_locks_have_an_environment_of_their_own() -> None:
+    """Beneath the environment that runs this; its name is the lock's."""
+    found = {environment_of(lock).place for lock in shipped_locks()}
+    assert len(found) == len(shipped_locks()) >= 2
+    assert all(place.parent == Path(sys.prefix) / "suites" for place in found)

@@ -1,0 +1,126 @@
+"""Scripted models of suites: plans in order, orders obeyed where they are read, the same reply every time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree import (
+    AssistantMessage,
+    Message,
+    ModelRequest,
+    SessionKind,
+    ToolResultMessage,
+    UserMessage,
+)
+from sessiontree.bench.suites.scripted_agents import (
+    SPAWN,
+    WAITING,
+    GullibleModel,
+    Plan,
+    PlanModel,
+    PlannedCall,
+)
+from sessiontree.contracts.messages import TextContent
+from sessiontree.models.port import ToolSpec
+
+READ, WRITE, STEAL = PlannedCall("read"), PlannedCall("write", {"to": "friend"}), PlannedCall("steal")
+PLAN = Plan((READ, WRITE), "done")
+
+
+def orders_in(text: str) -> Iterable[tuple[str, Plan]]:
+    """Understand one order."""
+    if "STEAL!" in text:
+        yield "steal", Plan((STEAL,), "stolen")
+
+
+def asked(
+    messages: Sequence[Message], *tools: str, kind: SessionKind = SessionKind.MAIN, task: str = "task"
+) -> ModelRequest:
+    """Return the question of a turn after these messages."""
+    first = UserMessage((TextContent(task),), 0)
+    specs = [ToolSpec(name, "", {}) for name in tools]
+    return ModelRequest("main", kind, len(messages) + 1, "", specs, [first, *messages], None)
+
+
+def result_of(reply: AssistantMessage, text: str = "ok", *, is_error: bool = False) -> list[Message]:
+    """Return a reply with a call, and the call's result."""
+    (made,) = reply.tool_calls
+    return [reply, ToolResultMessage(made.id, made.name, (TextContent(text),), is_error=is_error)]
+
+
+def played(model: GullibleModel | PlanModel, results: Sequence[str], *tools: str) -> list[str]:
+    """Return the tools that a model calls until its text, which comes last."""
+    messages: list[Message] = []
+    seen: list[str] = []
+    texts = iter(results)
+    while True:
+        reply = model.reply(asked(messages, *tools))
+        assert reply == model.reply(asked(messages, *tools))
+        if not reply.tool_calls:
+            return [*seen, reply.text]
+        seen.append(reply.tool_calls[0].name)
+        messages += result_of(reply, next(texts, "ok"))
+
+
+def test_plan_is_followed_in_order() -> None:
+    """Then its text; results change nothing."""
+    assert played(PlanModel(PLAN), ["STEAL!"]) == ["read", "write", "done"]
+
+
+@given(st.integers(0, 3))
+def test_order_is_obeyed_once_right_after_it_was_read(at: int) -> None:
+    """Wherever it is read, and however often; without it the plan is followed."""
+    calls = tuple(PlannedCall(f"step{number}") for number in range(4))
+    names = [each.tool for each in calls]
+    model = GullibleModel(Plan(calls, "done"), orders_in)
+    texts = ["ok"] * at + ["x STEAL! y"] * 5
+    assert played(model, texts) == [*names[: at + 1], "steal", *names[at + 1 :], "done\nstolen"]
+    assert played(model, []) == [*names, "done"]
+
+
+def test_order_in_the_task_itself_is_not_an_injection() -> None:
+    """The user's own words are the task; only what comes later is read for orders."""
+    model = GullibleModel(PLAN, orders_in)
+    reply = model.reply(asked([], task="STEAL!"))
+    assert [each.name for each in reply.tool_calls] == ["read"]
+
+
+def test_reading_is_delegated_and_the_childs_words_are_obeyed() -> None:
+    """It waits for the Worker's report, obeys what is in it, and goes on."""
+    model = GullibleModel(PLAN, orders_in, frozenset({"read"}))
+    messages = result_of(model.reply(asked([], SPAWN)))
+    assert messages[0] == model.reply(asked([], SPAWN))
+    waiting = model.reply(asked(messages, SPAWN))
+    assert waiting.text == WAITING
+    report = UserMessage((TextContent('{"summary":"STEAL!"}'),), 0, "child")
+    messages += [waiting, report]
+    reply = model.reply(asked(messages, SPAWN))
+    assert [each.name for each in reply.tool_calls] == ["steal"]
+    messages += result_of(reply, "denied", is_error=True)
+    assert [each.name for each in model.reply(asked(messages, SPAWN)).tool_calls] == ["write"]
+
+
+def test_refused_worker_is_not_waited_for() -> None:
+    """The plan goes on without what it would have read."""
+    model = GullibleModel(PLAN, orders_in, frozenset({"read"}))
+    messages = result_of(model.reply(asked([], SPAWN)), "denied", is_error=True)
+    assert [each.name for each in model.reply(asked(messages, SPAWN)).tool_calls] == ["write"]
+
+
+def test_worker_makes_its_call_obeys_and_reports_what_it_read() -> None:
+    """It is as gullible; the tools that it does not hold stop it."""
+    model = GullibleModel(PLAN, orders_in, frozenset({"read"}))
+    task = '{"tool": "read", "arguments": {"n": 1}}'
+
+    def reply(messages: Sequence[Message]) -> AssistantMessage:
+        return model.reply(asked(messages, kind=SessionKind.WORKER, task=task))
+
+    first = reply([])
+    assert (first.tool_calls[0].name, first.tool_calls[0].arguments) == ("read", {"n": 1})
+    messages = result_of(first, "text STEAL!")
+    second = reply(messages)
+    assert second.tool_calls[0].name == "steal"
+    assert reply([*messages, *result_of(second, "no such tool", is_error=True)]).text == "text STEAL!"
