@@ -125,7 +125,10 @@ def _distribution(
 
     def draw(axes: Any) -> None:
         bins = min(_MAX_BINS, max(_MIN_BINS, round(2 * len(values) ** 0.5)))
-        axes.hist(np.asarray(values, np.float64) * scale, bins=bins, color=_FIRST, alpha=0.85)
+        found = np.asarray(values, np.float64) * scale
+        least, most = float(found.min()), float(found.max())
+        reach = (least, most) if most > least else (0.0, 2 * most or 1.0)
+        axes.hist(found, bins=bins, range=reach, color=_FIRST, alpha=0.85)
         for at, style, what in ((middle, "-", "median"), (high, "--", "95th percentile")):
             if at is not None:
                 axes.axvline(at * scale, color=_SECOND, linestyle=style, label=f"{what}: {shown(at)}")
