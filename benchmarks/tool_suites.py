@@ -2,13 +2,14 @@
 
 Every sample is a tree on the local backend, in the environment of its suite (``make setup-suites``). A
 scripted model makes the calls of the ground truth. The suites' own code judges: BFCL's ``multi_turn_checker``
-and ``db_match`` of inspect-evals. The same calls are made and judged without trees, as a baseline.
+and ``db_match`` of inspect-evals.
 
-- ``bfcl``, ``tau2_retail``, ``tau2_airline``: ``samples``; how many ``passed``; how many pass directly,
-  without trees (``direct_passed``); ``same_verdicts`` of the two; ``cpu_ms_per_sample`` of both, and their
-  ``ratio``.
-  ``failed`` names the samples with another verdict than the baseline, and why.
-- ``same_state`` (BFCL): passed samples whose live instances are in the state that the checker reached by
+- ``tau2_retail``, ``tau2_airline``: ``samples``; how many ``passed``; ``failed`` names the others, and why;
+  ``cpu_ms_per_sample``, most of it for loading and comparing databases. The baseline is part of the verdict:
+  ``db_match`` makes the same calls without a tree.
+- ``bfcl``: the same, and a baseline in which the same calls are made on the same tools without trees: how
+  many pass (``direct_passed``), ``same_verdicts`` of the two, and the ``ratio`` of CPU times.
+- ``same_state``: passed samples whose live instances are in the state that the checker reached by
   carrying out the same calls again.
 - ``damaged``: BFCL again, half of the calls with damaged arguments. ``calls`` is how many were damaged,
   ``passed`` how many samples still pass. ``explained`` counts failed samples in which a damaged call was
@@ -57,31 +58,32 @@ def run_suite(name: str, model: str, every: int) -> dict[str, Any]:
     return found
 
 
-def compared(found: Mapping[str, Any], direct: Mapping[str, Any]) -> dict[str, Figure]:
-    """Return the figures of a run and of its baseline."""
-    own, base = _by_id(found), _by_id(direct)
-    count = len(base)
-    differing = [each for each in base if each not in own or own[each]["value"] != base[each]["value"]]
-    cpu_ms = 1000 * found["cpu_s"] / count
-    direct_ms = 1000 * direct["cpu_s"] / count
+def verdicts(found: Mapping[str, Any]) -> dict[str, Figure]:
+    """Return the figures of a run."""
+    scores = found["scores"]
     return {
-        "samples": count,
-        "passed": sum(each["value"] >= 1 for each in own.values()),
-        "direct_passed": sum(each["value"] >= 1 for each in base.values()),
-        "same_verdicts": count - len(differing),
-        "cpu_ms_per_sample": round(cpu_ms, 2),
-        "direct_cpu_ms_per_sample": round(direct_ms, 2),
-        "ratio": round(cpu_ms / direct_ms, 2),
-        "failed": {each: _reason(own.get(each)) for each in differing},
+        "samples": len(scores),
+        "passed": sum(each["value"] >= 1 for each in scores),
+        "failed": {each["id"]: _reason(each) for each in scores if each["value"] < 1},
+        "cpu_ms_per_sample": round(1000 * found["cpu_s"] / len(scores), 2),
     }
 
 
-def _reason(score: Mapping[str, Any] | None) -> str:
-    return "not scored" if score is None else str(score["error"] or score["explanation"] or score["status"])
+def compared(found: Mapping[str, Any], direct: Mapping[str, Any]) -> dict[str, Figure]:
+    """Return the figures of a run and of its baseline."""
+    own = {each["id"]: each["value"] for each in found["scores"]}
+    base = {each["id"]: each["value"] for each in direct["scores"]}
+    return verdicts(found) | {
+        "direct_passed": sum(value >= 1 for value in base.values()),
+        "same_verdicts": sum(own.get(name) == value for name, value in base.items()),
+        "same_state": sum(each["metadata"].get("same_state") is True for each in found["scores"]),
+        "direct_cpu_ms_per_sample": round(1000 * direct["cpu_s"] / len(base), 2),
+        "ratio": round(found["cpu_s"] / direct["cpu_s"], 2),
+    }
 
 
-def _by_id(found: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {each["id"]: each for each in found["scores"]}
+def _reason(score: Mapping[str, Any]) -> str:
+    return str(score["error"] or score["explanation"] or score["status"])
 
 
 def repaired(found: Mapping[str, Any], undamaged: Mapping[str, Any]) -> dict[str, Figure]:
@@ -127,15 +129,12 @@ def measure(*, quick: bool) -> dict[str, Figure]:
     every = QUICK_EVERY if quick else 1
     truth = run_suite("bfcl", "ground-truth", every)
     figures: dict[str, Figure] = {
-        "bfcl": compared(truth, run_suite("bfcl", "direct", every))
-        | {"same_state": sum(each["metadata"].get("same_state") is True for each in truth["scores"])},
+        "bfcl": compared(truth, run_suite("bfcl", "direct", every)),
         "damaged": repaired(run_suite("bfcl", "damaged", every), truth),
     }
     for domain in ("retail", "airline"):
-        name = f"tau2-{domain}"
-        every = 40 if quick else 1
-        found = compared(run_suite(name, "ground-truth", every), run_suite(name, "direct", every))
-        figures[f"tau2_{domain}"] = found
+        found = run_suite(f"tau2-{domain}", "ground-truth", 40 if quick else 1)
+        figures[f"tau2_{domain}"] = verdicts(found)
     return figures
 
 

@@ -43,6 +43,7 @@ LEAST_HOST_BYTES = 128 * 2**20
 _LATE = {
     "ray": "sessiontree.backends.ray.backend:RayBackend",
     "cluster_shards": "sessiontree.backends.ray.node_shards:ClusterShards",
+    "call_on_nodes": "sessiontree.backends.ray.node_tasks:call_on_nodes",
     "local": "sessiontree.backends.local.backend:LocalBackend",
     "shard": "sessiontree.api.shards:Shard",
     "sharded": "sessiontree.api.shards:ShardedBackend",

@@ -6,6 +6,7 @@ With ``--json`` each line of ``bench run`` is an object with a member ``change``
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from typing import Any, Final, Protocol
 from rich.console import Console
 
 from sessiontree import ConfigError, visible
-from sessiontree.bench.environment import SuiteEnvironment, environment_of
+from sessiontree.api.runtime import late
+from sessiontree.bench.environment import SuiteEnvironment, environment_of, prepare_here
 from sessiontree.bench.progress import JsonProgress, LineProgress, RunProgress, TerminalProgress
 from sessiontree.bench.results import RunResults
 from sessiontree.bench.run_place import LEDGER
@@ -78,7 +80,7 @@ def run(
     progress = _progress(screen, as_json)
     found = in_environment(suite, progress.say)
     results = found.run_sync(
-        directory or default_place(found),
+        directory or default_place(found.name),
         sample_timeout_s=sample_timeout,
         max_cost_usd=max_cost,
         shards=_shards(shards),
@@ -121,15 +123,22 @@ def list_suites(screen: BenchScreen, *, directory: Path, as_json: bool) -> int:
     return 0
 
 
-def prepare(screen: BenchScreen, *, suite: str) -> int:
-    """Make the environment of a suite; return the exit code."""
+def prepare(screen: BenchScreen, *, suite: str, address: str | None) -> int:
+    """Make the environment of a suite, here and on the nodes of a cluster; return the exit code."""
     environment = _environment(suite)
     if environment is None:
         screen.line(f"{suite} needs no environment of its own")
         return 0
     environment.prepare(screen.line)
     screen.line(f"ready: {environment.place}")
-    return 0
+    if address is None:
+        return 0
+    lock = environment.lock
+    call = late("call_on_nodes")(address, prepare_here, lock.name, lock.read_text("utf-8"))
+    found: dict[str, tuple[str, str]] = asyncio.run(call)
+    for node, (place, failure) in found.items():
+        screen.line(f"{node}: {f'not prepared: {failure}' if failure else f'ready: {place}'}")
+    return INCOMPLETE if any(failure for _, failure in found.values()) else 0
 
 
 def in_environment(name: str, say: Callable[[str], None]) -> Suite:
@@ -153,9 +162,9 @@ def _environment(name: str) -> SuiteEnvironment | None:
     return None if lock is None else environment_of(lock)
 
 
-def default_place(suite: Suite) -> Path:
-    """Return the directory of a suite's run if none is given."""
-    return Path(RUNS, "".join(letter if letter in LETTERS else "_" for letter in suite.name))
+def default_place(suite: str) -> Path:
+    """Return the directory of a run of the suite of this name, if none is given."""
+    return Path(RUNS, "".join(letter if letter in LETTERS else "_" for letter in suite))
 
 
 def _amounts(results: RunResults) -> tuple[int, int, int]:

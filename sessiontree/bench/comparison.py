@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from sessiontree import ConfigError
 from sessiontree.bench.recorded_run import RecordedRun
-from sessiontree.bench.report import OVERALL, number, percent
+from sessiontree.bench.report import OVERALL, html_table, number, percent
 from sessiontree.bench.statistics import CONFIDENCE, PairedComparison, compare_paired, resamples_for
 
 Clusters: TypeAlias = dict[str, list[float]]
@@ -70,6 +70,29 @@ class RunComparison:
     def to_json(self) -> dict[str, Any]:
         """Return everything as a JSON object."""
         return asdict(self)
+
+    def summary_lines(self) -> list[str]:
+        """Return what is said of the two runs, one line each."""
+        lines = [f"suite {self.suite}: {self.shared:,} samples that both runs have scored"]
+        for name, run in (("first", self.first), ("second", self.second)):
+            model = f"model {run.model}, " if run.model else ""
+            lines.append(
+                f"{name}: {run.run_dir}: {model}{run.samples:,} samples, ${run.cost_usd:,.4f}, "
+                f"{run.input_tokens + run.output_tokens:,} tokens, {len(run.unscored):,} without a score"
+            )
+        return lines
+
+    def __repr__(self) -> str:
+        """Return the difference in short; the members hold much more."""
+        found = self.overall
+        return (
+            f"RunComparison(suite={self.suite!r}, shared={self.shared}, better={found.wins}, "
+            f"worse={found.losses}, p_value={found.p_value:.4g})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the table of differences, for a notebook."""
+        return html_table(self.summary_lines(), self.table())
 
     def table(self) -> Iterator[tuple[str, ...]]:
         """Yield the header and one row for each comparison, as text."""

@@ -189,6 +189,25 @@ def environment_of(lock: Path) -> SuiteEnvironment:
     return SuiteEnvironment(lock, cache / "suites" / name, base, libraries)
 
 
+def prepare_here(name: str, text: str) -> str:
+    """Build the environment of a requirements file, given by its text, on this machine; return its place.
+
+    For the nodes of a cluster: they may not have the file. A path in it must be absolute there.
+
+    Raises:
+        ConfigError: it could not be built.
+    """
+    lock = LOCKS / name
+    if not lock.is_file() or lock.read_text("utf-8") != text:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        lock = user_cache_path("sessiontree", appauthor=False) / "suites" / "files" / digest / name
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.write_text(text, "utf-8")
+    environment = environment_of(lock)
+    environment.prepare()
+    return str(environment.place)
+
+
 def pip_options(lock: Path) -> list[str]:
     """Return how pip installs a file: a pinned one without resolving it, one with hashes by them alone."""
     text = lock.read_text("utf-8").replace("\\\n", " ")

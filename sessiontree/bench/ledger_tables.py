@@ -122,12 +122,11 @@ def open_ledger(path: Path, *, shared: bool = False) -> sqlite3.Connection:
 
 def now_ms(db: sqlite3.Connection) -> int:
     """Return the time, at least the latest that the ledger has seen; only people read it."""
-    db.execute(
+    (now,) = db.execute(
         "INSERT INTO run VALUES ('clock_ms', ?1) ON CONFLICT(key) DO UPDATE "
-        "SET value = max(CAST(value AS INTEGER), ?1)",
+        "SET value = max(CAST(value AS INTEGER), ?1) RETURNING CAST(value AS INTEGER)",
         (int(time.time() * 1000),),
-    )
-    (now,) = db.execute("SELECT CAST(value AS INTEGER) FROM run WHERE key = 'clock_ms'").fetchone()
+    ).fetchone()
     return int(now)
 
 

@@ -146,7 +146,9 @@ def _short(name: str) -> str:
 
 def _png(draw: Callable[[Any], None], title: str, height_in: float) -> bytes:
     """Return a picture; a letter that the font lacks is drawn as a box, without a warning."""
-    with rc_context({**rcParamsDefault, **_STYLE}), warnings.catch_warnings():
+    settings: dict[Any, Any] = dict(rcParamsDefault)
+    settings.update(_STYLE)
+    with rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = Figure(figsize=(WIDTH_IN, height_in), dpi=_DPI, layout="constrained", facecolor="white")
         FigureCanvasAgg(figure)

@@ -172,7 +172,9 @@ class RecordedRun:
         chosen = "" if sample_id is None else " WHERE s.sample_id = ?"
         values = () if sample_id is None else (sample_id,)
         for row in self._each(f"{_SCORED}{chosen} ORDER BY s.position, s.epoch", *values):
-            yield ScoredSample(*row[:4], bool(row[4]), json.loads(row[5]), *row[6:])
+            columns = [*row]
+            columns[4:6] = bool(row[4]), json.loads(row[5])
+            yield ScoredSample(*columns)
 
     def attempts(self, sample_id: str) -> list[AttemptRecord]:
         """Return the attempts at a sample, epoch by epoch in their order."""

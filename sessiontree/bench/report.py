@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any, Final
 
-from sessiontree import ConfigError, JournalError, Usage
+from sessiontree import ConfigError, JournalError, Usage, visible
 from sessiontree.api.stored_trees import StoredFacts
 from sessiontree.bench.recorded_run import AttemptRecord, RecordedRun, RunCounts, ScoredSample, usage_by_model
 from sessiontree.bench.statistics import (
@@ -184,6 +185,15 @@ class RunReport:
             line += f"; what {tried.unreadable:,} of them used is unknown: their journals are not here"
         return line
 
+    def __repr__(self) -> str:
+        """Return how far the run is and its pass rate; the members hold much more."""
+        rate = percent(self.overall.pass_rate.value)
+        return f"RunReport(suite={self.suite!r}, scored={self.counts.scored}, pass_rate={rate!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the table of scores, for a notebook."""
+        return html_table(self.summary_lines(), self.score_table())
+
     def score_table(self) -> Iterator[tuple[str, ...]]:
         """Yield the header and one row for each score, as text."""
         level = f"{CONFIDENCE:.0%}"
@@ -210,6 +220,17 @@ class RunReport:
                 number(each.mean.value),
                 span(each.mean, number),
             )
+
+
+def html_table(lines: Iterable[str], table: Iterable[Sequence[str]]) -> str:
+    """Return lines and a table, its header first, as escaped HTML for a notebook."""
+    head, *rows = table
+    cells = "".join(f"<th scope='col'>{escape(visible(name))}</th>" for name in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(visible(each))}</td>" for each in row) + "</tr>" for row in rows
+    )
+    said = "<br>".join(escape(visible(line)) for line in lines)
+    return f"<p>{said}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def percent(value: float | None) -> str:
@@ -370,7 +391,7 @@ def _totals(run: RecordedRun) -> RunTotals:
         "SELECT count(tree_id), sum(sessions), sum(turns), sum(tool_calls), sum(input_tokens), "
         "sum(output_tokens), sum(cost_usd) FROM scores"
     )
-    return RunTotals(*(int(each or 0) for each in row[:-1]), float(row[-1] or 0))
+    return RunTotals(*(each or 0 for each in row))
 
 
 def _models(run: RecordedRun) -> tuple[ModelTotals, ...]:

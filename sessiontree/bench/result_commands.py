@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from sessiontree import ConfigError
 from sessiontree.api.paths import absolute_path
+from sessiontree.bench.command import RUNS, default_place
 from sessiontree.bench.comparison import RunComparison, compare_runs
 from sessiontree.bench.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.report import FailureGroup, RunReport, report_of
@@ -18,10 +19,7 @@ from sessiontree.bench.report_page import page_of
 from sessiontree.bench.results import RunResults
 from sessiontree.bench.sample_view import view_sample
 from sessiontree.bench.suite_loader import load_suite
-from sessiontree.bench.workspaces import LETTERS
 
-RUNS: Final = "runs"
-"""Where runs are that were given no directory, below the working directory."""
 CASES_SHOWN: Final = 5
 """Most samples that are named for each kind of failure; JSON and HTML name more."""
 NAMES_SHOWN: Final = 20
@@ -50,7 +48,7 @@ def find_run(name: str) -> RecordedRun:
     if (absolute_path(name, "the run") / LEDGER).is_file():
         return RecordedRun(name)
     suite = load_suite(name).name if ":" in name or name.endswith(".toml") else name
-    place = Path(RUNS, "".join(letter if letter in LETTERS else "_" for letter in suite))
+    place = default_place(suite)
     if (place / LEDGER).is_file():
         return RecordedRun(place)
     known = sorted(str(each.parent) for each in Path(RUNS).glob(f"*/{LEDGER}"))
@@ -84,7 +82,7 @@ def report(
         as_json: Whether a program reads it.
 
     Raises:
-        ConfigError: there is no such run, it has no results yet, or the extra ``plot`` is missing.
+        ConfigError: the run does not exist or has no results yet, or the extra ``plot`` is missing.
         OSError: a file can't be written.
     """
     found = find_run(run)
@@ -198,13 +196,8 @@ def compare(screen: ResultScreen, *, first: str, second: str, as_json: bool) -> 
 
 
 def _show_comparison(screen: ResultScreen, found: RunComparison) -> None:
-    screen.line(f"suite {found.suite}: {found.shared:,} samples that both runs have scored")
-    for name, run in (("first", found.first), ("second", found.second)):
-        model = f"model {run.model}, " if run.model else ""
-        screen.line(
-            f"{name}:  {run.run_dir}: {model}{run.samples:,} samples, ${run.cost_usd:,.4f}, "
-            f"{run.input_tokens + run.output_tokens:,} tokens, {len(run.unscored):,} without a score"
-        )
+    for line in found.summary_lines():
+        screen.line(line)
     head, *rows = found.table()
     screen.table(head, rows)
     for what, names in (
@@ -241,7 +234,7 @@ def show(
         show_tree: Draws a stored tree on the screen: the body of ``sessiontree tree``.
 
     Raises:
-        ConfigError: there is no such run, sample or epoch.
+        ConfigError: the run, the sample or the epoch does not exist.
         JournalError: the tree is damaged.
     """
     found = find_run(run)

@@ -16,6 +16,7 @@ from sessiontree import ConfigError, visible
 from sessiontree.bench.recorded_run import RecordedRun, RunCounts
 
 if TYPE_CHECKING:
+    from sessiontree.bench.comparison import RunComparison
     from sessiontree.bench.report import RunReport
     from sessiontree.bench.result_tables import WrittenResults
 
@@ -26,6 +27,7 @@ _HEAVY: Final = {
     "read_table": "sessiontree.bench.result_tables:read_table",
     "write_tables": "sessiontree.bench.result_tables:write_tables",
     "report_of": "sessiontree.bench.report:report_of",
+    "compare_runs": "sessiontree.bench.comparison:compare_runs",
 }
 
 
@@ -117,6 +119,15 @@ class RunResults:
         report: RunReport = _heavy("report_of")(self._run)
         return report
 
+    def compare(self, other: RunResults) -> RunComparison:
+        """Return what another run of the suite did better or worse on the same samples.
+
+        Raises:
+            ConfigError: it is of another suite, or shares no scored sample with this one.
+        """
+        comparison: RunComparison = _heavy("compare_runs")(self._run, other._run)
+        return comparison
+
     def __repr__(self) -> str:
         """Return the suite, and how far the run is."""
         counts = self.counts
@@ -127,14 +138,10 @@ class RunResults:
 
     def _repr_html_(self) -> str:
         """Return a table of the scores, for a notebook."""
-        report = self.report()
-        head, *rows = report.score_table()
-        cells = "".join(f"<th scope='col'>{escape(name)}</th>" for name in head)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(visible(each))}</td>" for each in row) + "</tr>" for row in rows
-        )
-        lines = "<br>".join(escape(visible(line)) for line in report.summary_lines())
-        return f"<p>{lines}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+        counts = self.counts
+        if counts.scored + counts.failed == 0:
+            return f"<p>{escape(visible(repr(self)))}</p>"
+        return self.report()._repr_html_()
 
 
 def _known(table: str) -> str:

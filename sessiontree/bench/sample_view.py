@@ -10,7 +10,7 @@ from sessiontree import ConfigError, JournalError
 from sessiontree.api.stored_trees import StoredFacts
 from sessiontree.bench.recorded_run import AttemptRecord, RecordedRun, ScoredSample
 from sessiontree.bench.report import number, seconds
-from sessiontree.bench.transcript import TranscriptEntry, transcript_of
+from sessiontree.bench.transcript import TranscriptStep, transcript_of
 
 MAX_TEXT_CHARS: Final = 4_000
 """Most characters of an entry, an output or an error in text; JSON holds all."""
@@ -33,7 +33,7 @@ class SampleView:
     attempts: tuple[AttemptRecord, ...]
     tree_id: str
     """The tree that was scored, or that of the last attempt; empty = no tree was opened."""
-    transcript: tuple[TranscriptEntry, ...]
+    transcript: tuple[TranscriptStep, ...]
     missing: str
     """Why the tree can't be read; empty = it can."""
 
@@ -131,7 +131,7 @@ def _last_tree(attempts: Sequence[AttemptRecord]) -> str:
     return next((each.tree_id for each in reversed(attempts) if each.tree_id), "")
 
 
-def _read(run: RecordedRun, tree_id: str) -> tuple[tuple[TranscriptEntry, ...], str]:
+def _read(run: RecordedRun, tree_id: str) -> tuple[tuple[TranscriptStep, ...], str]:
     if not tree_id:
         return (), "no tree was opened"
     try:

@@ -18,7 +18,7 @@ Said: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class TranscriptEntry:
+class TranscriptStep:
     """One thing that happened in a session."""
 
     seq: int
@@ -33,7 +33,7 @@ class TranscriptEntry:
     """As a model, tool or person wrote it: it may hold anything."""
 
 
-def transcript_of(records: Iterable[Record]) -> Iterator[TranscriptEntry]:
+def transcript_of(records: Iterable[Record]) -> Iterator[TranscriptStep]:
     """Yield the entries of a tree's facts, in their order."""
     for record in records:
         entries = _ENTRIES.get(fact_kind(record.text))
@@ -42,7 +42,7 @@ def transcript_of(records: Iterable[Record]) -> Iterator[TranscriptEntry]:
         fact = record.fact()
         session = record.session or str(fact.get("session", "main"))
         for what, text in entries(fact):
-            yield TranscriptEntry(record.seq, record.at_ms, session, what, text)
+            yield TranscriptStep(record.seq, record.at_ms, session, what, text)
 
 
 def _spawned(fact: Mapping[str, Any]) -> Iterator[Said]:

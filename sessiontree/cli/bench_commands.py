@@ -78,8 +78,16 @@ def list_suites(
 
 
 @commands.command()
-def prepare(suite: SuiteName) -> None:
-    """Make the environment of a suite before it runs, if it has one; `bench run` does it too."""
+def prepare(
+    suite: SuiteName,
+    address: Annotated[
+        str | None, typer.Option(help="Also on each node of this Ray cluster: auto, or host:port.")
+    ] = None,
+) -> None:
+    """Make the environment of a suite before it runs, if it has one; `bench run` does it too.
+
+    Exit codes: 0 it is ready, 1 a node failed, 2 it could not be made here.
+    """
     run_body("bench prepare", **locals())
 
 

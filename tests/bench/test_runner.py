@@ -99,6 +99,19 @@ async def test_an_error_is_the_samples_and_is_shown(tmp_path: Path, where: str) 
     assert f"sessiontree bench show {tmp_path / 'run'} s1" in line
 
 
+async def test_errors_are_logged_where_nobody_asked_for_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A script and a cell show them on standard error."""
+
+    async def broken(attempt: Attempt[str]) -> str:
+        raise KeyError("planted")
+
+    await suite(1, solver=broken).run(tmp_path / "run", **LOCAL)
+    (found,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "sample 's0', epoch 1: KeyError: 'planted'; tree t" in found.getMessage()
+
+
 async def test_a_late_sample_is_stopped_and_scored_0(tmp_path: Path) -> None:
     """Its status says why; its scorers do not run; a solver's own TimeoutError is an error like any other."""
     judged: list[str] = []

@@ -267,7 +267,7 @@ def test_comparison_is_symmetric(first: dict[str, list[float]], second: dict[str
 
 
 def test_pairing_narrows_the_interval() -> None:
-    """Runs that differ in few samples are told apart, although their pass rates overlap."""
+    """Runs that differ in few samples are distinguished, although their pass rates overlap."""
     random = np.random.default_rng(7)
     first = {str(index): [float(value)] for index, value in enumerate(random.integers(0, 2, 400))}
     second = {**first, **{key: [1.0] for key in list(first)[:30]}}

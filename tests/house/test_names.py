@@ -12,6 +12,8 @@ import pytest
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 LAZY_DOORS = {
     "sessiontree/__init__.py",
+    "sessiontree/bench/result_commands.py",
+    "sessiontree/bench/results.py",
     "sessiontree/bench/suite.py",
     "sessiontree/bench/suite_loader.py",
     "sessiontree/api/runtime.py",

@@ -17,7 +17,7 @@ DOORS = {
 deadlines asks it. Tests of a tool alone have no dispatcher, and nothing but what they are handed."""
 BY_NAME = {"getattr", "methodcaller", "attrgetter"}
 """What finds a method by a text."""
-SQL = "journal/"
+SQL = ("journal/", "bench/ledger.py", "bench/ledger_tables.py", "bench/recorded_run.py")
 """Where ``execute`` is a word of the database."""
 
 

@@ -57,3 +57,23 @@ def test_first_tree_counts_lines_and_ends_every_session() -> None:
         ("main/w1", "completed"),
         ("main/w2", "completed"),
     ]
+
+
+@pytest.mark.slow
+def test_suite_is_run_reported_and_compared() -> None:
+    """The second notebook's own claims hold; a run that is run again does nothing, and results are shown."""
+    (path,) = [path for path in NOTEBOOKS if path.stem == "02_suite"]
+    cells = ["".join(cell["source"]) for cell in code_cells(path)]
+    with Kernel() as kernel:
+        outcomes = [kernel.run(cell) for cell in cells[:3]]
+        shown = kernel.value("six._repr_html_()")
+        again = kernel.run(cells[2])
+        outcomes += [kernel.run(cell) for cell in cells[3:]]
+        assert kernel.value("'sessiontree.backends.ray.backend' in __import__('sys').modules") is False
+    _, _, six, wrong, failures, comparison, compared = outcomes
+    assert six.shown == again.shown == "RunResults(suite='sums', scored=25, failed=0, unfinished=0)"
+    assert "<td>60.0%</td>" in shown
+    assert wrong.value == [("2+5", '"0"'), ("3+4", '"0"'), ("3+5", '"0"')]
+    assert failures.value == [("not passed", 10, "2+5")]
+    assert comparison.shown == "RunComparison(suite='sums', shared=25, better=7, worse=0, p_value=0.01563)"
+    assert compared.value == (7, 0, ("2+5", "3+4", "3+5"))

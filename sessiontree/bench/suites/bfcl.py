@@ -8,7 +8,6 @@ carried out, and the state after every turn. Needs the environment of ``locks/bf
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import secrets
 from collections.abc import Callable, Mapping
@@ -16,14 +15,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bfcl_eval.constants.default_prompts import MAXIMUM_STEP_LIMIT
-from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING, STATELESS_CLASSES
+from bfcl_eval.constants.executable_backend_config import STATELESS_CLASSES
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker, state_checker
 
 from sessiontree import FunctionModel, Limits, PolicyConfig, Sender, SessionFailed, StreamFunctionModel
 from sessiontree.bench.environment import LOCKS
 from sessiontree.bench.suite import Attempt, Sample, Score, Suite
-from sessiontree.bench.suites.bfcl_entries import Entry, Function, call_source, entries
+from sessiontree.bench.suites.bfcl_entries import CLASSES, BfclEntry, BfclFunction, call_source, entries
 from sessiontree.bench.suites.damaged_ground_truth import DamagedGroundTruth, DamageSettings
 from sessiontree.bench.suites.ground_truth import GroundTruth, PlannedTurn
 from sessiontree.bench.suites.hosted_tools import Arguments, HostedTool, serving
@@ -45,7 +44,7 @@ class Episode:
         entry: The entry.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: BfclEntry) -> None:
         self.entry = entry
         self.instances = {name: _instance(name, entry) for name in entry.classes}
         self.calls: list[list[tuple[str, dict[str, Any]]]] = []
@@ -57,7 +56,7 @@ class Episode:
             for each in entry.functions
         )
 
-    def _runner(self, function: Function) -> Callable[[Arguments], str]:
+    def _runner(self, function: BfclFunction) -> Callable[[Arguments], str]:
         owner = next(each for each in self.instances.values() if hasattr(each, function.name))
         method: Callable[..., object] = getattr(owner, function.name)
 
@@ -76,8 +75,8 @@ class Episode:
         return [[[call_source(name, given)] for name, given in calls] for calls in self.calls]
 
 
-def _instance(class_name: str, entry: Entry) -> Any:
-    made = getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[class_name]), class_name)()
+def _instance(class_name: str, entry: BfclEntry) -> Any:
+    made = CLASSES[class_name]()
     if class_name not in STATELESS_CLASSES:
         scenario = copy.deepcopy(entry.raw["initial_config"].get(class_name, {}))
         made._load_scenario(scenario, long_context=entry.is_long)  # noqa: SLF001 - BFCL has no other way
@@ -109,7 +108,7 @@ def samples() -> list[Sample]:
     ]
 
 
-def planned_turns(entry: Entry) -> list[PlannedTurn]:
+def planned_turns(entry: BfclEntry) -> list[PlannedTurn]:
     """Return what the ground truth does after each message of an entry."""
     return [
         PlannedTurn(calls, "Done." if calls else "Something that this needs is missing.")
@@ -137,7 +136,7 @@ def _group(turn: int) -> str:
     return f"turn-{turn}"
 
 
-def _policy(entry: Entry) -> PolicyConfig:
+def _policy(entry: BfclEntry) -> PolicyConfig:
     """Return a policy that removes each function until the turn that offers it."""
     lists = {
         _group(turn): {"deny": tuple(each.name for each in entry.functions if each.offered_at > turn)}
@@ -233,7 +232,7 @@ def bfcl(seed: int = 0, rate: float = 0.5, persistence: float = 0.25) -> Suite:
     settings = DamageSettings(seed, rate, persistence)
 
     def damaged_model(attempt: Attempt[Any]) -> StreamFunctionModel:
-        entry: Entry = attempt.state[EPISODE].entry
+        entry: BfclEntry = attempt.state[EPISODE].entry
         schemas = {each.name: each.parameters for each in entry.functions}
         label = f"{entry.id}/{attempt.epoch}"
         script = DamagedGroundTruth(planned_turns(entry), schemas, settings, label)

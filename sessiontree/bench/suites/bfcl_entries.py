@@ -19,6 +19,14 @@ from bfcl_eval.constants.category_mapping import VERSION_PREFIX
 from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC
 from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
 from bfcl_eval.constants.type_mappings import GORILLA_TO_OPENAPI
+from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.gorilla_file_system import GorillaFileSystem
+from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.math_api import MathAPI
+from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.message_api import MessageAPI
+from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.posting_api import TwitterAPI
+from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.ticket_api import TicketAPI
+from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.trading_bot import TradingBot
+from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.travel_booking import TravelAPI
+from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.vehicle_control import VehicleControlAPI
 
 from sessiontree import ConfigError, ToolCall, call
 
@@ -28,31 +36,47 @@ CATEGORIES: Final = (
     "multi_turn_miss_param",
     "multi_turn_long_context",
 )
+CLASSES: Final[Mapping[str, Any]] = {
+    each.__name__: each
+    for each in (
+        GorillaFileSystem,
+        MathAPI,
+        MessageAPI,
+        TicketAPI,
+        TradingBot,
+        TravelAPI,
+        TwitterAPI,
+        VehicleControlAPI,
+    )
+}
+"""The toy classes, by the name that entries use."""
 _KEPT: Final = ("description", "default", "enum")
 """Members of a parameter's document that mean the same in JSON Schema."""
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class BfclFunction:
     """One function that an entry offers."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
-    """JSON Schema; its properties are in the order of the Python function's parameters."""
+    """JSON Schema."""
+    positions: tuple[str, ...]
+    """The Python function's parameters, in order."""
     offered_at: int
     """The turn from which it is offered, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BfclEntry:
     """One entry: a conversation with its toy functions."""
 
     id: str
     category: str
     messages: tuple[str, ...]
     """What the user says, by turn."""
-    functions: tuple[Function, ...]
+    functions: tuple[BfclFunction, ...]
     ground_truth: tuple[tuple[str, ...], ...]
     """Calls by turn, as Python source; empty where the request can't be carried out yet."""
     raw: Mapping[str, Any]
@@ -71,14 +95,14 @@ class Entry:
 
     def planned_calls(self) -> tuple[tuple[ToolCall, ...], ...]:
         """Return the ground truth as calls, by turn."""
-        order = {each.name: tuple(each.parameters["properties"]) for each in self.functions}
+        order = {each.name: each.positions for each in self.functions}
         return tuple(
             tuple(parsed_call(source, order, self.id) for source in calls) for calls in self.ground_truth
         )
 
 
 @functools.cache
-def entries() -> Mapping[str, Entry]:
+def entries() -> Mapping[str, BfclEntry]:
     """Return the 800 entries by id, in the order of the categories."""
     return {each.id: each for category in CATEGORIES for each in _read_category(category)}
 
@@ -136,10 +160,10 @@ def _schema(document: Mapping[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _read_category(category: str) -> Iterator[Entry]:
+def _read_category(category: str) -> Iterator[BfclEntry]:
     answers = {row["id"]: row["ground_truth"] for row in _rows(f"possible_answer/{_file_name(category)}")}
     for row in _rows(_file_name(category)):
-        yield Entry(
+        yield BfclEntry(
             row["id"],
             category,
             tuple(_message(turn) for turn in row["question"]),
@@ -160,17 +184,21 @@ def _message(turn: Sequence[Mapping[str, str]]) -> str:
     return "\n".join(each["content"] for each in turn)
 
 
-def _functions(row: Mapping[str, Any]) -> Iterator[Function]:
+def _functions(row: Mapping[str, Any]) -> Iterator[BfclFunction]:
     held = {name: int(turn) for turn, names in row.get("missed_function", {}).items() for name in names}
     for class_name in row["involved_classes"]:
         for document in _rows(f"multi_turn_func_doc/{MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]}"):
             name = document["name"]
-            yield Function(
-                name, document["description"], parameters_schema(document["parameters"]), held.get(name, 0)
+            yield BfclFunction(
+                name,
+                document["description"],
+                parameters_schema(document["parameters"]),
+                tuple(inspect.signature(getattr(CLASSES[class_name], name)).parameters)[1:],
+                held.get(name, 0),
             )
 
 
-@functools.cache
+@functools.lru_cache(maxsize=32)
 def _rows(path: str) -> tuple[Mapping[str, Any], ...]:
     text = resources.files("bfcl_eval").joinpath("data", *path.split("/")).read_text("utf-8")
     return tuple(json.loads(line) for line in text.splitlines() if line.strip())

@@ -34,6 +34,10 @@ class Damage:
     """What an error must name, so that a model can repair the arguments: one of these."""
 
 
+ATTEMPTS: Final = 3
+"""How often a tool may be called with arguments that do not fit, until it is refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class DamagePlan:
     """What is sent for one planned call."""
@@ -270,8 +274,17 @@ KINDS: Final[Mapping[str, _Change]] = {
     )
 }
 """Every kind of damage by name."""
-_AGAIN: Final = ("missing_required", "misspelt_name", "extra_argument")
-"""Kinds of the second and third attempt: those that the runtime refuses for certain."""
+
+
+def _further(given: Given, schema: Schema, pick: random.Random) -> Iterator[Damage]:
+    """Yield damages for the second and third attempt: of kinds that are refused for certain."""
+    for kind in ("missing_required", "misspelt_name"):
+        found = damaged(kind, given, schema, pick)
+        if found is not None:
+            yield found
+    for word in _WORDS:
+        if word not in _properties(schema):
+            yield Damage("extra_argument", json.dumps({**given, word: "as the user asked"}), (word,))
 
 
 def damaged(kind: str, given: Given, schema: Schema, pick: random.Random) -> Damage | None:
@@ -308,9 +321,8 @@ def plan_damage(
     if not fitting:
         return None
     ways = [pick.choice(fitting)]
-    for kind in (*_AGAIN, *_AGAIN):
-        further = damaged(kind, given, schema, pick)
-        if len(ways) < 3 and further is not None and further.text not in {each.text for each in ways}:
+    for further in _further(given, schema, pick):
+        if len(ways) < ATTEMPTS and further.text not in {each.text for each in ways}:
             ways.append(further)
     persists = 0
     while persists < len(ways) - 1 and pick.random() < persistence:

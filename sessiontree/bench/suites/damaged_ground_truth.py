@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sessiontree import CallPiece, Message, ModelRequest, StreamFunctionModel, ToolCall
 from sessiontree.bench.suites.damage import DamagePlan, Schema, is_named, plan_damage
-from sessiontree.bench.suites.ground_truth import Exchange, PlannedTurn, attempts_by_call, exchanges_of
+from sessiontree.bench.suites.ground_truth import AnsweredCall, PlannedTurn, answered_calls, attempts_by_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class DamagedGroundTruth:
 
     async def __call__(self, request: ModelRequest) -> AsyncIterator[str | CallPiece]:
         """Yield the next call with its argument text, or the final message."""
-        done = exchanges_of(request.messages)
+        done = answered_calls(request.messages)
         if not done or len(done) > len(self.turns):
             yield "The ground truth has no turn for this message."
             return
@@ -89,9 +89,9 @@ class DamagedGroundTruth:
             messages: The conversation.
             executed: The arguments with which calls were carried out, by turn, in order.
         """
-        for turn, exchanges in enumerate(exchanges_of(messages)):
+        for turn, answered in enumerate(answered_calls(messages)):
             carried_out = iter(executed[turn])
-            for number, group in enumerate(attempts_by_call(exchanges)):
+            for number, group in enumerate(attempts_by_call(answered)):
                 given = None if group[-1].result.is_error else next(carried_out)
                 plan = self.plans[turn][number]
                 if plan is not None:
@@ -120,7 +120,7 @@ OUTCOMES: Final = ("corrected", "other_arguments", "attempt_2", "attempt_3", "gi
 it was carried out as intended at the second or third attempt; never; its tool was refused already."""
 
 
-def _outcome(group: Sequence[Exchange], given: Mapping[str, Any] | None, truth: Mapping[str, Any]) -> str:
+def _outcome(group: Sequence[AnsweredCall], given: Mapping[str, Any] | None, truth: Mapping[str, Any]) -> str:
     if given is None:
         return "given_up" if group[-1].is_final_rejection else "refused"
     if dict(given) != dict(truth):

@@ -33,7 +33,7 @@ class PlannedTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class AnsweredCall:
     """One call of a conversation, and its result."""
 
     call: ToolCall
@@ -57,12 +57,12 @@ class Exchange:
         return found is not None and not str(found.get("advice", "")).startswith("attempt ")
 
 
-def exchanges_of(messages: Iterable[Message]) -> list[list[Exchange]]:
+def answered_calls(messages: Iterable[Message]) -> list[list[AnsweredCall]]:
     """Return the finished calls of a conversation, in order, for each message of the user.
 
     What precedes the first message of the user is left out.
     """
-    found: list[list[Exchange]] = []
+    found: list[list[AnsweredCall]] = []
     calls: dict[str, ToolCall] = {}
     for message in messages:
         match message:
@@ -71,18 +71,18 @@ def exchanges_of(messages: Iterable[Message]) -> list[list[Exchange]]:
             case AssistantMessage():
                 calls |= {each.id: each for each in message.tool_calls}
             case ToolResultMessage(tool_call_id=known) if found and known in calls:
-                found[-1].append(Exchange(calls.pop(known), message))
+                found[-1].append(AnsweredCall(calls.pop(known), message))
     return found
 
 
-def attempts_by_call(exchanges: Sequence[Exchange]) -> list[list[Exchange]]:
-    """Return the exchanges of one turn in groups: all attempts at one planned call.
+def attempts_by_call(answered: Sequence[AnsweredCall]) -> list[list[AnsweredCall]]:
+    """Return the calls of one turn in groups: all attempts at one planned call.
 
     A call whose arguments were refused is tried again, until its tool is refused.
     """
-    groups: list[list[Exchange]] = []
+    groups: list[list[AnsweredCall]] = []
     is_open = False
-    for each in exchanges:
+    for each in answered:
         if not is_open:
             groups.append([])
         groups[-1].append(each)
@@ -102,7 +102,7 @@ class GroundTruth:
 
     def __call__(self, request: ModelRequest) -> str | ToolCall:
         """Return the next planned call, or the final message after the last one."""
-        done = exchanges_of(request.messages)
+        done = answered_calls(request.messages)
         if not done or len(done) > len(self.turns):
             return "The ground truth has no turn for this message."
         planned = self.turns[len(done) - 1]

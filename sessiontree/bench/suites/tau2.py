@@ -11,7 +11,6 @@ import contextlib
 import functools
 import gzip
 import inspect
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -75,7 +74,7 @@ class ServiceDesk:
     def __init__(self, domain: DomainName, task: Task) -> None:
         self.domain = domain
         self.task = task
-        database = _DATABASES[domain].model_validate(json.loads(_database_text(domain)))
+        database = _DATABASES[domain].model_validate_json(_database_text(domain))
         # A store of its own: inspect would keep all attempts' databases in one.
         self.backend = _TOOLS[domain](store=Store(), instance="attempt", db=database, initialized=True)
         self.tools = tuple(self._tool(make()) for make in _FACTORIES[domain])
@@ -115,12 +114,12 @@ async def _run(method: Callable[..., Any], arguments: Arguments) -> Any:
         raise HostedToolFailed(error.message) from error
 
 
-@functools.cache
+@functools.lru_cache(maxsize=2)
 def _database_text(domain: DomainName) -> bytes:
     return gzip.decompress((TAU2_DATA_DIR / "domains" / domain / "db.json.gz").read_bytes())
 
 
-@functools.cache
+@functools.lru_cache(maxsize=2)
 def tasks(domain: DomainName) -> Mapping[str, Task]:
     """Return the tasks of a domain by id, in the order of its file."""
     found = retail_tasks("RetailAgent") if domain == "retail" else airline_tasks("AirlineAgent")
@@ -214,14 +213,13 @@ def service_suite(domain: DomainName, user_model: str | None = None) -> Suite:
         desk = attempt.state[SERVICE] = ServiceDesk(domain, task)
         names = tuple(each.name for each in desk.tools)
         user = f"{USER_SIMULATOR_GUIDELINES}\n<scenario>\n{task.user_scenario}\n</scenario>"
-        playing = {} if user_model is None else {"model": user_model}
         return {
             "tools": [each.as_client_tool() for each in desk.tools],
             "builtin_tools": False,
             "web": None,
             "agents": {
                 "default": AgentSpec(prompt=_RULES[domain](), tools=names),
-                USER: AgentSpec(prompt=user, tools=(), **playing),
+                USER: AgentSpec(prompt=user, tools=(), model=user_model or ""),
             },
             "limits": Limits(max_turns=MAX_TURNS, max_total=MAX_MESSAGES + 1),
         }

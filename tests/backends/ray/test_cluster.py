@@ -34,11 +34,11 @@ def short_path() -> Iterator[Path]:
         )
 
 
-def played(program: Path, base: Path, folder: Path) -> Any:
+def played(program: Path, base: Path, folder: Path, *more: str) -> Any:
     """Run a program with a cluster of its own; return what it found."""
     ray_files = folder / "ray"  # the name that Ray itself gives this directory below RAY_TMPDIR
     ran = subprocess.run(
-        [sys.executable, str(program), str(base), str(ray_files)],
+        [sys.executable, str(program), str(base), str(ray_files), *more],
         cwd=ROOT,
         env={
             "PATH": "/usr/bin:/bin",
