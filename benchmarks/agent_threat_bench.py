@@ -14,11 +14,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from benchmarks.report import Figure, Options, show
 from benchmarks.suite_scores import counted, options_in_environment, scores_of
 
-WAYS = ("flat", "tiers", "person")
+Way = Literal["flat", "tiers", "person"]
+WAYS: tuple[Way, ...] = ("flat", "tiers", "person")
 QUICK = 8
 """Samples with ``--quick``."""
 

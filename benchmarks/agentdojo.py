@@ -21,12 +21,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.report import Figure, Options, show
 from benchmarks.suite_scores import CONCURRENCY, counted, options_in_environment, scores_of, solved_in
 
-WAYS = ("flat", "tiers", "person")
+Way = Literal["flat", "tiers", "person"]
+WAYS: tuple[Way, ...] = ("flat", "tiers", "person")
 QUICK = {"workspace": "banking", "user_task_ids": [0, 1, 3], "injection_task_ids": [0, 4]}
 
 
@@ -36,14 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--way", choices=WAYS, help="only this way; by default all three")
     parser.add_argument("--run-dir", type=Path, help="keep the runs there, and go on with them")
     options = options_in_environment(parser, "benchmarks.agentdojo", arguments)
-    ways = WAYS if options.way is None else (options.way,)
+    ways: Sequence[Way] = WAYS if options.way is None else (options.way,)
     with tempfile.TemporaryDirectory(prefix="agentdojo-") as folder:
         place = Path(folder) if options.run_dir is None else options.run_dir
         figures = asyncio.run(measure(ways, QUICK if options.quick else {}, place))
     show(figures, Options(options.quick, options.as_json, ""))
 
 
-async def measure(ways: Sequence[str], selection: Mapping[str, Any], place: Path) -> dict[str, Figure]:
+async def measure(ways: Sequence[Way], selection: Mapping[str, Any], place: Path) -> dict[str, Figure]:
     """Return the figures of each way, then those of the users' tasks.
 
     Args:

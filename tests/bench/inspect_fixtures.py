@@ -20,10 +20,10 @@ def facts_of(program: str) -> dict[str, Any]:
     Raises:
         ConfigError: the environment is not prepared; ``make setup-suites`` does that.
     """
-    path = Path(__file__).with_name(program)
     with tempfile.TemporaryDirectory() as home:  # inspect keeps files of its own there
         done = subprocess.run(
-            environment_of(LOCKS / "inspect.txt").command([str(path)]),
+            environment_of(LOCKS / "inspect.txt").command(["-m", f"tests.bench.{program}"]),
+            cwd=Path(__file__).parents[2],
             env={**os.environ, "XDG_DATA_HOME": home, "XDG_CACHE_HOME": home},
             capture_output=True,
             text=True,

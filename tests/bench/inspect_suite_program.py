@@ -19,15 +19,19 @@ from inspect_ai.scorer import includes
 from inspect_ai.solver import generate, system_message, use_tools
 from inspect_ai.util._display import init_display_type
 from inspect_evals.agentdojo import agentdojo as agentdojo_task
-from inspect_solver_program import add
 
 from sessiontree import ConfigError, FunctionModel, ModelRequest, call
 from sessiontree.bench.adapters.inspect_suite import InspectSuite
+from sessiontree.bench.samples import samples_of
 from sessiontree.bench.suite import Suite
 from sessiontree.bench.suites import agent_threat_bench, agentdojo
+from tests.bench.inspect_solver_program import add
 
 FEW: Mapping[str, Any] = {"workspace": "slack", "user_task_ids": [0, 1, 11]}
 """Tasks of which one only reads, one writes what it reads, and one is judged by the trace of its calls."""
+
+THREATS = {"ah_001", "mp_001", "de_008", "de_004"}
+"""Samples of three kinds, the last without an attack."""
 
 
 def scores_in(run_dir: Path) -> dict[str, Any]:
@@ -119,8 +123,7 @@ async def attacks(place: Path) -> dict[str, Any]:
         pairs = agentdojo.attacks(way, workspace="banking", user_task_ids=[0], injection_task_ids=[0, 4])
         found[way] = _values(await run(pairs, place / way))
         mails = agent_threat_bench.samples(way)
-        chosen = [each for each in mails.samples if each.id in {"ah_001", "mp_001", "de_008", "de_004"}]
-        mails.samples = chosen
+        mails.samples = [each for each in samples_of(mails) if each.id in THREATS]
         found[f"{way} threats"] = _values(await run(mails, place / f"{way}-threats"))
     return found
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def logs() -> dict[str, Any]:
     """What the logs of all cases say."""
-    return facts_of("inspect_solver_program.py")
+    return facts_of("inspect_solver_program")
 
 
 def test_tools_run_in_the_sample_and_inspects_model_answers(logs: dict[str, Any]) -> None:

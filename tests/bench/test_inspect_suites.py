@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def facts() -> dict[str, Any]:
     """What the program found, by case."""
-    return facts_of("inspect_suite_program.py")
+    return facts_of("inspect_suite_program")
 
 
 def test_task_runs_over_the_runner_with_its_own_solvers_and_tools(facts: dict[str, Any]) -> None:

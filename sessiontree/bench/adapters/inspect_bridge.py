@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 import anyio.abc
@@ -53,7 +53,7 @@ UNLIMITED: Final = 1_000_000
 """Turns and results are limited by inspect, not by the tree."""
 STORE_KEY: Final = "sessiontree"
 SPAWN: Final = "sessions_spawn"
-Tools = Sequence[InspectTool | ToolDef | ToolSource] | ToolSource
+Tools: TypeAlias = Sequence[InspectTool | ToolDef | ToolSource] | ToolSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ def task_of(messages: Sequence[ChatMessage]) -> str:
     """
     for message in reversed(messages):
         if isinstance(message, ChatMessageUser) and message.text.strip():
-            return message.text
+            return str(message.text)
     raise ConfigError(
         "sessiontree in inspect: the sample has no message of a user with text; give the sample an input"
     )

@@ -149,7 +149,8 @@ class TaskSample:
         """
         self._context.run(self._enter)
         self._plan = asyncio.create_task(self._run_plan(), context=self._context)
-        await asyncio.wait([self._plan, self._tools], return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [self._plan, self._tools]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not self._tools.done():
             await self._plan  # it failed, or it asked for no reply
             raise ConfigError(
