@@ -16,26 +16,29 @@ end() {
 trap end EXIT
 trap 'exit 130' INT TERM
 
-start() { # address, and further options
-    address=$1
-    shift
+alive() {
+    ray list nodes --address "$jobs" --filter state=ALIVE 2>/dev/null | grep -c ' ALIVE ' || true
+}
+
+# One after the other: nodes of one machine that start at the same time can get in each other's way.
+start() { # its number, its address, and further options
+    number=$1 address=$2
+    shift 2
     ray start --block --num-cpus=1 --node-ip-address="$address" "$@" >"$place/$address" 2>&1 &
-    nodes="$nodes $!"
+    node=$!
+    nodes="$nodes $node"
+    until [ "$(alive)" -ge "$number" ]; do
+        kill -0 "$node" 2>/dev/null || { cat "$place/$address"; exit 1; }
+        sleep 1
+    done
 }
 
 python -c 'import secrets; print(secrets.token_hex(32))' >"$place/token"
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$place/token"
 export RAY_USAGE_STATS_ENABLED=0 RAY_task_events_report_interval_ms=0
 
-start 127.0.0.2 --head --port="$port" --temp-dir="$place/ray" \
+start 1 127.0.0.2 --head --port="$port" --temp-dir="$place/ray" \
     --dashboard-host=127.0.0.2 --dashboard-port="$((port + 1))"
-until ray job list --address "$jobs" >/dev/null 2>&1; do
-    kill -0 $nodes || { cat "$place/127.0.0.2"; exit 1; }
-    sleep 1
-done
-start 127.0.0.3 --address="127.0.0.2:$port"
-start 127.0.0.4 --address="127.0.0.2:$port"
-until [ "$(ray list nodes --address "$jobs" --filter state=ALIVE 2>/dev/null | grep -c ALIVE)" -ge 3 ]; do
-    sleep 1
-done
+start 2 127.0.0.3 --address="127.0.0.2:$port"
+start 3 127.0.0.4 --address="127.0.0.2:$port"
 ray job submit --address "$jobs" -- "$@"

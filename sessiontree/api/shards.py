@@ -317,13 +317,16 @@ class ShardedBackend:
         return min(shards, key=Shard.load)
 
     async def _count_sessions(self, shards: Sequence[Shard]) -> None:
-        """Ask shards how many live sessions they have, unless they were asked a moment ago."""
+        """Ask shards how many live sessions they have, unless they were asked a moment ago.
+
+        One whose first tree is still being opened can't be asked; it has the trees that were given to it.
+        """
         if time.monotonic() - self._counted_at < COUNT_EVERY_S:
             return
-        begun = [shard for shard in shards if shard.has_begun]  # others are opening their first tree
-        asking = {asyncio.create_task(shard.backend.supervisor.live_sessions()): shard for shard in begun}
-        if not asking:
+        begun = [shard for shard in shards if shard.has_begun]
+        if not begun:
             return
+        asking = {asyncio.create_task(shard.backend.supervisor.live_sessions()): shard for shard in begun}
         try:
             await asyncio.wait(asking, timeout=COUNT_S)
         finally:

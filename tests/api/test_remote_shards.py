@@ -25,11 +25,12 @@ from sessiontree import (
 from sessiontree.api.shards import COUNT_EVERY_S, COUNT_S, RemoteShard, Shard, ShardedBackend
 from sessiontree.backends.local.backend import LocalBackend
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.tree_config import TreeSummary
+from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
 from sessiontree.journal.claim import holds_tree
 from sessiontree.runtime.rpc import RpcMethod, proxy_of
 from sessiontree.runtime.stored_trees import summaries_of
 from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.runtime.tree_resources import TreeSetup
 
 T = TypeVar("T")
 
@@ -146,15 +147,37 @@ class OtherNode:
         """Do nothing; the shards are closed."""
 
 
+class LateBackend(LocalBackend):
+    """Its supervisor can be asked nothing before the first tree is open, as on Ray."""
+
+    has_tree = False
+    opening: frozenset[object] = frozenset()
+    """The tasks that open trees, to which it answers."""
+
+    @property
+    def supervisor(self) -> Any:
+        """The API of the supervisor."""
+        if not self.has_tree and asyncio.current_task() not in self.opening:
+            raise SessionTreeError("no tree is open in this runtime; open or resume one first")
+        return super().supervisor
+
+    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
+        """Create a tree."""
+        self.opening |= {asyncio.current_task()}
+        await super().create(config, setup)
+        self.has_tree = True
+
+
 class TwoNodes(Runtime):
     """A runtime with a shard here and one on the other node."""
 
-    def __init__(self, state_dir: Path, node: OtherNode) -> None:
+    def __init__(self, state_dir: Path, node: OtherNode, first: type[LocalBackend] = LocalBackend) -> None:
         self.node = node
+        self._first = first
         super().__init__(state_dir, backend="local")
 
     def _backend(self, *given: Any) -> ShardedBackend:
-        first = Shard(LocalBackend(self.state_dir, journal_dir=self.journal_dir), self.journal_dir)
+        first = Shard(self._first(self.state_dir, journal_dir=self.journal_dir), self.journal_dir)
         self._sharded = ShardedBackend(self.state_dir, first, 1, LocalBackend, lambda backend: self.node)
         return self._sharded
 
@@ -220,6 +243,18 @@ async def test_lost_shard_takes_only_its_own_trees_until_its_node_is_back(
         again = await SessionTree.resume(trees[1].tree_id, model=MODEL, runtime=runtime)
         assert await again.main.send("and now?") == "done"
         assert [row.trees for row in runtime.shards()][1:] == [(), (again.tree_id,)]
+
+
+async def test_trees_that_open_at_the_same_time_wait_for_no_supervisor(
+    tmp_path: Path, node: OtherNode
+) -> None:
+    """Shards whose first trees are being opened are not asked how many sessions they have."""
+    async with TwoNodes(tmp_path / "state", node, LateBackend) as runtime:
+        trees = [SessionTree(tmp_path, model=MODEL, runtime=runtime) for _ in range(6)]
+        async with asyncio.TaskGroup() as group:
+            for tree in trees:
+                group.create_task(tree.start())
+        assert [len(row.trees) for row in runtime.shards()] == [3, 3]
 
 
 async def test_shard_that_does_not_answer_gets_no_new_tree(tmp_path: Path, node: OtherNode) -> None:

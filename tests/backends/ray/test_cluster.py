@@ -57,8 +57,13 @@ def played(program: Path, base: Path, folder: Path, *more: str) -> Any:
 
 @pytest.mark.slow
 def test_cluster_goes_on_without_a_node_that_is_lost(tmp_path: Path, short_path: Path) -> None:
-    """Each node gets a tree; those of a killed raylet are named and resumed, the others go on."""
+    """Each node gets a tree; those of a killed raylet are named and resumed, the others go on.
+
+    An effect that an answer reports is there, and none happens twice.
+    """
     assert played(PROGRAM, tmp_path, short_path) == {
+        "effects_twice": 0,
+        "effects_missing": 0,
         "nodes": [[False, 1], [True, 1], [True, 1]],
         "answers": ["done"] * 4,
         "listed": True,
