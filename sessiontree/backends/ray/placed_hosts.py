@@ -70,7 +70,7 @@ class PlacedPools:
         places = [place for tree in self.trees() for each in tree.pools.values() for place in each]
         return tuple(dict.fromkeys(place.token for place in places if place.token is not None))
 
-    def forget_refusals(self) -> None:
+    def use_all_again(self) -> None:
         """Use nodes again that were refused: the program has looked at all of them for a tree that opens."""
         self._unfit.clear()
 

@@ -175,7 +175,7 @@ class SupervisorActor:
 
     def _leave_unfit_nodes(self) -> None:
         """End hosts on nodes that do not fit a tree that opens; their sessions get other hosts."""
-        self._placed.forget_refusals()
+        self._placed.use_all_again()
         for each in list(self._transports):
             if isinstance(each, PlacedTransport) and each.is_unfit:
                 ray.kill(each.actor)
