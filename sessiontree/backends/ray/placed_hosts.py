@@ -36,15 +36,11 @@ class PlacedPools:
     A pool serves all open trees, so its nodes are those that fit each of them.
 
     Args:
-        node_id: Ray's id of the supervisor's node.
         placements: What each pool asks of a node.
         trees: Returns the nodes of each open tree, as the program packed them.
     """
 
-    def __init__(
-        self, node_id: str, placements: Mapping[str, Placement], trees: Callable[[], tuple[bytes, ...]]
-    ) -> None:
-        self._node_id = node_id
+    def __init__(self, placements: Mapping[str, Placement], trees: Callable[[], tuple[bytes, ...]]) -> None:
         self._placements = placements
         self._trees = trees
         self._opened: dict[bytes, TreePlaces] = {}

@@ -81,7 +81,7 @@ class SupervisorActor:
             partial(_security, settings),
             self._leave_unfit_nodes,
         )
-        self._placed = PlacedPools(settings.node_id, settings.placed_pools, self._server.places)
+        self._placed = PlacedPools(settings.placed_pools, self._server.places)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lines = LineListener(settings.scratch / LINES_SOCKET)
         self._transports: set[RayTransport] = set()

@@ -39,7 +39,7 @@ def pools_for(trees: list[set[str]]) -> PlacedPools:
         packed(TreePlaces(Path("/workspace", str(number)), {OBSERVING: places_on(nodes)}))
         for number, nodes in enumerate(trees)
     )
-    return PlacedPools("supervisor", {OBSERVING: Placement()}, lambda: open_trees)
+    return PlacedPools({OBSERVING: Placement()}, lambda: open_trees)
 
 
 def chosen(pools: PlacedPools, pool: str) -> set[str]:
@@ -145,7 +145,7 @@ def transport_to(
 ) -> PlacedTransport:
     """Return the transport to a host, while one tree is open."""
     trees = (packed(TreePlaces(workspace, {OBSERVING: ()})),)
-    pools = SettledPools("own", {OBSERVING: Placement()}, lambda: trees)
+    pools = SettledPools({OBSERVING: Placement()}, lambda: trees)
     pools._opened = {trees[0]: TreePlaces(workspace, {OBSERVING: tuple(places)})}  # these can't be pickled
     order = HostOrder(OBSERVING, lambda options: host, Path("/scratch/victims"))
     failures: list[str] = []
