@@ -23,13 +23,13 @@ from sessiontree.api.paths import absolute_path
 from sessiontree.api.telemetry import TelemetryLike
 from sessiontree.api.traces import Traces
 from sessiontree.contracts.errors import ConfigError, WrongLoop
-from sessiontree.contracts.placement import Placements
 from sessiontree.contracts.settings import meant
 from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
     from sessiontree.api.backend import Backend
     from sessiontree.api.shards import ShardedBackend
+    from sessiontree.contracts.placement import Placements
     from sessiontree.contracts.tree_config import ShardRow, TreeSummary
     from sessiontree.journal.claim import JournalClaim
 
@@ -50,6 +50,7 @@ _LATE = {
     "sharded": "sessiontree.api.shards:ShardedBackend",
     "live_sessions_of": "sessiontree.api.shards:live_sessions_of",
     "shard_row": "sessiontree.contracts.tree_config:ShardRow",
+    "placements": "sessiontree.contracts.placement:Placements",
     "claim": "sessiontree.journal.claim:JournalClaim",
     "journal_holding": "sessiontree.journal.claim:journal_holding",
     "summaries_of": "sessiontree.runtime.stored_trees:summaries_of",
@@ -104,7 +105,9 @@ def _placements_of(placement: object, shards: object) -> Placements | None:
     Raises:
         ConfigError: the placement is not valid, or each tree is to be wholly on one node.
     """
-    found = Placements.of_given(placement)
+    if placement is None:
+        return None
+    found: Placements | None = late("placements").of_given(placement)
     if found is not None and shards == "per-node":
         raise ConfigError(
             "shards='per-node' keeps each tree wholly on one node, and placement spreads a tree over nodes; "

@@ -51,7 +51,10 @@ async def begun(why):
     below = subprocess.Popen(["sh", "-c", "sleep 1000 & echo $!; wait"], stdout=subprocess.PIPE)
     away = subprocess.Popen(["sleep", "1000"], start_new_session=True, env={}, stdout=quiet)
     print(below.stdout.readline().decode().strip(), below.pid, away.pid, flush=True)
-    OwnProcess(supervisor.pid, 1 if why == "memory" else 2**40, lambda reason: None)
+    if why == "silence":
+        OwnProcess(None, 2**40, lambda reason: None, 0, lambda: True)
+    else:
+        OwnProcess(supervisor.pid, 1 if why == "memory" else 2**40, lambda reason: None)
     if why == "supervisor":
         supervisor.kill()
     await asyncio.sleep(1000)
@@ -60,9 +63,9 @@ asyncio.run(begun(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("why", ["supervisor", "memory"])
+@pytest.mark.parametrize("why", ["supervisor", "memory", "silence"])
 def test_a_host_that_ends_itself_ends_what_it_started(why: str) -> None:
-    """Without its supervisor, or with too much memory: also what turned away from everything it was given."""
+    """Without its supervisor or its polls, or with too much memory; also what has a session of its own."""
     done = subprocess.run(
         [sys.executable, "-c", ENDED, why], stdout=subprocess.PIPE, text=True, check=False, timeout=240
     )

@@ -298,6 +298,7 @@ class FrameActor(Generic[Core]):
     @ray.method(concurrency_group="control")
     async def health(self) -> HostHealth:
         """Return the state of the process, also while its event loop is blocked."""
+        self._heard_s = time.monotonic()
         lag_s = await self._process.lag_s()
         return HostHealth(os.getpid(), lag_s, self._embodied(), resident_bytes())
 

@@ -245,7 +245,7 @@ class RayBackend:
 
     def _role_of(self, pid: int) -> str:
         rows = self.ask_now(lambda supervisor: supervisor.actors())
-        return next((row.role for row in rows if row.pid == pid), "")
+        return next((row.role for row in rows if row.pid == pid and not row.node), "")
 
     def _variables_of(self, role: str) -> Mapping[str, str]:
         """Return the variables of this program that a process gets besides those that Ray gave it."""

@@ -36,15 +36,11 @@ class PlacedPools:
     A pool serves all open trees, so its nodes are those that fit each of them.
 
     Args:
-        node_id: Ray's id of the supervisor's node.
         placements: What each pool asks of a node.
         trees: Returns the nodes of each open tree, as the program packed them.
     """
 
-    def __init__(
-        self, node_id: str, placements: Mapping[str, Placement], trees: Callable[[], tuple[bytes, ...]]
-    ) -> None:
-        self._node_id = node_id
+    def __init__(self, placements: Mapping[str, Placement], trees: Callable[[], tuple[bytes, ...]]) -> None:
         self._placements = placements
         self._trees = trees
         self._opened: dict[bytes, TreePlaces] = {}
@@ -70,7 +66,7 @@ class PlacedPools:
         places = [place for tree in self.trees() for each in tree.pools.values() for place in each]
         return tuple(dict.fromkeys(place.token for place in places if place.token is not None))
 
-    def forget_refusals(self) -> None:
+    def use_all_again(self) -> None:
         """Use nodes again that were refused: the program has looked at all of them for a tree that opens."""
         self._unfit.clear()
 

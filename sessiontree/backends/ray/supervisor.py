@@ -81,7 +81,7 @@ class SupervisorActor:
             partial(_security, settings),
             self._leave_unfit_nodes,
         )
-        self._placed = PlacedPools(settings.node_id, settings.placed_pools, self._server.places)
+        self._placed = PlacedPools(settings.placed_pools, self._server.places)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lines = LineListener(settings.scratch / LINES_SOCKET)
         self._transports: set[RayTransport] = set()
@@ -175,7 +175,7 @@ class SupervisorActor:
 
     def _leave_unfit_nodes(self) -> None:
         """End hosts on nodes that do not fit a tree that opens; their sessions get other hosts."""
-        self._placed.forget_refusals()
+        self._placed.use_all_again()
         for each in list(self._transports):
             if isinstance(each, PlacedTransport) and each.is_unfit:
                 ray.kill(each.actor)

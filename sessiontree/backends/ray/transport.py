@@ -242,7 +242,8 @@ class LineTransport(RayTransport):
 
     def close(self) -> None:
         """End the actor's process."""
-        self._lines.refuse(self.pid)
+        if not self.node:  # the number of a process on another node may be another process's here
+            self._lines.refuse(self.pid)
         if self._line is not None:
             self._line.close()
         super().close()

@@ -1,19 +1,28 @@
-"""On which nodes the hosts of a pool may run, while trees open and close; nothing is started here."""
+"""On which nodes hosts may run while trees open and close, and how one is reached; without a Ray."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.backends.ray.placed_hosts import PlacedPools
+from sessiontree.backends.ray.local_line import LineListener
+from sessiontree.backends.ray.placed_hosts import HostOrder, PlacedPools, PlacedTransport
 from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces
-from sessiontree.backends.ray.serialization import packed
+from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.placement import Placement, Placements
+from sessiontree.runtime.clock import monotonic_ms
+from sessiontree.runtime.frames import Hello
+from sessiontree.runtime.link import HostLost
 from sessiontree.runtime.settings import ACTING, BRANCHING, OBSERVING, placed_pools, pool_of
+from sessiontree.workspace.identity import DirectoryView, view_of
+from tests.backends.ray.test_local_line import Remote
 
 NODES = st.sets(st.sampled_from("abcd"), min_size=1)
 Choose = Callable[[PlacedPools, str], set[str]]
@@ -30,7 +39,7 @@ def pools_for(trees: list[set[str]]) -> PlacedPools:
         packed(TreePlaces(Path("/workspace", str(number)), {OBSERVING: places_on(nodes)}))
         for number, nodes in enumerate(trees)
     )
-    return PlacedPools("supervisor", {OBSERVING: Placement()}, lambda: open_trees)
+    return PlacedPools({OBSERVING: Placement()}, lambda: open_trees)
 
 
 def chosen(pools: PlacedPools, pool: str) -> set[str]:
@@ -73,3 +82,125 @@ def test_branches_have_their_own_pool_only_if_they_are_placed() -> None:
     assert ACTING not in placed_pools(Placements.of_given({**from_program, "branch": {}}))
     assert set(pool_of(Placements.of_given({"branch": {}})).values()) == {ACTING, BRANCHING, OBSERVING}
     assert placed_pools(Placements.of_given(from_program)) == {OBSERVING: Placement(num_cpus=1)}
+
+
+class Agent:
+    """The runtime's actor on another node, which sees a workspace, perhaps another one."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self._workspace = workspace
+        self.look, self.prepare = Remote(self._look), Remote(self._prepare)
+        self.hold, self.ended = Remote(self._hold), Remote(self._ended)
+
+    async def _look(self, workspace: Path, entries: bool) -> DirectoryView:
+        return view_of(self._workspace, entries=entries)
+
+    async def _prepare(self, victims: Path) -> None:
+        self.asked.append(("prepare", victims))
+
+    async def _hold(self, host: int, reaper: int) -> None:
+        self.asked.append(("hold", host, reaper))
+
+    async def _ended(self, host: int) -> int:
+        return 7
+
+
+class Host:
+    """A host that Ray has placed on a node."""
+
+    def __init__(self, node: str) -> None:
+        self.received: list[Any] = []
+        self.times: list[int | None] = []
+        self.lines = 0
+        self._node = node
+        self.node, self.hello = Remote(self._where), Remote(self._hello)
+        self.submit, self.open_line = Remote(self._submit), Remote(self._open_line)
+
+    async def _where(self) -> str:
+        return self._node
+
+    async def _hello(self, passed_ms: int | None = None) -> Hello:
+        assert not self.received, "frames come when the host has begun"
+        self.times.append(passed_ms)
+        return Hello(os.getpid(), "structural", reaper=0 if passed_ms is None else os.getppid())
+
+    async def _submit(self, data: bytes) -> None:
+        self.received += opened(data)
+
+    async def _open_line(self) -> None:
+        self.lines += 1
+
+
+class SettledPools(PlacedPools):
+    """Pools whose nodes are alive."""
+
+    async def options(self, pool: str) -> dict[str, Any]:
+        """Return nothing, because nothing is started."""
+        return {}
+
+
+def transport_to(
+    host: Host, places: Sequence[NodePlace], workspace: Path, lines: LineListener
+) -> PlacedTransport:
+    """Return the transport to a host, while one tree is open."""
+    trees = (packed(TreePlaces(workspace, {OBSERVING: ()})),)
+    pools = SettledPools({OBSERVING: Placement()}, lambda: trees)
+    pools._opened = {trees[0]: TreePlaces(workspace, {OBSERVING: tuple(places)})}  # these can't be pickled
+    order = HostOrder(OBSERVING, lambda options: host, Path("/scratch/victims"))
+    failures: list[str] = []
+    return PlacedTransport(pools, order, lines, print, workspace, None, failures.append)
+
+
+@pytest.fixture
+async def lines(tmp_path: Path) -> AsyncIterator[LineListener]:
+    """Where lines begin."""
+    listener = LineListener(tmp_path / "lines")
+    yield listener
+    listener.close()
+
+
+async def test_host_on_another_node_is_reached_by_calls(tmp_path: Path, lines: LineListener) -> None:
+    """It is told the supervisor's time, its agent prepares and watches it, and it opens no line."""
+    host, agent = Host("a"), Agent(tmp_path)
+    transport = transport_to(host, [NodePlace("a", "node a", agent)], tmp_path, lines)
+    transport.submit(((1, "early"),))
+    await asyncio.sleep(0)
+    before_ms = monotonic_ms()
+    await transport.ready()
+    (given_ms,) = host.times
+    assert given_ms is not None
+    assert before_ms <= given_ms <= monotonic_ms()
+    transport.submit(((2, "late"),))
+    await asyncio.sleep(0.01)
+    assert host.received == [(1, "early"), (2, "late")]
+    assert (transport.node, host.lines) == ("node a", 0)
+    assert agent.asked == [("prepare", Path("/scratch/victims")), ("hold", os.getpid(), os.getppid())]
+    assert await transport.ended() == 7
+
+
+async def test_host_on_the_supervisors_node_has_a_line(tmp_path: Path, lines: LineListener) -> None:
+    """Nothing is compared there, and its clock is the supervisor's."""
+    host = Host("own")
+    transport = transport_to(host, [NodePlace("own", "node own", None)], tmp_path, lines)
+    await transport.ready()
+    await asyncio.sleep(0)
+    assert (transport.node, host.times, host.lines) == ("", [None], 1)
+
+
+async def test_host_with_another_workspace_serves_nobody(tmp_path: Path, lines: LineListener) -> None:
+    """The reason names node and difference, and the node is not used for the next host."""
+    (tmp_path / "another").mkdir()
+    place = NodePlace("a", "node a", Agent(tmp_path / "another"))
+    transport = transport_to(Host("a"), [place], tmp_path, lines)
+    with pytest.raises(HostLost, match=r"no host runs on node node a: the workspace .*inode") as found:
+        await transport.ready()
+    assert not found.value.served
+    assert transport.is_unfit
+
+
+async def test_host_on_a_node_that_no_longer_fits_serves_nobody(tmp_path: Path, lines: LineListener) -> None:
+    """A tree may have opened while Ray started the host."""
+    transport = transport_to(Host("b"), [NodePlace("a", "node a", Agent(tmp_path))], tmp_path, lines)
+    with pytest.raises(HostLost, match="started on node b, which does not fit any more"):
+        await transport.ready()
