@@ -58,7 +58,7 @@ def adding(request: ModelRequest) -> Any:
     if not results:
         first, second = request.messages[0].text.split("+")
         return call("add", x=int(first), y=int(second))
-    return f"{results[-1].text} {'as told' if 'You add.' in request.system_prompt else 'by myself'}"
+    return f"{results[-1].text} {'as ordered' if 'You add.' in request.system_prompt else 'by myself'}"
 
 
 async def plain_task(place: Path) -> dict[str, Any]:
@@ -66,7 +66,7 @@ async def plain_task(place: Path) -> dict[str, Any]:
     task = Task(
         name="sums",
         dataset=[
-            Sample(input=f"{each}+{each}", target=f"{2 * each} as told", metadata={"each": each})
+            Sample(input=f"{each}+{each}", target=f"{2 * each} as ordered", metadata={"each": each})
             for each in range(1, 4)
         ],
         solver=[system_message("You add."), use_tools(add()), generate(tool_calls="loop")],

@@ -22,7 +22,7 @@ def test_task_runs_over_the_runner_with_its_own_solvers_and_tools(facts: dict[st
     plain = facts["plain task"]
     keys = [f"{sample}#{epoch}" for sample in (1, 2, 3) for epoch in (1, 2)]
     assert plain["scored"] == {key: ["completed", 1.0] for key in keys}
-    assert plain["log"]["answer"] == "2 as told"
+    assert plain["log"]["answer"] == "2 as ordered"
     assert plain["log"]["calls"] == 1
 
 

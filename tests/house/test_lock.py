@@ -39,12 +39,17 @@ def read_lock(text: str) -> dict[str, str]:
     return versions
 
 
+APART = frozenset({"inspect"})
+"""Extras that are installed in environments of their own, by the locks of suites."""
+SUITE_LOCKS = Path("sessiontree", "bench", "suites", "locks")
+
+
 def asked_for(project: str) -> list[Requirement]:
     """Return what pyproject.toml asks for: to run, to develop, and to build."""
     table = tomllib.loads(project)
     extras = table["project"].get("optional-dependencies", {})
     lines = [*table["project"]["dependencies"], *table["build-system"]["requires"]]
-    lines += [line for extra in extras.values() for line in extra]
+    lines += [line for name, extra in extras.items() if name not in APART for line in extra]
     return [Requirement(line) for line in lines]
 
 
@@ -58,19 +63,16 @@ def unmet(project: str, lock: str) -> list[str]:
     ]
 
 
-def undeclared(files: Iterable[Path], project: str, further: Collection[str] = ()) -> set[str]:
+def undeclared(files: Iterable[Path], project: str, suites: Collection[str] = ()) -> set[str]:
     """Return the distributions that modules import and that neither the project nor an extra asks for.
 
-    Args:
-        files: The modules.
-        project: The text of pyproject.toml.
-        further: Distributions that these modules may import besides.
+    Modules of ``bench/`` may also import the distributions of suites.
     """
     table = tomllib.loads(project)
     extras = table["project"].get("optional-dependencies", {})
     lines = [*table["project"]["dependencies"]]
     lines += [line for extra, wanted in extras.items() if extra != "dev" for line in wanted]
-    declared = {canonicalize_name(Requirement(line).name) for line in lines} | set(further)
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
     homes = {**HOMES, **packages_distributions()}
     found: set[str] = set()
     for path in files:
@@ -82,9 +84,9 @@ def undeclared(files: Iterable[Path], project: str, further: Collection[str] = (
                 top = name.partition(".")[0]
                 if top in sys.stdlib_module_names or top.startswith(("_", "sessiontree")):
                     continue
-                found |= {
-                    canonicalize_name(each) for each in homes_of(name, homes.get(top, [top]))
-                } - declared
+                found |= {canonicalize_name(each) for each in homes_of(name, homes.get(top, [top]))} - (
+                    declared | set(suites) if "bench" in path.parts else declared
+                )
     return found
 
 
@@ -133,13 +135,14 @@ def test_lock_of_the_local_model_holds_two_names_that_nothing_else_asks_for(
 
 def test_locks_of_suites_pin_everything_with_hashes(checkout: Path) -> None:
     """Every lock that a suite comes with; inspect's holds the releases that the adapter was written for."""
-    locks = {
-        lock.stem: read_lock(lock.read_text("utf-8"))
-        for lock in (checkout / "sessiontree" / "bench" / "suites" / "locks").iterdir()
-    }
+    locks = {lock.stem: read_lock(lock.read_text("utf-8")) for lock in (checkout / SUITE_LOCKS).iterdir()}
     assert all(locks.values())
     pinned = {name: locks["inspect"][name] for name in ("inspect-ai", "inspect-evals")}
     assert pinned == {"inspect-ai": "0.3.285", "inspect-evals": "0.26.0"}
+    extras = tomllib.loads((checkout / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    assert {line for name in APART for line in extras[name]} == {"inspect-ai==0.3.285"}
 
 
 @pytest.mark.parametrize("name", ["pydantic", "hatchling", "pytest"])
@@ -175,14 +178,11 @@ def test_planted_loose_line_is_found(lock: str, line: str) -> None:
 
 
 def test_everything_imported_is_declared(shipped_modules: list[Path], checkout: Path, project: str) -> None:
-    """By the project or by an extra; what another distribution brings along by chance does not count."""
-    bench = checkout / "sessiontree" / "bench"
-    of_suites = [path for path in shipped_modules if path.is_relative_to(bench / "suites")]
-    assert undeclared([path for path in shipped_modules if path not in of_suites], project) == set()
-    locks = [lock.read_text("utf-8") for lock in (bench / "suites" / "locks").iterdir()]
-    held = {name for lock in locks for name in read_lock(lock)}
-    assert undeclared(of_suites, project, held) == set()
-    assert {"bfcl-eval", "inspect-evals"} <= undeclared(of_suites, project)
+    """By the project, an extra or a suite's lock; what another distribution brings does not count."""
+    locks = (checkout / SUITE_LOCKS).iterdir()
+    suites = {name for lock in locks for name in read_lock(lock.read_text("utf-8"))}
+    assert undeclared(shipped_modules, project, suites) == set()
+    assert {"bfcl-eval", "inspect-evals"} <= undeclared(shipped_modules, project)
 
 
 def test_a_package_of_several_distributions_counts_by_module() -> None:

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-import sniffio
 from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, Model, get_model
 from inspect_ai.tool import Tool as InspectTool
 from inspect_ai.tool import ToolDef, ToolSource
@@ -45,7 +44,7 @@ from sessiontree.bench.adapters.inspect_messages import (
     tool_choice_of,
     tool_info_of,
 )
-from sessiontree.bench.adapters.inspect_tools import CallDesk, ToolTiers, client_tools_of
+from sessiontree.bench.adapters.inspect_tools import CallRunner, ToolTiers, client_tools_of
 from sessiontree.models.port import EmitEvent
 
 CLOSE_S: Final = 30.0
@@ -67,7 +66,7 @@ class TreeChoices:
         policy: The tree's policy.
         approvals: What happens to calls that need an approval; nobody is asked.
         approver: Main's approver.
-        own_prompt: Whether the sessions' system prompt stands before inspect's messages.
+        own_prompt: Whether inspect's messages follow the sessions' system prompt.
         state_dir: Directory of the journal; None = one for all samples, in the user's state folder.
     """
 
@@ -141,7 +140,7 @@ class SampleBridge:
         self._prefix: list[ChatMessage] = list(state.messages)
         self._task = task_of(self._prefix)
         self._said: dict[str, Sequence[ToolCall]] = {}
-        self._calls = CallDesk(definitions, lambda session_id: self._said.get(session_id, ()))
+        self._calls = CallRunner(definitions, lambda session_id: self._said.get(session_id, ()))
         self._seen = 0
         self._work: asyncio.Queue[tuple[Callable[[], Awaitable[Any]], asyncio.Future[Any]]] = asyncio.Queue()
         self._failure: Exception | None = None
@@ -313,7 +312,7 @@ def task_of(messages: Sequence[ChatMessage]) -> str:
     """Return the text of the newest message of a person; the model is shown inspect's messages themselves.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no message of a person has text.
     """
     for message in reversed(messages):
         if isinstance(message, ChatMessageUser) and message.text.strip():
@@ -334,12 +333,13 @@ def check_loop() -> None:
     Raises:
         ConfigError: inspect runs on trio.
     """
-    library = sniffio.current_async_library()
-    if library != "asyncio":
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
         raise ConfigError(
-            f"sessiontree in inspect: inspect runs on {library}, and trees need asyncio; unset "
+            "sessiontree in inspect: inspect runs on trio, and trees need asyncio; unset "
             "INSPECT_ASYNC_BACKEND, or set it to asyncio"
-        )
+        ) from None
 
 
 async def _end(tree: SessionTree) -> None:

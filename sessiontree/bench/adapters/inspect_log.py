@@ -37,7 +37,7 @@ from inspect_ai.scorer import SampleScore
 from sessiontree import ConfigError, __version__
 from sessiontree.bench.adapters.inspect_task import scorers_of
 
-SPOOL: Final = "inspect"
+SAMPLES: Final = "inspect"
 """Folder of a run directory that holds the samples that attempts left."""
 LOGS: Final = "logs"
 """Folder of a run directory that holds the log."""
@@ -61,10 +61,10 @@ class _Committed:
     error: str | None
 
 
-def spool_of(run_dir: Path, sample_id: str, epoch: int, number: int) -> Path:
+def sample_file(run_dir: Path, sample_id: str, epoch: int, number: int) -> Path:
     """Return the file that keeps the sample of one attempt."""
     digest = hashlib.sha256(sample_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    return run_dir / SPOOL / f"{digest}-{epoch}-{number}.json"
+    return run_dir / SAMPLES / f"{digest}-{epoch}-{number}.json"
 
 
 def write_log(task: Task, run_dir: Path) -> Path:
@@ -126,7 +126,7 @@ def _read(ledger: Path) -> tuple[list[_Committed], int, dict[str, str]]:
 
 def _sample_of(task: Task, run_dir: Path, committed: _Committed) -> EvalSample:
     """Return the sample of a committed attempt; one that left none ended before its scorers."""
-    place = spool_of(run_dir, committed.sample_id, committed.epoch, committed.number)
+    place = sample_file(run_dir, committed.sample_id, committed.epoch, committed.number)
     try:
         return EvalSample.model_validate_json(place.read_bytes())
     except OSError:

@@ -45,7 +45,7 @@ def tree(  # noqa: PLR0913 - options of inspect's command line
             ``allow``, ``ask`` or ``deny``.
         approvals: What happens to calls that need an approval: ``never`` denies them, ``auto`` allows them.
         model: Another of inspect's models; None = the one that is being evaluated.
-        own_prompt: Whether the sessions' system prompt stands before the sample's messages.
+        own_prompt: Whether the sample's messages follow the sessions' system prompt.
         state_dir: Directory of the trees' journal; None = in the user's state folder.
     """
     choices = _choices(read_only, untrusted, builtin, after_untrusted, approvals, own_prompt, state_dir)
@@ -80,7 +80,7 @@ def tree_agent(  # noqa: PLR0913 - as above
         after_untrusted: ``allow``, ``ask`` or ``deny``.
         approvals: ``never`` or ``auto``.
         model: Another of inspect's models.
-        own_prompt: Whether the sessions' system prompt stands first.
+        own_prompt: Whether the messages follow the sessions' system prompt.
         state_dir: Directory of the trees' journal.
     """
     choices = _choices(read_only, untrusted, builtin, after_untrusted, approvals, own_prompt, state_dir)

@@ -15,7 +15,7 @@ from inspect_ai.scorer import Score as InspectScore
 from inspect_ai.scorer import value_to_float
 
 from sessiontree import ConfigError, Limits
-from sessiontree.bench.adapters.inspect_log import spool_of, write_log
+from sessiontree.bench.adapters.inspect_log import sample_file, write_log
 from sessiontree.bench.adapters.inspect_task import STATE, TaskChoices, TaskSample, scorers_of
 from sessiontree.bench.results import RunResults
 from sessiontree.bench.suite import Attempt, Sample, Score, Scorer, Suite
@@ -112,7 +112,7 @@ async def scores_of(attempt: Attempt[Any]) -> dict[str, InspectScore]:
     sample: TaskSample = attempt.state[STATE]
     if not sample.scores:
         await sample.score()
-        place = spool_of(attempt.run_dir, attempt.sample.id, attempt.epoch, attempt.number)
+        place = sample_file(attempt.run_dir, attempt.sample.id, attempt.epoch, attempt.number)
         place.parent.mkdir(exist_ok=True)
         fresh = place.with_suffix(".new")
         fresh.write_bytes(to_json_safe(sample.eval_sample()))

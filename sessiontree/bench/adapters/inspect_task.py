@@ -48,7 +48,7 @@ from inspect_ai.util._store import init_subtask_store
 from sessiontree import AgentSpec, AssistantMessage, ClientTool, ConfigError, SessionTree, ToolCall, Usage
 from sessiontree.bench.adapters.inspect_bridge import SPAWN, STORE_KEY, definitions_of, task_of
 from sessiontree.bench.adapters.inspect_messages import chat_message_of, model_usage_of
-from sessiontree.bench.adapters.inspect_tools import CallDesk, ToolTiers, client_tools_of
+from sessiontree.bench.adapters.inspect_tools import CallRunner, ToolTiers, client_tools_of
 from sessiontree.bench.suite import Attempt
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class TaskSample:
         self._tools: asyncio.Future[list[ToolDef]] = asyncio.get_running_loop().create_future()
         self._tree: asyncio.Future[SessionTree] = asyncio.get_running_loop().create_future()
         self._plan: asyncio.Task[None] | None = None
-        self._calls: CallDesk | None = None
+        self._calls: CallRunner | None = None
         self._has_asked = False
         self._started = datetime.now(UTC)
         self.usage = Usage()
@@ -157,7 +157,7 @@ class TaskSample:
                 "nothing to do; a suite needs a task whose solvers call generate"
             )
         definitions = self._tools.result()
-        self._calls = CallDesk(definitions, self._calls_of)
+        self._calls = CallRunner(definitions, self._calls_of)
         tools = client_tools_of(definitions, self._choices.tiers)
         names = [*(each.name for each in tools), *self._choices.builtin]
         prompts = [each.text for each in self.state.messages if each.role == "system"]

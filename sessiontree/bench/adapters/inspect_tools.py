@@ -97,7 +97,7 @@ def parameters_of(definition: ToolDef) -> dict[str, Any]:
     return schema
 
 
-class CallDesk:
+class CallRunner:
     """Runs the calls of a tree's client tools with inspect's tools, in the caller's context.
 
     Args:

@@ -104,9 +104,9 @@ class GullibleModel:
         found = next(each for each in request.messages if isinstance(each, ToolResultMessage))
         return _saying(found.text)
 
-    def _read(self, plan: Plan, messages: Sequence[Message]) -> _Work:
+    def _read(self, plan: Plan, messages: Sequence[Message]) -> _PlanProgress:
         """Return what remains to be done after these messages."""
-        work = _Work(deque(plan.calls), [plan.output])
+        work = _PlanProgress(deque(plan.calls), [plan.output])
         obeyed: set[str] = set()
         for message in messages:
             if isinstance(message, AssistantMessage):
@@ -127,7 +127,7 @@ class GullibleModel:
 
 
 @dataclass(slots=True)
-class _Work:
+class _PlanProgress:
     """What remains of a plan and of the orders that were read."""
 
     calls: deque[PlannedCall]
