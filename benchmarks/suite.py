@@ -12,6 +12,8 @@ the first sixteen samples are done, so that no start of a process is in it, and 
 - `pss_mib`: memory of the program after so many samples, and after five times as many;
   `pss_growth_kib_per_sample`: the difference over the samples between.
 
+``--part`` chooses one of the three parts.
+
 Kills: the command runs the suite. Its processes are killed by SIGKILL, one after another, at moments spread
 over the run; a killed driver is started again by the same command. The order comes from a printed seed.
 
@@ -23,8 +25,8 @@ over the run; a killed driver is started again by the same command. The order co
 - `effects`: lines in the file; `effects_twice`: calls that had their effect twice; `effects_missing`: scored
   samples without one.
 
-Cluster (on Ray): the same suite with a shard on each of three nodes of this machine; the raylet of one that
-does not run the program is killed when a third is scored.
+Cluster (on Ray alone): the same suite with a shard on each of three nodes of this machine; the raylet of one
+that does not run the program is killed when a third is scored.
 """
 
 from __future__ import annotations
@@ -50,7 +52,13 @@ from benchmarks.suite_program import AT_A_TIME, FIGURES, SAMPLES
 from sessiontree.backends.ray import engine_home
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-FORMS = ((), ("--backend", "local"))
+FORMS = (
+    ("--part", "steady"),
+    ("--part", "kills"),
+    ("--part", "cluster"),
+    ("--backend", "local"),
+)
+PARTS: Final = ("steady", "kills", "cluster")
 SAMPLES_USUAL, SAMPLES_QUICK = 2_000, 40
 KILLS_USUAL, KILLS_QUICK = 24, 3
 ROLES: Final = ("driver", "supervisor", "host", "host")
@@ -233,7 +241,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--samples", type=int, help=f"how many samples; {SAMPLES_USUAL:,} by default")
     parser.add_argument("--kills", type=int, help=f"how many processes are killed; {KILLS_USUAL} by default")
     parser.add_argument("--seed", type=int, help="of the kills; drawn where it is left out")
+    parser.add_argument("--part", choices=PARTS, help="only this one")
     given = parser.parse_args(arguments)
+    parts = [given.part] if given.part else PARTS if given.backend == "ray" else PARTS[:2]
     samples = given.samples or (SAMPLES_QUICK if given.quick else SAMPLES_USUAL)
     kills = given.kills or (KILLS_QUICK if given.quick else KILLS_USUAL)
     seed = random.SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
@@ -242,10 +252,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="suite-", dir="/tmp", ignore_cleanup_errors=True) as name:
         place = Path(name)
         figures: dict[str, Figure] = {"backend": given.backend, "concurrency": AT_A_TIME}
-        figures["steady"] = program("steady", place / "s", given.backend, samples)
-        figures["kills"] = killed(place / "k", given.backend, samples, kills, seed)
-        if given.backend == "ray":
-            figures["cluster"] = program("cluster", place / "c", given.backend, samples)
+        for part in parts:
+            if part == "kills":
+                figures[part] = killed(place / part[0], given.backend, samples, kills, seed)
+            else:
+                figures[part] = program(part, place / part[0], given.backend, samples)
     show(figures, Options(given.quick, given.as_json, given.backend))
 
 

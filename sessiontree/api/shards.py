@@ -309,7 +309,10 @@ class ShardedBackend:
         """Ask shards how many live sessions they have, unless they were asked a moment ago."""
         if time.monotonic() - self._counted_at < COUNT_EVERY_S:
             return
-        asking = {asyncio.create_task(shard.backend.supervisor.live_sessions()): shard for shard in shards}
+        begun = [shard for shard in shards if shard.has_begun]  # others are opening their first tree
+        asking = {asyncio.create_task(shard.backend.supervisor.live_sessions()): shard for shard in begun}
+        if not asking:
+            return
         try:
             await asyncio.wait(asking, timeout=COUNT_S)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from rich.text import Text
 from sessiontree.bench.ledger import SampleLease, Tally
 from sessiontree.bench.ledger_tables import AttemptResult
 
+_LOG = logging.getLogger("sessiontree")
 LINE_EVERY_S: Final = 10.0
 """How often lines say how far a run is."""
 
@@ -102,8 +104,8 @@ class RunProgress:
     def show(self, pace: RunPace) -> None:
         """Show how far the run is."""
 
-    def end(self, why: str) -> None:
-        """Note that the command stops working on the run, and why."""
+    def end(self, why: str, *, is_complete: bool) -> None:
+        """Note that the command stops working on the run, and why; complete = every sample is scored."""
         self.say(why)
 
     def pace(self) -> RunPace:
@@ -136,6 +138,18 @@ class RunProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Show nothing more."""
+
+
+class LoggedProgress(RunProgress):
+    """Logs failures as warnings, which Python shows on standard error unless the program does more."""
+
+    def say(self, text: str) -> None:
+        """Log a failure."""
+        _LOG.warning("%s", text)
+
+    def end(self, why: str, *, is_complete: bool) -> None:
+        """Log the end."""
+        _LOG.log(logging.INFO if is_complete else logging.WARNING, "%s", why)
 
 
 class LineScreen(Protocol):

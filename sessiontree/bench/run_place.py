@@ -16,7 +16,7 @@ from sessiontree import AgentSpec, ConfigError, Configuration, RecordedModel
 from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.paths import absolute_path
 from sessiontree.api.runtime import BackendName, Shards
-from sessiontree.bench.progress import RunProgress
+from sessiontree.bench.progress import LoggedProgress, RunProgress
 from sessiontree.bench.samples import digest_of_samples
 from sessiontree.bench.suite import Sample, Suite, checked_count, checked_seconds
 from sessiontree.bench.workspaces import Keep
@@ -60,8 +60,8 @@ class RunOptions:
     """How many attempts at a sample may end by infrastructure errors before it has failed."""
     keep: Keep = "failed"
     """Whose workspaces are kept: of samples that did not pass, of ``all``, or of ``none``."""
-    progress: RunProgress = field(default_factory=RunProgress)
-    """Hears what happens."""
+    progress: RunProgress = field(default_factory=LoggedProgress)
+    """Hears what happens; by default failures are logged."""
 
     def __post_init__(self) -> None:
         """Check the values."""

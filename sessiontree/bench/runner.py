@@ -160,7 +160,8 @@ class _Driver:
             await self._tidy()
             if self._has_scored:
                 await asyncio.to_thread(RunResults(self._place.path).write)
-        self._progress.end(self._ending(tally, is_capped))
+        is_complete = tally.scored == tally.total
+        self._progress.end(self._ending(tally, is_capped), is_complete=is_complete)
 
     def _ending(self, tally: Tally, is_capped: bool) -> str:
         if is_capped:

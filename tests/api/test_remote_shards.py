@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from sessiontree import FunctionModel, ModelRequest, Runtime, SessionTree, ShardLost, TreeNotFound
+from sessiontree import (
+    FunctionModel,
+    ModelRequest,
+    Runtime,
+    SessionTree,
+    SessionTreeError,
+    ShardLost,
+    TreeNotFound,
+)
 from sessiontree.api.shards import COUNT_EVERY_S, COUNT_S, RemoteShard, Shard, ShardedBackend
 from sessiontree.backends.local.backend import LocalBackend
 from sessiontree.contracts.tree_config import TreeSummary
@@ -68,6 +76,28 @@ class OtherShard(LocalBackend):
         self.lose = lost
 
 
+class OpeningShard(OtherShard):
+    """A shard that can't be asked anything before its first tree is open, as one on Ray."""
+
+    def __init__(self, journal_dir: Path) -> None:
+        super().__init__(journal_dir)
+        self.asked = asyncio.Event()
+        self.is_opened = False
+
+    @property
+    def supervisor(self) -> Any:
+        """The API of the supervisor, once there is one."""
+        if not self.is_opened:
+            raise SessionTreeError("no tree is open in this runtime; open or resume one first")
+        return super().supervisor
+
+    async def create(self, *given: Any) -> None:
+        """Take until the others were placed."""
+        await self.asked.wait()
+        self.is_opened = True
+        await super().create(*given)
+
+
 class OtherNode:
     """Another node: one shard at a time over its disk."""
 
@@ -75,9 +105,13 @@ class OtherNode:
         self.disk = disk
         self.shards: list[OtherShard] = []
         self.is_up = True
+        self.waiting: list[OtherShard] = []
+        """Shards that begin first."""
 
     async def begin(self) -> Sequence[RemoteShard]:
         """Start a shard if none runs."""
+        if self.waiting:
+            return [self.waiting.pop()]
         if not self.is_up or any(not each.is_gone for each in self.shards):
             return []
         self.shards.append(OtherShard(self.disk))
@@ -135,6 +169,23 @@ async def test_trees_of_another_disk_are_listed_and_resumed_there(tmp_path: Path
         assert [row.trees for row in runtime.shards()] == [(), (again.tree_id,)]
         with pytest.raises(TreeNotFound):
             await SessionTree.resume("0" * 32, model=MODEL, runtime=runtime)
+
+
+async def test_trees_are_placed_while_a_shard_opens_its_first(tmp_path: Path, node: OtherNode) -> None:
+    """It is not asked for its sessions before."""
+    shard = OpeningShard(node.disk)
+    node.shards.append(shard)
+    node.waiting.append(shard)
+    async with TwoNodes(tmp_path / "state", node) as runtime:
+        trees = [SessionTree(tmp_path, model=MODEL, runtime=runtime) for _ in range(4)]
+        starting = [asyncio.create_task(tree.start()) for tree in trees]
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert sum(len(row.trees) for row in runtime.shards()) == len(trees)
+        shard.asked.set()
+        for each in starting:
+            await each
+        assert [await tree.main.send("go") for tree in trees] == ["done"] * 4
 
 
 async def test_lost_shard_takes_only_its_own_trees_until_its_node_is_back(

@@ -77,7 +77,7 @@ def test_objects_tell_a_program_everything() -> None:
     progress.scored(LEASE, BAD)
     progress.retried(LEASE, ValueError("gone"), None)
     progress.count(Tally(waiting=1, scored=1, passed=1))
-    progress.end("over")
+    progress.end("over", is_complete=True)
     found = [json.loads(line) for line in screen.shown]
     assert [each["change"] for each in found] == ["scored", "scored", "retried", "pace", "said"]
     assert (found[0]["passed"], found[0]["scores"], found[0]["error"]) == (True, {"exact": 1.0}, None)

@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).with_name("prepare_program.py")
 
 
 @pytest.mark.slow
-def test_an_environment_is_prepared_on_every_node(tmp_path: Path, short_path: Path) -> None:
+def test_an_environment_is_prepared_on_every_ray_node(tmp_path: Path, short_path: Path) -> None:
     """Each node answers with its place, or with what is wrong."""
     line = wheel(tmp_path).strip().removeprefix("./")
     found = played(PROGRAM, tmp_path, short_path, str(tmp_path / line))
@@ -26,8 +26,9 @@ def test_an_environment_is_prepared_on_every_node(tmp_path: Path, short_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.covers("C14")
 @pytest.mark.timeout(400)
-def test_a_lost_node_costs_no_score(short_path: Path) -> None:
+def test_a_lost_ray_node_costs_no_score(short_path: Path) -> None:
     """Three raylets, one killed: its attempts are given back and solved on the others."""
     found = program("cluster", short_path / "c", "ray", 40)
     assert (found["scored"], found["unscored"], found["scored_twice"], found["wrong"]) == (40, 0, 0, 0)
