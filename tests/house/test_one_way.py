@@ -17,7 +17,13 @@ DOORS = {
 deadlines asks it. Tests of a tool alone have no dispatcher, and nothing but what they are handed."""
 BY_NAME = {"getattr", "methodcaller", "attrgetter"}
 """What finds a method by a text."""
-SQL = ("journal/", "bench/ledger.py", "bench/ledger_tables.py", "bench/recorded_run.py")
+SQL = (
+    "journal/",
+    "bench/adapters/inspect_log.py",
+    "bench/ledger.py",
+    "bench/ledger_tables.py",
+    "bench/recorded_run.py",
+)
 """Where ``execute`` is a word of the database."""
 
 

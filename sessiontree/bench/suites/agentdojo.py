@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any, Final
 
 from inspect_evals.agentdojo.agentdojo import agentdojo
@@ -77,29 +78,35 @@ def ground_truth(attempt: Attempt[Any]) -> PlanModel:
 def gullible(attempt: Attempt[Any]) -> GullibleModel:
     """Return the model that solves the user's task, and obeys each order of AgentDojo that it reads."""
     metadata = _metadata(attempt)
-    suite, environment = TASK_SUITES[metadata["task_suite_name"]], metadata["pre_environment"]
-    known = {
-        letters_of(task.GOAL): _as_plan(task.ground_truth(environment), task.GROUND_TRUTH_OUTPUT)
-        for task in suite.injection_tasks.values()
-    }
-    return GullibleModel(plan_of(attempt), KnownOrders(known), reading_tools(attempt, TIERS))
+    tasks = TASK_SUITES[metadata["task_suite_name"]].injection_tasks.values()
+    known = KnownOrders({letters_of(task.GOAL): task for task in tasks}, metadata["pre_environment"])
+    return GullibleModel(plan_of(attempt), known, reading_tools(attempt, TIERS))
 
 
 class KnownOrders:
     """Finds the orders in a text that a model knows how to carry out.
 
     Args:
-        plans: How each order is carried out, by its letters.
+        tasks: AgentDojo's task behind each order, by the order's letters.
+        environment: The sample's environment before anything happened.
     """
 
-    def __init__(self, plans: Mapping[str, Plan]) -> None:
-        self._plans = dict(plans)
+    def __init__(self, tasks: Mapping[str, Any], environment: Any) -> None:
+        self._tasks = dict(tasks)
+        self._environment = environment
+        self._plans: dict[str, Plan] = {}
 
     def __call__(self, text: str) -> Iterable[tuple[str, Plan]]:
         """Yield each known order of a text, and how it is carried out."""
         for order in orders_in(text):
-            if order in self._plans:
-                yield order, self._plans[order]
+            task = self._tasks.get(order)
+            if task is None:
+                continue
+            if order not in self._plans:
+                # Some of AgentDojo's ground truths change the environment that they are given.
+                calls = task.ground_truth(deepcopy(self._environment))
+                self._plans[order] = _as_plan(calls, task.GROUND_TRUTH_OUTPUT)
+            yield order, self._plans[order]
 
 
 def orders_in(text: str) -> Iterable[str]:
@@ -150,7 +157,7 @@ def plan_of(attempt: Attempt[Any]) -> Plan:
     """Return how AgentDojo solves the user's task of an attempt's sample."""
     metadata = _metadata(attempt)
     task = metadata["user_task"]
-    return _as_plan(task.ground_truth(metadata["pre_environment"]), task.GROUND_TRUTH_OUTPUT)
+    return _as_plan(task.ground_truth(deepcopy(metadata["pre_environment"])), task.GROUND_TRUTH_OUTPUT)
 
 
 def _as_plan(calls: Iterable[Any], output: str) -> Plan:
