@@ -161,7 +161,7 @@ async def lines(tmp_path: Path) -> AsyncIterator[LineListener]:
 
 
 async def test_host_on_another_node_is_reached_by_calls(tmp_path: Path, lines: LineListener) -> None:
-    """It is told the supervisor's time, its agent prepares and watches it, and it opens no line."""
+    """It gets the supervisor's time, its agent prepares and watches it, and it opens no line."""
     host, agent = Host("a"), Agent(tmp_path)
     transport = transport_to(host, [NodePlace("a", "node a", agent)], tmp_path, lines)
     transport.submit(((1, "early"),))
