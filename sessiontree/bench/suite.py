@@ -9,7 +9,9 @@ import sys
 import threading
 import unicodedata
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
@@ -268,26 +270,34 @@ class Suite:
 
 
 def _outcome_of(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, on a thread of its own if this one runs an event loop already."""
+    """Run a coroutine to its end, on a thread of its own if this one runs an event loop already.
+
+    An interrupt cancels it, and is raised once it has cleaned up.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    found: list[T] = []
-    failed: list[BaseException] = []
+    done: Future[T] = Future()
+    begun: Future[Callable[[], object]] = Future()
 
-    def run() -> None:
+    async def run() -> None:
+        task = asyncio.ensure_future(work)
+        begun.set_result(partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel))
         try:
-            found.append(asyncio.run(work))
+            done.set_result(await task)
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            failed.append(error)
+            done.set_exception(error)
 
-    thread = threading.Thread(target=run, name="sessiontree-suite")
+    thread = threading.Thread(target=lambda: asyncio.run(run()), name="sessiontree-suite")
     thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return found[0]
+    try:
+        return done.result()
+    except KeyboardInterrupt:
+        begun.result()()
+        raise
+    finally:
+        thread.join()
 
 
 def _calling_folder() -> Path:

@@ -104,6 +104,7 @@ class TwoLedgers(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
+@pytest.mark.slow
 def test_ledger_on_sqlite_agrees_with_the_one_in_memory() -> None:
     """Whatever two programs do."""
     few = settings(max_examples=12, stateful_step_count=25, deadline=None)

@@ -178,6 +178,7 @@ def search(machine: type[LedgerMachine]) -> None:
     run_state_machine_as_test(machine, settings=SEARCH)
 
 
+@pytest.mark.slow
 def test_every_sample_is_scored_once() -> None:
     """Whatever programs do, and whatever their wall clocks say."""
     search(LedgerMachine)
@@ -263,6 +264,7 @@ def test_planted_rule_is_found(rules: type[LedgerRules]) -> None:
         search(Planted)
 
 
+@pytest.mark.slow
 def test_planted_wall_clock_is_found() -> None:
     """An observer that counts on its wall clock takes a lease from a live program when the clock steps."""
 

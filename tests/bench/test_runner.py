@@ -29,6 +29,7 @@ from tests.bench.suite_fixtures import ECHO, Heard, ended, exact, rows, samples,
 LOCAL: dict[str, Any] = {"backend": "local"}
 
 
+@pytest.mark.slow
 async def test_every_sample_is_scored_once(tmp_path: Path) -> None:
     """All epochs of all samples, with what their trees used; a second run finds nothing to do."""
     heard = Heard()
@@ -45,6 +46,7 @@ async def test_every_sample_is_scored_once(tmp_path: Path) -> None:
     assert list((tmp_path / "run" / "workspaces").iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_a_larger_limit_goes_on(tmp_path: Path) -> None:
     """The first samples are not solved again."""
     assert (await ended(suite(6), tmp_path / "run", limit=2, **LOCAL)).scored == 2
@@ -112,6 +114,7 @@ async def test_errors_are_logged_where_nobody_asked_for_more(
     assert "sample 's0', epoch 1: KeyError: 'planted'; tree t" in found.getMessage()
 
 
+@pytest.mark.slow
 async def test_a_late_sample_is_stopped_and_scored_0(tmp_path: Path) -> None:
     """Its status says why; its scorers do not run; a solver's own TimeoutError is an error like any other."""
     judged: list[str] = []
@@ -147,6 +150,7 @@ async def test_a_spent_budget_is_the_samples(tmp_path: Path) -> None:
     assert rows(tmp_path / "run", "SELECT status, passed FROM scores") == [("budget", 0)]
 
 
+@pytest.mark.slow
 async def test_infrastructure_errors_are_never_scored(tmp_path: Path) -> None:
     """The sample waits again; after too many of them it has failed, until more retries are allowed."""
     lost = ShardLost("a node", "its supervisor ended")
@@ -171,6 +175,7 @@ async def test_infrastructure_errors_are_never_scored(tmp_path: Path) -> None:
     assert dict(outcomes) == {"error": 7, "scored": 4}
 
 
+@pytest.mark.slow
 async def test_the_cost_of_a_run_is_capped(tmp_path: Path) -> None:
     """No more is leased once the money is used; the same call with more of it goes on."""
 
@@ -275,6 +280,7 @@ async def test_another_run_in_the_same_directory_is_refused(
     assert len(rows(tmp_path / "run", "SELECT 1 FROM scores")) == 3
 
 
+@pytest.mark.slow
 async def test_two_programs_share_the_samples(tmp_path: Path) -> None:
     """Each has a ledger and a runtime of its own; together they score everything once."""
     heard = [Heard(), Heard()]

@@ -18,7 +18,7 @@ import pytest
 from tests.bench import suite_program
 from tests.bench.suite_fixtures import rows
 from tests.cli.command_fixtures import COMMAND
-from tests.notebooks.kernel_fixtures import Kernel
+from tests.notebooks.kernel_fixtures import CellError, Kernel
 
 PROGRAM = Path(suite_program.__file__)
 SAMPLES = 60
@@ -102,6 +102,21 @@ suite = Suite(
 """
 
 
+STOPPING = """
+import os, signal
+
+calls = []
+
+async def stopping(attempt):
+    calls.append(attempt)
+    if len(calls) == 20:
+        os.kill(os.getpid(), signal.SIGINT)  # as the stop button does
+    return await solve(attempt)
+
+suite.solver = stopping
+"""
+
+
 @pytest.mark.parametrize("call", ["await suite.run", "suite.run_sync"])
 def test_a_cell_runs_its_suite(tmp_path: Path, call: str) -> None:
     """On the kernel's running loop, with ``await`` or without; what is defined in cells works."""
@@ -113,6 +128,20 @@ def test_a_cell_runs_its_suite(tmp_path: Path, call: str) -> None:
         assert "cell" in kernel.value("results._repr_html_()")
 
 
+def test_an_interrupted_cell_ends_its_suite(tmp_path: Path) -> None:
+    """What it did stays, and nothing goes on; the same cell continues the run."""
+    with Kernel() as kernel:
+        kernel.run(CELL)
+        kernel.run(STOPPING)
+        with pytest.raises(CellError, match="KeyboardInterrupt"):
+            kernel.run(f"suite.run_sync({str(tmp_path / 'run')!r}, backend='local', epochs=500)")
+        assert rows(tmp_path / "run", "SELECT 1 FROM attempts WHERE ended_at_ms IS NULL") == []
+        kernel.run(f"results = await suite.run({str(tmp_path / 'run')!r}, backend='local', epochs=1)")
+        assert kernel.value("results.counts.scored") >= 8
+        assert kernel.value("results.counts.leased") == 0
+
+
+@pytest.mark.covers("C14")
 def test_a_killed_program_loses_nothing(tmp_path: Path) -> None:
     """The same command again goes on at once; no attempt of the killed ones is scored twice or not at all."""
     for number in range(1, 5):
@@ -161,6 +190,7 @@ def test_ctrl_c_ends_a_command_and_gives_its_samples_back(tmp_path: Path) -> Non
     check_scored_once(tmp_path)
 
 
+@pytest.mark.covers("C14")
 def test_a_suite_runs_on_ray(tmp_path: Path) -> None:
     """A program on Ray is killed by SIGKILL and goes on."""
     program = start(tmp_path, "--concurrency", "4", "--retries", "50")

@@ -106,6 +106,8 @@ FAULTS = [
     ("light", "sessiontree/models/planted.py", "import httpx"),
     ("providers", "sessiontree/runtime/planted.py", "from pydantic_ai import direct"),
     ("light", "sessiontree/runtime/planted.py", "import lancedb"),
+    ("tables", "sessiontree/bench/planted.py", "import lancedb"),
+    ("floors", "sessiontree/bench/planted.py", "import sessiontree.cli"),
     ("light", "tools/sessiontree_tools/planted.py", "from PIL import Image"),
     ("floors", "sessiontree/policy/planted.py", "import sessiontree.schema"),
     ("pure", "sessiontree/policy/planted.py", "import time"),
@@ -148,9 +150,14 @@ def test_every_room_but_memory_is_kept_light(checkout: Path) -> None:
     """A new room is named in the contract that leaves databases and number crunching to one room.
 
     The room of dispatch is named by its modules: its image worker is never imported, but run by its path.
+    Suites have a contract of their own: they read and write tables.
     """
     kept = set(contract_of(checkout, "light")["source_modules"])
-    others = rooms_of(checkout) - {"sessiontree.memory", "sessiontree.dispatch"}
+    others = rooms_of(checkout) - {"sessiontree.memory", "sessiontree.dispatch", "sessiontree.bench"}
+    tables = contract_of(checkout, "tables")
+    assert tables["source_modules"] == ["sessiontree.bench"]
+    heavy = set(contract_of(checkout, "light")["forbidden_modules"])
+    assert heavy - set(tables["forbidden_modules"]) == {"numpy", "pyarrow"}
     modules = {path.stem for path in (checkout / "sessiontree" / "dispatch").glob("*.py")}
     imported = {f"sessiontree.dispatch.{name}" for name in modules - {"__init__", "image_worker"}}
     assert kept == others | imported | {"sessiontree_tools"}

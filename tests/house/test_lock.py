@@ -63,19 +63,16 @@ def unmet(project: str, lock: str) -> list[str]:
     ]
 
 
-def undeclared(files: Iterable[Path], project: str, further: Collection[str] = ()) -> set[str]:
+def undeclared(files: Iterable[Path], project: str, suites: Collection[str] = ()) -> set[str]:
     """Return the distributions that modules import and that neither the project nor an extra asks for.
 
-    Args:
-        files: The modules.
-        project: The text of pyproject.toml.
-        further: Distributions that these modules may import besides.
+    Modules of ``bench/`` may also import the distributions of suites.
     """
     table = tomllib.loads(project)
     extras = table["project"].get("optional-dependencies", {})
     lines = [*table["project"]["dependencies"]]
     lines += [line for extra, wanted in extras.items() if extra != "dev" for line in wanted]
-    declared = {canonicalize_name(Requirement(line).name) for line in lines} | set(further)
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
     homes = {**HOMES, **packages_distributions()}
     found: set[str] = set()
     for path in files:
@@ -87,9 +84,9 @@ def undeclared(files: Iterable[Path], project: str, further: Collection[str] = (
                 top = name.partition(".")[0]
                 if top in sys.stdlib_module_names or top.startswith(("_", "sessiontree")):
                     continue
-                found |= {
-                    canonicalize_name(each) for each in homes_of(name, homes.get(top, [top]))
-                } - declared
+                found |= {canonicalize_name(each) for each in homes_of(name, homes.get(top, [top]))} - (
+                    declared | set(suites) if "bench" in path.parts else declared
+                )
     return found
 
 
@@ -181,14 +178,11 @@ def test_planted_loose_line_is_found(lock: str, line: str) -> None:
 
 
 def test_everything_imported_is_declared(shipped_modules: list[Path], checkout: Path, project: str) -> None:
-    """By the project or by an extra; what another distribution brings along by chance does not count."""
-    bench = checkout / "sessiontree" / "bench"
-    of_suites = [path for path in shipped_modules if path.is_relative_to(bench / "suites")]
-    assert undeclared([path for path in shipped_modules if path not in of_suites], project) == set()
-    locks = [lock.read_text("utf-8") for lock in (bench / "suites" / "locks").iterdir()]
-    held = {name for lock in locks for name in read_lock(lock)}
-    assert undeclared(of_suites, project, held) == set()
-    assert {"bfcl-eval", "inspect-evals"} <= undeclared(of_suites, project)
+    """By the project, an extra or a suite's lock; what another distribution brings does not count."""
+    locks = (checkout / SUITE_LOCKS).iterdir()
+    suites = {name for lock in locks for name in read_lock(lock.read_text("utf-8"))}
+    assert undeclared(shipped_modules, project, suites) == set()
+    assert {"bfcl-eval", "inspect-evals"} <= undeclared(shipped_modules, project)
 
 
 def test_a_package_of_several_distributions_counts_by_module() -> None:

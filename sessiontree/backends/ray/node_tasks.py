@@ -73,4 +73,4 @@ def _answer(task: Any, has_answered: bool, within_s: float) -> tuple[str, str]:
     try:
         return str(ray.get(task)), ""
     except Exception as error:  # noqa: BLE001 - whatever fails on a node is reported, and the others go on
-        return "", words_of(error).splitlines()[-1].strip()
+        return "", " ".join(words_of(getattr(error, "cause", None) or error).split())

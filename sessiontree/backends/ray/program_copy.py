@@ -16,6 +16,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from pathlib import Path
@@ -55,6 +56,8 @@ class ProgramCopies:
         self._state_dir = state_dir
         self._root: Path | None = None
         self._latest: tuple[frozenset[tuple[str, str, int, int]], Path] | None = None
+        self._alone = threading.RLock()
+        """Held by the thread that makes a copy: several trees may open at the same time."""
 
     @property
     def is_used(self) -> bool:
@@ -69,6 +72,10 @@ class ProgramCopies:
         Raises:
             ConfigError: it cannot be made.
         """
+        with self._alone:
+            return self._made_root()
+
+    def _made_root(self) -> Path:
         if self._root is None:
             parent = self._state_dir / "program"
             me = process_of(os.getpid())
@@ -94,6 +101,10 @@ class ProgramCopies:
         sources = modules_of_the_program()
         if not sources:
             return None
+        with self._alone:
+            return self._taken(sources)
+
+    def _taken(self, sources: Sources) -> Path:
         seen = frozenset(_seen(sources))
         if self._latest is None or self._latest[0] != seen:
             try:
@@ -346,7 +357,8 @@ def _copied(sources: Sources, root: Path) -> Path:
 def remove(place: Path) -> None:
     """Remove a directory of read-only copies."""
     for folder, _, _ in os.walk(place):
-        Path(folder).chmod(0o700)
+        with contextlib.suppress(FileNotFoundError):  # another program removes it at the same time
+            Path(folder).chmod(0o700)
     shutil.rmtree(place, ignore_errors=True)
 
 

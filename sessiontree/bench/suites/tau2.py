@@ -36,7 +36,7 @@ from inspect_evals.tau2.retail.RetailAgentTools import RetailAgentTools
 from inspect_evals.tau2.retail.tools import all_retail_tools
 from inspect_evals.tau2.utils import TAU2_DATA_DIR, USER_SIMULATOR_GUIDELINES
 
-from sessiontree import AgentSpec, Limits, call
+from sessiontree import AgentSpec, Limits, SessionFailed, SessionStatus, call
 from sessiontree.bench.environment import LOCKS
 from sessiontree.bench.suite import Attempt, Sample, Score, Suite
 from sessiontree.bench.suites.ground_truth import GroundTruth, PlannedTurn
@@ -185,7 +185,11 @@ async def serve_customer(attempt: Attempt[int]) -> int:
 
 
 async def _next_words(attempt: Attempt[Any], task: Task, said: Sequence[tuple[str, str]]) -> str:
-    """Return what the user says next; the user of the ground truth says everything at once, then stops."""
+    """Return what the user says next; the user of the ground truth says everything at once, then stops.
+
+    Raises:
+        SessionFailed: the session that plays the user has no reply; says why.
+    """
     if attempt.model == "ground-truth":
         return ENDS[0] if said else str(task.user_scenario)
     lines = [line for words, reply in said for line in (f"You: {words}", f"Agent: {reply}")]
@@ -193,7 +197,10 @@ async def _next_words(attempt: Attempt[Any], task: Task, said: Sequence[tuple[st
     user = await attempt.tree.main.spawn(
         "worker", f"{asked}\n\nReply with your next message only.", agent=USER
     )
-    return str((await user.result()).summary)
+    result = await user.result()
+    if result.status is not SessionStatus.COMPLETED:
+        raise SessionFailed(user.session_id, f"it plays the user, and has no reply: {result.summary}")
+    return result.summary
 
 
 def service_suite(domain: DomainName, user_model: str | None = None) -> Suite:

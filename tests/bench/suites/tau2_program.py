@@ -17,7 +17,7 @@ from typing import Any
 
 from inspect_ai.util import store
 
-from sessiontree import FunctionModel, ModelRequest, call
+from sessiontree import FunctionModel, ModelError, ModelRequest, call
 from sessiontree.bench.samples import samples_of
 from sessiontree.bench.suite import Suite
 from sessiontree.bench.suites.ground_truth import GroundTruth
@@ -41,10 +41,17 @@ async def scores_of(place: Path, suite: Suite, model: Any, ids: list[str]) -> di
 
 
 def idle(attempt: Any) -> FunctionModel:
-    """Play the ground truth without its calls that change the database."""
+    """Play the ground truth without its calls that change the database, and a user who asks once."""
     turn = planned_turn(attempt.state[SERVICE].task)
     reading = tuple(each for each in turn.calls if not each.name.startswith(CHANGING))
-    return GroundTruth([replace(turn, calls=reading)]).as_model()
+    script = GroundTruth([replace(turn, calls=reading)])
+
+    def reply(request: ModelRequest) -> Any:
+        if request.session_id == "main":
+            return script(request)
+        return "###STOP###" if "Agent: " in request.messages[-1].text else "Please help me."
+
+    return FunctionModel(reply, name="idle")
 
 
 SEEN: list[dict[str, Any]] = []
@@ -68,6 +75,11 @@ def conversation(request: ModelRequest) -> Any:
     if last.text == "I need help.":
         return call("calculate", expression="2 + 3 * 4")
     return f"The result was {last.text}"
+
+
+def silent(request: ModelRequest) -> str:
+    """Fail as the model of the user."""
+    raise ModelError("no user is at home")
 
 
 def some_ids(domain: Any, count: int) -> list[str]:
@@ -99,6 +111,7 @@ async def main(place: Path) -> dict[str, Any]:
     talk = FunctionModel(conversation, name="conversation")
     found["talk"] = await scores_of(place / "talk", airline(), talk, ids["airline"])
     found["seen"] = SEEN
+    found["silent"] = await scores_of(place / "silent", airline(), FunctionModel(silent), ids["airline"])
     found["scenario"] = str(tasks("airline")[ids["airline"][0]].user_scenario)
     found["kept"] = sorted(set(store().keys()) - kept)
     return found

@@ -56,6 +56,7 @@ def test_nothing_but_a_call_with_literals_is_read(found: dict[str, Any]) -> None
     assert all("entry: the call" in refusal for refusal in found["facts"]["refused"])
 
 
+@pytest.mark.covers("C14")
 def test_the_ground_truth_passes_the_checker(found: dict[str, Any]) -> None:
     """One entry of each category, and the live instances are in the checker's state."""
     chosen = {name: found["truth"][name] for name in CHOSEN}
@@ -112,6 +113,7 @@ def test_the_checker_keeps_no_instance(found: dict[str, Any]) -> None:
     assert found["left"] == []
 
 
+@pytest.mark.covers("C14")
 def test_an_entry_passes_on_ray(tmp_path: Path) -> None:
     """The session is another process; the toy instances stay with the suite."""
     printed = printed_by("bfcl", PROGRAM, str(tmp_path), "ray", CHOSEN[1], "")

@@ -25,6 +25,7 @@ def test_the_package_holds_the_tasks_of_both_domains(found: dict[str, Any]) -> N
     assert found["tasks"] == {"retail": 114, "airline": 50}
 
 
+@pytest.mark.covers("C14")
 @pytest.mark.parametrize("domain", ["retail", "airline"])
 def test_the_ground_truth_matches_the_database(found: dict[str, Any], domain: str) -> None:
     """The actions of a task lead to the expected database."""
@@ -53,6 +54,13 @@ def test_a_simulated_user_ends_the_conversation(found: dict[str, Any]) -> None:
     assert all(found["scenario"] in each["prompt"] for each in users)
     assert "You: I need help.\nAgent: The result was 14.0" in users[1]["last"]
     assert all("calculate" not in each["last"] for each in users)
+
+
+def test_a_user_without_a_reply_is_an_error(found: dict[str, Any]) -> None:
+    """A failure of the model that plays the user is not taken for what the user says."""
+    (score,) = found["silent"].values()
+    assert score["status"] == "error"
+    assert score["value"] == 0.0
 
 
 def test_main_has_the_rules_and_not_the_scenario(found: dict[str, Any]) -> None:
