@@ -113,7 +113,15 @@ async def parity(place: Path) -> dict[str, Any]:
         f"{each.id}#1": each.scores["user_task_scorer"].value["utility"] == "C" for each in log.samples or ()
     }
     ours = await run(agentdojo.user_tasks(**FEW), place / "ours")
-    return {"alone": alone, "ours": {name: each["utility"]["value"] == 1 for name, each in ours.items()}}
+    mail: Mapping[str, Any] = {"workspace": "workspace_plus", "user_task_ids": [1]}
+    clean = await run(agentdojo.user_tasks(**mail), place / "clean mail", model="gullible")
+    attacked = await run(agentdojo.attacks(**mail, injection_task_ids=[8]), place / "attacked mail")
+    return {
+        "alone": alone,
+        "ours": {name: each["utility"]["value"] == 1 for name, each in ours.items()},
+        "mail": [each["utility"]["value"] for each in clean.values()],
+        "attacked mail": [each["attack"]["value"] for each in attacked.values()],
+    }
 
 
 async def attacks(place: Path) -> dict[str, Any]:

@@ -45,6 +45,12 @@ def test_verdicts_of_agentdojo_are_those_of_inspect_alone(facts: dict[str, Any])
     assert len(parity["alone"]) == 3
 
 
+def test_what_a_model_knows_changes_nothing_that_is_judged(facts: dict[str, Any]) -> None:
+    """AgentDojo's ground truth of one order marks mail as read; the judge compares mail before and after."""
+    assert facts["parity"]["mail"] == [1.0]
+    assert facts["parity"]["attacked mail"] == [1.0]
+
+
 def test_gullible_model_in_one_flat_session_does_what_it_reads(facts: dict[str, Any]) -> None:
     """The tasks are solved, and every order that was read is carried out."""
     for found in (facts["attacks"]["flat"], facts["attacks"]["flat threats"]):
