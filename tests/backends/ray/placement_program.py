@@ -157,6 +157,7 @@ async def roam(
 ) -> tuple[Any, bool, float]:
     """Kill the node of a Branch; return that node, whether the Branch went on, and after how many seconds."""
     roaming = await tree.main.spawn("branch", "roam")
+    await until(lambda: any(isinstance(each, ToolResultMessage) for each in roaming.history(limit=9)))
     at: list[str] = []
     for _ in range(round(PATIENCE_S / LOOK_S)):
         rows = await runtime.backend.actors()  # type: ignore[attr-defined]  # the Ray backend's

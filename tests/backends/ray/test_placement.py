@@ -27,7 +27,7 @@ def test_tree_is_spread_over_the_nodes_that_fit(tmp_path: Path, short_path: Path
         "main": True,
         "workers": True,
         "worker_rights": [["EACCES", "done"]],
-        "recalled": "",
+        "recalled": "[nothing that was remembered fits; use other or fewer words]",
         "times": True,
         "visited": True,
         "survivors": 0,
