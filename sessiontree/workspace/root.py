@@ -200,9 +200,10 @@ class WorkspaceRoot:
         return str(self._anchor.real_path)
 
     def is_at(self, path: Path) -> bool:
-        """Whether a path leads to the directory that is held open, now."""
+        """Whether a path leads now to the directory that is held open, which is still at :attr:`path`."""
         try:
-            return file_identity(path.stat()) == file_identity(os.fstat(self._anchor.fd))
+            is_same = file_identity(path.stat()) == file_identity(os.fstat(self._anchor.fd))
+            return is_same and os.path.realpath(path, strict=True) == self.path
         except (OSError, ValueError):
             return False
 

@@ -161,7 +161,7 @@ class WorkspaceWriter:
         return self._root.path
 
     def is_at(self, root: Path) -> bool:
-        """Whether a path leads to the directory that is held open, now."""
+        """Whether a path leads now to the directory that is held open, which is still at :attr:`root`."""
         return self._root.is_at(root)
 
     def reader(self) -> WorkspaceReader:

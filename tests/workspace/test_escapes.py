@@ -10,6 +10,7 @@ import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.workspace import WorkspaceWriter
 
 if TYPE_CHECKING:
     from tests.workspace.conftest import Grounds
@@ -177,4 +178,20 @@ def test_another_directory_at_the_same_path_is_noticed(grounds: Grounds) -> None
     assert not writer.is_at(grounds.root)
     grounds.root.mkdir()
     assert not writer.is_at(grounds.root)
-    assert writer.is_at(grounds.root.with_name("moved"))
+
+
+def test_the_same_directory_at_another_path_is_noticed(grounds: Grounds) -> None:
+    """A root's path that leads elsewhere now is not reused, although a link still leads to the directory."""
+    link, moved = grounds.outside / "link", grounds.root.with_name("moved")
+    link.symlink_to(grounds.root)
+    writer = WorkspaceWriter(link, resolver=grounds.resolver)
+    assert writer.is_at(link)
+    grounds.root.rename(moved)
+    link.unlink()
+    link.symlink_to(moved)
+    assert not writer.is_at(link)
+    grounds.root.mkdir()
+    assert not writer.is_at(link)
+    again = WorkspaceWriter(link, resolver=grounds.resolver)
+    assert again.is_at(link)
+    assert again.root == str(moved)
