@@ -325,7 +325,7 @@ class SessionRunner:
                 cause, stimulus, counts = inputs.popleft()
                 if counts:
                     self._taken += 1
-                if inputs and _is_report(stimulus) and self._is_new_report(inputs[0][1]):
+                if _is_report(stimulus) and self._is_report_next:
                     stimulus = replace(stimulus, followed=True)
             else:
                 return
@@ -341,9 +341,16 @@ class SessionRunner:
             for instruction in instructions:
                 carry_out(instruction)
 
-    def _is_new_report(self, stimulus: Stimulus) -> bool:
-        """Whether a stimulus is a child's report that the session will take in."""
-        return _is_report(stimulus) and stimulus.message_id not in self.state.heard
+    @property
+    def _is_report_next(self) -> bool:
+        """Whether the next input, admitted or not, is a child's report that the session will take in."""
+        if self._inputs:
+            following = self._inputs[0][1]
+        elif self._held:
+            following = self._held[0][1]
+        else:
+            return False
+        return _is_report(following) and following.message_id not in self.state.heard
 
     def _carry_out(self, instruction: todo.SessionInstruction) -> None:
         """Carry out an instruction if a host can; otherwise report it to the supervisor."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from sessiontree import FunctionModel, SessionTree
+from sessiontree import FunctionModel, Hook, HookContext, SessionTree, Words
 from sessiontree.contracts.messages import Origin, UserMessage
 from sessiontree.contracts.session_facts import TurnStarted
 from sessiontree.contracts.stimuli import Incoming
@@ -16,13 +17,26 @@ from tests.runtime.runtime_fakes import FaultyRuntime
 COUNT = 5
 
 
+class Pondering(Hook):
+    """Takes its time over each message."""
+
+    async def message_received(self, words: Words, ctx: HookContext) -> Words:
+        await asyncio.sleep(0.02)
+        return words
+
+
+@pytest.mark.parametrize("hooks", [[], [Pondering()]], ids=["plain", "hook"])
 @pytest.mark.parametrize(("origin", "turns"), [("child", 1), ("user", COUNT)])
 async def test_reports_that_are_there_together_make_one_turn(
-    tmp_path: Path, origin: Origin, turns: int
+    tmp_path: Path, origin: Origin, turns: int, hooks: list[Hook]
 ) -> None:
-    """The model is asked once for all of them, in their order; a person's messages have a turn each."""
+    """The model is asked once for all of them, in their order; a person's messages have a turn each.
+
+    Reports that a hook has yet to see are there, too.
+    """
     async with FaultyRuntime(tmp_path / "state") as runtime:
-        tree = SessionTree(tmp_path, model=FunctionModel(lambda request: "heard"), runtime=runtime)
+        model = FunctionModel(lambda request: "heard")
+        tree = SessionTree(tmp_path, model=model, runtime=runtime, hooks=hooks)
         async with tree:
             await tree.main.send("first")
             controller = runtime.local.core.trees[tree.tree_id]
