@@ -400,7 +400,8 @@ class Journal:
     def import_tree(self, manifest: Manifest, records: Sequence[Record]) -> None:
         """Write a whole tree, such as that of an export. Blocks until it is durable, whole or not at all.
 
-        It may be called on any thread. Nothing else may write a tree of that id meanwhile.
+        It may be called on any thread. Nothing else may write a tree of that id meanwhile. An import that the
+        journal was given before it was asked to close is finished first.
 
         Args:
             manifest: Its id, creation time and row 0, which are kept.
@@ -408,7 +409,7 @@ class Journal:
 
         Raises:
             ValueError: the id is taken, or a session or a fact has a form that can't be kept.
-            JournalUnwritable: the disk refused.
+            JournalUnwritable: the disk refused, or the journal was closed meanwhile.
         """
         self._writing().import_tree(manifest, records)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from sessiontree.contracts.errors import JournalCorrupt, TreeNotFound
+from sessiontree.contracts.errors import JournalCorrupt, JournalError, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.record import Record, TreeRow, Verification
@@ -197,23 +197,31 @@ class Rows:
         blobs: Where long texts are.
         path: The database, for errors.
 
-    Every method raises JournalCorrupt if the file itself is damaged.
+    Every method raises JournalCorrupt if the file itself is damaged, and JournalError once it is closed.
     """
 
     def __init__(self, connection: sqlite3.Connection, blobs: BlobStore, path: Path) -> None:
         self._connection = connection
         self.blobs = blobs
         self.path = path
+        self._closed = False
 
     def close(self) -> None:
         """Close the connection."""
+        self._closed = True
         self._connection.close()
+
+    @property
+    def _opened(self) -> sqlite3.Connection:
+        if self._closed:
+            raise JournalError(str(self.path), "it is closed; open it again")
+        return self._connection
 
     def all(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Return all rows of a statement. In a damaged file the values may have any type."""
         with typed_reads(self.path):
             try:
-                return self._connection.execute(statement, values).fetchall()
+                return self._opened.execute(statement, values).fetchall()
             except UnicodeEncodeError:
                 return []  # no stored id holds lone surrogates
 
@@ -233,7 +241,7 @@ class Rows:
             DamageError: a row holds values of a wrong type.
         """
         with typed_reads(self.path):
-            cursor = self._connection.execute(
+            cursor = self._opened.execute(
                 "SELECT n, first_seq, count, prev_hash, hash, body FROM segments"
                 " WHERE tree_id = ? AND n >= ? ORDER BY n",
                 (tree_id, first_n),

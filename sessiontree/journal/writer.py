@@ -150,7 +150,9 @@ Item: TypeAlias = _New | JournalTask | StopWriter
 
 
 class JournalWriter:
-    """The only writer of a journal. Only the event loop calls :meth:`put` and :meth:`stop`.
+    """The only writer of a journal. Only the event loop calls :meth:`stop`; any thread may call the others.
+
+    Once it stops, it refuses everything: what came after the request to stop would never be run.
 
     Args:
         connection: The writing connection; closed by :meth:`stop`.
@@ -166,6 +168,9 @@ class JournalWriter:
         self._log = log_of(path)
         self._log_space = LogSpace(self._log, connection)
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._gate = threading.Lock()
+        """Held while the queue takes something, so that nothing follows the request to stop."""
+        self._stopped = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._log_bytes = _length_of(self._log)  # a killed writer's log counts too
@@ -189,20 +194,38 @@ class JournalWriter:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise what broke the journal, if anything did."""
+        """Raise why nothing more is written: the journal is broken or closed."""
+        self._check_broken()
+        if self._stopped:
+            raise JournalUnwritable(str(self._path), "it is closed; open it again")
+
+    def _check_broken(self) -> None:
         if self.broken is not None:
             raise type(self.broken)(self.broken.path, self.broken.reason)
 
     def put(self, item: Item) -> None:
-        """Put something in the queue for the next commit."""
-        self._queue.put(item)
+        """Put something in the queue for the next commit.
+
+        Raises:
+            JournalUnwritable: the writer stops or has stopped.
+        """
+        with self._gate:
+            if self._stopped:
+                self.check()
+            self._stopped = isinstance(item, StopWriter)
+            self._queue.put(item)
 
     def do(self, run: Callable[[sqlite3.Connection], None]) -> None:
-        """Run a function after everything that waits; block until it is done, and raise what it raises."""
+        """Run a function after everything that waits; block until it is done, and raise what it raises.
+
+        Raises:
+            JournalUnwritable: the writer stops or has stopped.
+        """
         task = JournalTask(run, Future())
         if self.started:
-            self._queue.put(task)
+            self.put(task)
         else:
+            self.check()
             self._run_task(task)
         task.done.result()
 
@@ -219,12 +242,13 @@ class JournalWriter:
         stop = StopWriter(
             asyncio.get_running_loop().create_future()
         )  # it may be another loop than at the start
-        self._queue.put(stop)
+        self.put(stop)
         await stop.done
         self._thread.join()
 
     def close(self) -> None:
         """Close the connection of a writer whose thread was never started."""
+        self._stopped = True
         if self.broken is None and (self._log_bytes or self._emptying_owed):
             self._empty_log()
         self._log_space.close()
@@ -287,7 +311,7 @@ class JournalWriter:
 
     def _run_task(self, task: JournalTask) -> None:
         try:
-            self.check()
+            self._check_broken()
             task.run(self._connection)
         except FAULTS as error:
             self.broken = write_error(self._path, error)
