@@ -50,6 +50,10 @@ class Appender:
         self._blobs = blobs
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tails: dict[str, Tail] = {}
+        self._importing: set[str] = set()
+        """Trees whose import is under way."""
+        self._naming = threading.Lock()
+        """Held while an id is found free and taken, because imports run on other threads."""
 
     @property
     def started(self) -> bool:
@@ -78,11 +82,12 @@ class Appender:
     def create_tree(self, tree_id: str, row0: Mapping[str, JsonValue]) -> asyncio.Future[None]:
         """Create a tree; see :meth:`Journal.create_tree`."""
         loop = self._appending()
-        self._check_new(tree_id)
         text = dump_json(dict(row0))
         created_ms = time.time_ns() // 1_000_000
-        genesis = genesis_hash(tree_id, created_ms, text)
-        tail = self._tails[tree_id] = Tail(tree_id, genesis, 0, 0, genesis)
+        with self._naming:
+            self._check_new(tree_id)
+            genesis = genesis_hash(tree_id, created_ms, text)
+            tail = self._tails[tree_id] = Tail(tree_id, genesis, 0, 0, genesis)
         done = loop.create_future()
         self._writer.put(NewTree(tail, created_ms, text, done))
         return done
@@ -110,13 +115,18 @@ class Appender:
     def import_tree(self, manifest: Manifest, records: Sequence[Record]) -> None:
         """Write a whole tree; see :meth:`Journal.import_tree`."""
         self._writer.check()
-        self._check_new(manifest.tree_id)
-        for seq, record in enumerate(records, 1):
-            if record.seq != seq:
-                raise ValueError(f"record {seq} was expected, not {record.seq}")
-            _check_name(record.session)
-            _check_facts((Packed(record.cause, record.at_ms, record.text),))
-        self._writer.do(partial(import_tree, blobs=self._blobs, manifest=manifest, records=records))
+        with self._naming:
+            self._check_new(manifest.tree_id)
+            self._importing.add(manifest.tree_id)
+        try:
+            for seq, record in enumerate(records, 1):
+                if record.seq != seq:
+                    raise ValueError(f"record {seq} was expected, not {record.seq}")
+                _check_name(record.session)
+                _check_facts((Packed(record.cause, record.at_ms, record.text),))
+            self._writer.do(partial(import_tree, blobs=self._blobs, manifest=manifest, records=records))
+        finally:
+            self._importing.discard(manifest.tree_id)
 
     def erase(self, tree_ids: Sequence[str]) -> None:
         """Delete trees; see :meth:`Journal.erase`."""
@@ -138,6 +148,8 @@ class Appender:
         _check_name(tree_id)
         if not tree_id:
             raise ValueError("the id of a tree can't be empty")
+        if tree_id in self._importing:
+            raise ValueError(f"a tree {tree_id!r} is being imported already")
         if tree_id in self._tails or self._reader.has_tree(tree_id):
             raise ValueError(f"there is a tree {tree_id!r} already")
 
@@ -400,8 +412,8 @@ class Journal:
     def import_tree(self, manifest: Manifest, records: Sequence[Record]) -> None:
         """Write a whole tree, such as that of an export. Blocks until it is durable, whole or not at all.
 
-        It may be called on any thread. Nothing else may write a tree of that id meanwhile. An import that the
-        journal was given before it was asked to close is finished first.
+        It may be called on any thread. Its id is taken from the start. An import that the journal was given
+        before it was asked to close is finished first.
 
         Args:
             manifest: Its id, creation time and row 0, which are kept.

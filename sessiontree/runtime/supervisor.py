@@ -94,6 +94,8 @@ class SupervisorCore:
         self._resend_after_s = resend_after_s
         self._hosts = 0
         self._opened = 0
+        self._forks: dict[str, asyncio.Task[None]] = {}
+        """Forks under way, by the id of the new tree."""
         self.scheduler = Scheduler(self._make_link, pools, pool_of, self.grants, most_losses)
 
     async def close(self) -> None:
@@ -176,15 +178,22 @@ class SupervisorCore:
     async def fork(self, tree_id: str, at: int | None, new: Identity) -> None:
         """Write a new tree that shares the first facts of another one; durable when this returns.
 
-        Nothing happens if the new tree exists: then the request is a repeated one.
+        A request for a new tree that exists, or is being written, is a repeated one: it writes nothing.
 
         Raises:
             TreeNotFound: the journal has no tree of that id.
             ConfigError: no tree can be forked there.
             JournalError: it can't be read or written.
         """
-        if any(row.tree_id == new.tree_id for row in self.journal.trees()):
-            return
+        forking = self._forks.get(new.tree_id)
+        if forking is None:
+            if any(row.tree_id == new.tree_id for row in self.journal.trees()):
+                return
+            forking = self._forks[new.tree_id] = asyncio.create_task(self._write_fork(tree_id, at, new))
+            forking.add_done_callback(lambda _: self._forks.pop(new.tree_id))
+        await asyncio.shield(forking)  # other requests may wait for it
+
+    async def _write_fork(self, tree_id: str, at: int | None, new: Identity) -> None:
         config, records, _ = await asyncio.to_thread(stored_facts, self.journal, tree_id)
         manifest, own = await asyncio.to_thread(forked, config, records, at, new)
         await asyncio.to_thread(self.journal.import_tree, manifest, own)

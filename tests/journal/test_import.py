@@ -1,4 +1,4 @@
-"""Trees that threads import while the journal is closed."""
+"""Trees that threads import while the journal is closed, and while others want the same id."""
 
 from __future__ import annotations
 
@@ -101,6 +101,35 @@ async def test_imports_during_the_close_are_durable_or_refused(
         kept = {tree.tree_id for tree in journal.trees()}
         assert kept == {tree_id for tree_id, error in errors.items() if error is None}
         assert all(journal.read(tree_id) == records for tree_id in kept)
+
+
+async def test_an_id_is_taken_from_the_start_of_its_import(
+    opened: OpenJournal, records: list[Record], fact: MakeFact, tmp_path: Path
+) -> None:
+    """A second import and a new tree of that id are refused, and the journal takes facts as before."""
+    slow = Slow(records)
+    async with opened(tmp_path) as journal:
+        await journal.create_tree("other", {})
+        first = imported(journal, "tree", slow)
+        assert await asyncio.to_thread(slow.reached.wait, WITHIN_S)
+        second = imported(journal, "tree", records)
+        assert isinstance(await outcome_of(second), ValueError)
+        with pytest.raises(ValueError, match="being imported"):
+            journal.create_tree("tree", {})
+        slow.released.set()
+        assert await outcome_of(first) is None
+        assert journal.read("tree") == records
+        await journal.append("other", [("main", [fact(1)])])[1]
+        assert journal.verify("tree").ok
+
+
+async def test_id_of_a_failed_import_is_free(
+    opened: OpenJournal, records: list[Record], tmp_path: Path
+) -> None:
+    """The next import may have it."""
+    async with opened(tmp_path) as journal:
+        assert isinstance(await outcome_of(imported(journal, "tree", records[1:])), ValueError)
+        assert await outcome_of(imported(journal, "tree", records)) is None
 
 
 async def test_read_that_comes_after_the_close_does_not_speak_of_damage(

@@ -88,3 +88,40 @@ async def test_other_trees_go_on_while_a_fork_is_written(tmp_path: Path) -> None
         await holding
         assert in_time == [True]
         assert supervisor.journal.last_seq("t" + 16 * "0") > supervisor.journal.last_seq(tree.tree_id)
+
+
+async def test_repeated_request_for_a_fork_waits_for_the_first(tmp_path: Path) -> None:
+    """One tree is written, each request returns when it is durable, and the journal takes facts as before."""
+    disk, reached = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        reached.set()
+        disk.wait(10.0)
+
+    async with (
+        FaultyRuntime(tmp_path / "state") as runtime,
+        SessionTree(tmp_path, model=FunctionModel(lambda _: "fine"), runtime=runtime) as tree,
+    ):
+        await tree.main.send("hello")
+        supervisor = runtime.local.core
+        appender = supervisor.journal._appender
+        assert appender is not None
+        holding = asyncio.create_task(asyncio.to_thread(appender._writer.do, hold))
+        assert await asyncio.to_thread(reached.wait, 30.0)
+        new = Identity("t" + 16 * "0", 32 * "a", 1)
+        given_up, *repeated = [
+            asyncio.create_task(supervisor.fork(tree.tree_id, None, new)) for _ in range(3)
+        ]
+        while not appender._writer._queue.qsize():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.sleep(0.05)
+        assert not any(each.done() for each in repeated)
+        disk.set()
+        for each in (*repeated, holding):
+            await each
+        await supervisor.fork(tree.tree_id, None, new)
+        assert given_up.cancelled()
+        assert {row.tree_id for row in supervisor.journal.trees()} == {tree.tree_id, new.tree_id}
+        assert supervisor.journal.verify(new.tree_id).ok
+        assert await tree.main.send("go on") == "fine"
