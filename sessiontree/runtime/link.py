@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sessiontree.contracts.errors import words_of
 from sessiontree.runtime.frames import Kill, Left, LetGo, PollReply, Release
 from sessiontree.runtime.progress import Progress
 
@@ -267,12 +268,15 @@ class HostLink:
         self._on_lost(self, lost)
 
     async def _listen(self) -> None:
-        try:
-            if not self.transport.is_ready:
+        if not self.transport.is_ready:
+            try:
                 await self.transport.ready()
+            except HostLost as lost:
+                self._dead(lost)
+            except Exception as error:  # noqa: BLE001 - without a report, sessions would wait for ever
+                self._dead(HostLost(f"{self.name} can't be started: {words_of(error)}", served=False))
+            else:
                 self._on_free(self)
-        except HostLost as lost:
-            self._dead(lost)
         while not self._closed:
             try:
                 reply = await self.transport.poll(self._after, POLL_WAIT_S)
