@@ -11,6 +11,7 @@ import contextlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -111,22 +112,37 @@ class NodeAgent:
                 f"{str(plan.logs_dir)!r}; start all nodes with the same --temp-dir"
             )
         try:
-            plan.scratch.mkdir(0o700, parents=True)
-            self._scratch = plan.scratch
-            self._lock = engine_home.claim(plan.scratch)
-            _start_watcher(plan.scratch)
-        except FileExistsError:  # nodes may share a directory for temporary files
-            pass
+            unsafe = self.take(plan.scratch)
         except OSError as error:
             return NodeFacts(f"can't make the runtime's directory {str(plan.scratch)!r}: {error}")
-        self._reports = plan.scratch / "reports"
-        self._reports.mkdir(0o700, exist_ok=True)
+        if unsafe is not None:
+            return NodeFacts(unsafe)
         confinement, refusal = "none", None
         try:
             confinement = str(probe(Jail(enforcement=plan.enforcement)))
         except ConfigError as error:
             refusal = str(error)
         return NodeFacts(None, confinement, refusal, token_file())
+
+    def take(self, scratch: Path) -> str | None:
+        """Make the runtime's directory; return why the one that is there can't be used. Blocks.
+
+        Raises:
+            OSError: it can't be made.
+        """
+        try:
+            scratch.mkdir(0o700, parents=True)
+        except FileExistsError:  # nodes may share a directory for temporary files
+            unsafe = _why_unsafe(scratch)
+            if unsafe is not None:
+                return unsafe
+        else:
+            self._scratch = scratch
+            self._lock = engine_home.claim(scratch)
+            _start_watcher(scratch)
+        self._reports = scratch / "reports"
+        self._reports.mkdir(0o700, exist_ok=True)
+        return None
 
     async def look(self, workspace: Path, entries: bool) -> DirectoryView | str:
         """Return what this node sees of a workspace, or why it sees none."""
@@ -163,6 +179,19 @@ class NodeAgent:
         """Remove the runtime's directory, if it was made here."""
         if self._scratch is not None:
             await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+
+
+def _why_unsafe(scratch: Path) -> str | None:
+    """Return why others could read or change what the runtime puts into a directory; None = nobody can."""
+    found = scratch.lstat()
+    begin = f"the runtime's directory {str(scratch)!r} is there already, and "
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{begin}it is not a directory; remove it"
+    if found.st_uid != os.getuid():
+        return f"{begin}it belongs to user {found.st_uid} instead of {os.getuid()}; remove it"
+    if found.st_mode & 0o077:
+        return f"{begin}other users have rights to it (mode {stat.S_IMODE(found.st_mode):o}); remove it"
+    return None
 
 
 def _start_watcher(scratch: Path) -> None:
