@@ -13,6 +13,7 @@ import platform
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,8 +158,17 @@ class NodeAgent:
 
     def _write(self, name: str, files: Mapping[str, bytes]) -> None:
         place = self._reports.parent / name
-        if not place.exists():
-            write_files(place, files)
+        if place.exists():
+            return
+        part = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=place.parent))
+        try:
+            write_files(part, files)
+            part.rename(place)  # so that a copy that was cut short never counts as one
+        except OSError:
+            if not place.exists():  # another node of this machine was not first
+                raise
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
     async def prepare(self, victims: Path) -> None:
         """Make the files that a Worker's host must fail to change before it serves."""

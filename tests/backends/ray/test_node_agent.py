@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.backends.ray.node_agent import AgentPlan, NodeAgent, release
+from sessiontree.backends.ray.program_copy import files_of
 from sessiontree.sandbox import launcher
 from sessiontree.workspace.identity import DirectoryView
 
@@ -97,3 +98,18 @@ async def test_own_directory_of_another_node_is_used(tmp_path: Path) -> None:
     assert agent.take(own) is None
     await agent.close()
     assert names_in(own) == ["reports"]
+
+
+async def test_copy_that_was_cut_short_is_written_again(tmp_path: Path) -> None:
+    """A file that can't be written leaves nothing that counts as the program's modules."""
+    own = tmp_path / "own"
+    own.mkdir(0o700)
+    agent = NodeAgent()
+    assert agent.take(own) is None
+    whole = {"one.py": b"1", "pack/two.py": b"2"}
+    with pytest.raises(OSError, match="too long"):
+        await agent.receive("modules", {"one.py": b"1", "x" * 300: b"2"})
+    assert names_in(own) == ["reports"]
+    await agent.receive("modules", whole)
+    await agent.receive("modules", {"other.py": b"it is there already"})
+    assert files_of(own / "modules") == whole
