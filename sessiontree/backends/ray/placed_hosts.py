@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +25,13 @@ from sessiontree.contracts.placement import NODE_LABEL, Placement
 from sessiontree.runtime.clock import monotonic_ms
 from sessiontree.runtime.frames import Hello
 from sessiontree.runtime.link import HostLost
+from sessiontree.workspace.identity import view_of
 
 FIND_S: Final = 120.0
 """How long Ray may take to find room for a host and to start it."""
 PREPARE_S: Final = 15.0
+UNFIT_S: Final = 30.0
+"""For how long a node that does not fit an open tree gets no hosts: what is wrong may pass."""
 
 
 class PlacedPools:
@@ -44,8 +48,8 @@ class PlacedPools:
         self._placements = placements
         self._trees = trees
         self._opened: dict[bytes, TreePlaces] = {}
-        self._unfit: dict[str, str] = {}
-        """By node id, why a node is not used any more."""
+        self._unfit: dict[str, tuple[float, str]] = {}
+        """By node id, until when a node is not used, and why."""
 
     def trees(self) -> list[TreePlaces]:
         """Return the nodes of each open tree."""
@@ -59,12 +63,17 @@ class PlacedPools:
         for tree in self.trees():
             own = {place.node_id: place for place in tree.pools.get(pool, ())}
             found = own if found is None else {node: own[node] for node in found if node in own}
+        now = self._now()
+        self._unfit = {node: told for node, told in self._unfit.items() if told[0] > now}
         return {node: place for node, place in (found or {}).items() if node not in self._unfit}
 
     def tokens(self) -> tuple[Path, ...]:
         """Return the files of Ray's tokens on all these nodes."""
         places = [place for tree in self.trees() for each in tree.pools.values() for place in each]
         return tuple(dict.fromkeys(place.token for place in places if place.token is not None))
+
+    def _now(self) -> float:
+        return time.monotonic()
 
     def use_all_again(self) -> None:
         """Use nodes again that were refused: the program has looked at all of them for a tree that opens."""
@@ -82,7 +91,7 @@ class PlacedPools:
         fitting = sorted(node for node in places if node in alive)
         if not fitting:
             gone = [f"{place.name}: it left the cluster" for place in places.values()]
-            told = "; ".join([*self._unfit.values(), *gone])
+            told = "; ".join([*(reason for _, reason in self._unfit.values()), *gone])
             raise HostLost(f"no node is left for hosts that ask for {placement}: {told}", served=False)
         options: dict[str, Any] = {
             "num_cpus": placement.num_cpus,
@@ -94,21 +103,31 @@ class PlacedPools:
     async def check(self, place: NodePlace) -> None:
         """Check that each open tree has its workspace on a node.
 
+        A workspace that can't be looked at here says nothing about the node.
+
         Raises:
-            HostLost: one does not; the node is not used any more.
+            HostLost: one does not; the node is not used for ``UNFIT_S``.
         """
         for workspace in dict.fromkeys(tree.workspace for tree in self.trees()):
             try:
                 reason = await difference_at(workspace, place.agent)
             except RayError as error:
                 reason = words_of(error).splitlines()[-1].strip()
-            if reason is not None:
-                self._unfit[place.node_id] = f"{place.name}: {reason}"
+            if reason is not None and await asyncio.to_thread(_is_readable, workspace):
+                self._unfit[place.node_id] = self._now() + UNFIT_S, f"{place.name}: {reason}"
                 raise HostLost(
                     f"no host runs on node {place.name}: the workspace {str(workspace)!r} is not the same "
                     f"there: {reason}",
                     served=False,
                 )
+
+
+def _is_readable(workspace: Path) -> bool:
+    try:
+        view_of(workspace, entries=False)
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.backends.ray.local_line import LineListener
-from sessiontree.backends.ray.placed_hosts import HostOrder, PlacedPools, PlacedTransport
+from sessiontree.backends.ray.placed_hosts import UNFIT_S, HostOrder, PlacedPools, PlacedTransport
 from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.placement import Placement, Placements
@@ -133,20 +133,31 @@ class Host:
 
 
 class SettledPools(PlacedPools):
-    """Pools whose nodes are alive."""
+    """Pools whose nodes are alive, and whose clock the test sets."""
+
+    now_s = 0.0
+
+    def _now(self) -> float:
+        return self.now_s
 
     async def options(self, pool: str) -> dict[str, Any]:
         """Return nothing, because nothing is started."""
         return {}
 
 
+def pools_of_one_tree(places: Sequence[NodePlace], workspace: Path) -> SettledPools:
+    """Return the pools while one tree is open."""
+    trees = (packed(TreePlaces(workspace, {OBSERVING: ()})),)
+    pools = SettledPools({OBSERVING: Placement()}, lambda: trees)
+    pools._opened = {trees[0]: TreePlaces(workspace, {OBSERVING: tuple(places)})}  # these can't be pickled
+    return pools
+
+
 def transport_to(
     host: Host, places: Sequence[NodePlace], workspace: Path, lines: LineListener
 ) -> PlacedTransport:
     """Return the transport to a host, while one tree is open."""
-    trees = (packed(TreePlaces(workspace, {OBSERVING: ()})),)
-    pools = SettledPools({OBSERVING: Placement()}, lambda: trees)
-    pools._opened = {trees[0]: TreePlaces(workspace, {OBSERVING: tuple(places)})}  # these can't be pickled
+    pools = pools_of_one_tree(places, workspace)
     order = HostOrder(OBSERVING, lambda options: host, Path("/scratch/victims"))
     failures: list[str] = []
     return PlacedTransport(pools, order, lines, print, workspace, None, failures.append)
@@ -204,3 +215,27 @@ async def test_host_on_a_node_that_no_longer_fits_serves_nobody(tmp_path: Path, 
     transport = transport_to(Host("b"), [NodePlace("a", "node a", Agent(tmp_path))], tmp_path, lines)
     with pytest.raises(HostLost, match="started on node b, which does not fit any more"):
         await transport.ready()
+
+
+async def test_workspace_that_is_gone_here_says_nothing_about_a_node(
+    tmp_path: Path, lines: LineListener
+) -> None:
+    """Its tree can't go on anywhere; the other trees of the runtime keep the node."""
+    places = [NodePlace("a", "node a", Agent(tmp_path))]
+    host = Host("a")
+    transport = transport_to(host, places, tmp_path / "removed", lines)
+    await transport.ready()
+    assert not transport.is_unfit
+    assert len(host.times) == 1
+
+
+async def test_node_that_did_not_fit_is_tried_again_later(tmp_path: Path) -> None:
+    """What was wrong may have passed, and no tree need open for that."""
+    (tmp_path / "another").mkdir()
+    place = NodePlace("a", "node a", Agent(tmp_path / "another"))
+    pools = pools_of_one_tree([place], tmp_path)
+    with pytest.raises(HostLost):
+        await pools.check(place)
+    assert pools.places(OBSERVING) == {}
+    pools.now_s += UNFIT_S
+    assert pools.places(OBSERVING) == {"a": place}
