@@ -24,13 +24,15 @@ class HostLost(Exception):
         reason: What is known about the end of the host.
         to_blame: Whether the session's own work ended the host, so that it would end the next one, too.
         served: Whether the host was ever ready.
+        counts: Whether a host that was never ready says that the next one may not start either.
     """
 
-    def __init__(self, reason: str, to_blame: bool = False, served: bool = True) -> None:
-        super().__init__(reason, to_blame, served)
+    def __init__(self, reason: str, to_blame: bool = False, served: bool = True, counts: bool = True) -> None:
+        super().__init__(reason, to_blame, served, counts)
         self.reason = reason
         self.to_blame = to_blame
         self.served = served
+        self.counts = counts
 
     def __str__(self) -> str:
         """Return the reason alone."""

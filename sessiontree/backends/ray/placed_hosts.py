@@ -32,6 +32,8 @@ FIND_S: Final = 120.0
 PREPARE_S: Final = 15.0
 UNFIT_S: Final = 30.0
 """For how long a node that does not fit an open tree gets no hosts: what is wrong may pass."""
+AGAIN_S: Final = 1.0
+"""How long a start waits before it looks again whether a node may be used."""
 
 
 class PlacedPools:
@@ -50,6 +52,10 @@ class PlacedPools:
         self._opened: dict[bytes, TreePlaces] = {}
         self._unfit: dict[str, tuple[float, str]] = {}
         """By node id, until when a node is not used, and why."""
+        self._alive: set[str] = set()
+        """The nodes that were alive when a host was last started."""
+        self._failed_s: dict[str, float] = {}
+        """By pool, when a start last failed that counted."""
 
     def trees(self) -> list[TreePlaces]:
         """Return the nodes of each open tree."""
@@ -59,20 +65,24 @@ class PlacedPools:
 
     def places(self, pool: str) -> dict[str, NodePlace]:
         """Return the nodes for the hosts of a pool by id, whether they are alive or not."""
+        now = self.now()
+        self._unfit = {node: told for node, told in self._unfit.items() if told[0] > now}
+        return {node: place for node, place in self._shared(pool).items() if node not in self._unfit}
+
+    def _shared(self, pool: str) -> dict[str, NodePlace]:
         found: dict[str, NodePlace] | None = None
         for tree in self.trees():
             own = {place.node_id: place for place in tree.pools.get(pool, ())}
             found = own if found is None else {node: own[node] for node in found if node in own}
-        now = self._now()
-        self._unfit = {node: told for node, told in self._unfit.items() if told[0] > now}
-        return {node: place for node, place in (found or {}).items() if node not in self._unfit}
+        return found or {}
 
     def tokens(self) -> tuple[Path, ...]:
         """Return the files of Ray's tokens on all these nodes."""
         places = [place for tree in self.trees() for each in tree.pools.values() for place in each]
         return tuple(dict.fromkeys(place.token for place in places if place.token is not None))
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Return the time by the clock of this machine, in seconds."""
         return time.monotonic()
 
     def use_all_again(self) -> None:
@@ -80,15 +90,19 @@ class PlacedPools:
         self._unfit.clear()
 
     async def options(self, pool: str) -> dict[str, Any]:
-        """Return the options by which Ray finds a node for a host.
+        """Return the options by which Ray finds a node for a host; wait while all nodes are left out.
 
         Raises:
             HostLost: no node is left.
         """
-        placement, places = self._placements[pool], self.places(pool)
-        rows: list[dict[str, Any]] = await asyncio.to_thread(ray.nodes)
-        alive = {str(row["NodeID"]) for row in rows if row["Alive"]}
-        fitting = sorted(node for node in places if node in alive)
+        placement = self._placements[pool]
+        while True:
+            self._alive = await self.alive()
+            places = self.places(pool)
+            fitting = sorted(node for node in places if node in self._alive)
+            if fitting or not any(node in self._alive for node in self._shared(pool)):
+                break
+            await asyncio.sleep(AGAIN_S)
         if not fitting:
             gone = [f"{place.name}: it left the cluster" for place in places.values()]
             told = "; ".join([*(reason for _, reason in self._unfit.values()), *gone])
@@ -100,7 +114,23 @@ class PlacedPools:
         }
         return {**options, "resources": dict(placement.resources)} if placement.resources else options
 
-    async def check(self, place: NodePlace) -> None:
+    async def alive(self) -> set[str]:
+        """Return the nodes of the cluster that are alive."""
+        rows: list[dict[str, Any]] = await asyncio.to_thread(ray.nodes)
+        return {str(row["NodeID"]) for row in rows if row["Alive"]}
+
+    def is_news(self, pool: str, begun_s: float) -> bool:
+        """Whether a failed start is the first of those that were under way when it failed.
+
+        Hosts that are started together fail together, if the cluster has no room for a while.
+        """
+        last_s = self._failed_s.get(pool)
+        if last_s is not None and begun_s <= last_s:
+            return False
+        self._failed_s[pool] = self.now()
+        return True
+
+    async def check(self, pool: str, place: NodePlace) -> None:
         """Check that each open tree has its workspace on a node.
 
         A workspace that can't be looked at here says nothing about the node.
@@ -114,11 +144,12 @@ class PlacedPools:
             except RayError as error:
                 reason = words_of(error).splitlines()[-1].strip()
             if reason is not None and await asyncio.to_thread(_is_readable, workspace):
-                self._unfit[place.node_id] = self._now() + UNFIT_S, f"{place.name}: {reason}"
+                self._unfit[place.node_id] = self.now() + UNFIT_S, f"{place.name}: {reason}"
                 raise HostLost(
                     f"no host runs on node {place.name}: the workspace {str(workspace)!r} is not the same "
                     f"there: {reason}",
                     served=False,
+                    counts=self._alive.isdisjoint(self.places(pool)),
                 )
 
 
@@ -179,13 +210,15 @@ class PlacedTransport(LineTransport):
         place = self._pools.places(pool).get(node)
         if place is None:  # a tree was opened meanwhile whose workspace is not there
             raise HostLost(
-                f"a host was started on node {node[:8]}, which does not fit any more", served=False
+                f"a host was started on node {node[:8]}, which does not fit any more",
+                served=False,
+                counts=False,
             )
         self.place = place
         if place.agent is None:
             return await super()._hello()
         self.node = place.name
-        await self._pools.check(place)
+        await self._pools.check(pool, place)
         if self._order.victims is not None:
             await self._answer(place.agent.prepare.remote(self._order.victims), PREPARE_S)
         hello: Hello = await self._answer(self.actor.hello.remote(monotonic_ms()), FIND_S)
@@ -203,7 +236,13 @@ class PlacedTransport(LineTransport):
         Raises:
             HostLost: it did not start, or reported that it cannot serve.
         """
-        await super().ready()
+        begun_s = self._pools.now()
+        try:
+            await super().ready()
+        except HostLost as lost:
+            if lost.counts and not self._pools.is_news(self._order.pool, begun_s):
+                raise HostLost(lost.reason, served=False, counts=False) from None
+            raise
         if self._buffer:
             self._flush()
 

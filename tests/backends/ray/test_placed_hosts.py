@@ -16,7 +16,7 @@ from sessiontree.backends.ray.local_line import LineListener
 from sessiontree.backends.ray.placed_hosts import UNFIT_S, HostOrder, PlacedPools, PlacedTransport
 from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces
 from sessiontree.backends.ray.serialization import opened, packed
-from sessiontree.contracts.placement import Placement, Placements
+from sessiontree.contracts.placement import NODE_LABEL, Placement, Placements
 from sessiontree.runtime.clock import monotonic_ms
 from sessiontree.runtime.frames import Hello
 from sessiontree.runtime.link import HostLost
@@ -137,12 +137,13 @@ class SettledPools(PlacedPools):
 
     now_s = 0.0
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Return what the test has set."""
         return self.now_s
 
-    async def options(self, pool: str) -> dict[str, Any]:
-        """Return nothing, because nothing is started."""
-        return {}
+    async def alive(self) -> set[str]:
+        """Return all nodes that any test has."""
+        return {"a", "b", "own"}
 
 
 def pools_of_one_tree(places: Sequence[NodePlace], workspace: Path) -> SettledPools:
@@ -157,10 +158,14 @@ def transport_to(
     host: Host, places: Sequence[NodePlace], workspace: Path, lines: LineListener
 ) -> PlacedTransport:
     """Return the transport to a host, while one tree is open."""
-    pools = pools_of_one_tree(places, workspace)
+    return transport_in(pools_of_one_tree(places, workspace), host, lines)
+
+
+def transport_in(pools: SettledPools, host: Host, lines: LineListener) -> PlacedTransport:
+    """Return the transport to a host of the pools."""
     order = HostOrder(OBSERVING, lambda options: host, Path("/scratch/victims"))
     failures: list[str] = []
-    return PlacedTransport(pools, order, lines, print, workspace, None, failures.append)
+    return PlacedTransport(pools, order, lines, print, Path("/reports"), None, failures.append)
 
 
 @pytest.fixture
@@ -235,7 +240,63 @@ async def test_node_that_did_not_fit_is_tried_again_later(tmp_path: Path) -> Non
     place = NodePlace("a", "node a", Agent(tmp_path / "another"))
     pools = pools_of_one_tree([place], tmp_path)
     with pytest.raises(HostLost):
-        await pools.check(place)
+        await pools.check(OBSERVING, place)
     assert pools.places(OBSERVING) == {}
     pools.now_s += UNFIT_S
     assert pools.places(OBSERVING) == {"a": place}
+
+
+class Unplaced(Host):
+    """A host for which Ray finds no room."""
+
+    async def _where(self) -> str:
+        raise TimeoutError
+
+
+async def counted(transport: PlacedTransport) -> bool:
+    """Return whether a start that fails counts."""
+    with pytest.raises(HostLost) as found:
+        await transport.ready()
+    assert not found.value.served
+    return found.value.counts
+
+
+async def test_hosts_that_find_no_room_together_count_once(tmp_path: Path, lines: LineListener) -> None:
+    """A cluster that is full for two minutes is one failure, however many hosts were asked for."""
+    pools = pools_of_one_tree([NodePlace("a", "node a", None)], tmp_path)
+    together = [transport_in(pools, Unplaced("a"), lines) for _ in range(6)]
+    assert sorted(await asyncio.gather(*map(counted, together))) == [False] * 5 + [True]
+    pools.now_s = 1.0
+    assert await counted(transport_in(pools, Unplaced("a"), lines))
+
+
+async def test_unfit_node_counts_only_if_no_other_is_left(tmp_path: Path, lines: LineListener) -> None:
+    """The next host is started elsewhere, so that sessions which wait have a reason to."""
+    (tmp_path / "another").mkdir()
+    unfit = [NodePlace(name, f"node {name}", Agent(tmp_path / "another")) for name in "ab"]
+    pools = pools_of_one_tree(unfit, tmp_path)
+    assert not await counted(transport_in(pools, Host("a"), lines))
+    assert (await pools.options(OBSERVING))["label_selector"] == {NODE_LABEL: "in(b)"}
+    assert await counted(transport_in(pools, Host("b"), lines))
+
+
+async def test_start_waits_while_all_nodes_are_left_out(tmp_path: Path) -> None:
+    """They are used again, so a start does not fail at once."""
+    (tmp_path / "another").mkdir()
+    place = NodePlace("a", "node a", Agent(tmp_path / "another"))
+    pools = pools_of_one_tree([place], tmp_path)
+    with pytest.raises(HostLost):
+        await pools.check(OBSERVING, place)
+    options = asyncio.ensure_future(pools.options(OBSERVING))
+    await asyncio.sleep(0.1)
+    assert not options.done()
+    pools.use_all_again()
+    assert (await options)["label_selector"] == {NODE_LABEL: "in(a)"}
+
+
+async def test_start_fails_if_no_node_is_left(tmp_path: Path) -> None:
+    """The reason names the nodes that were there."""
+    pools = pools_of_one_tree([NodePlace("gone", "node gone", None)], tmp_path)
+    with pytest.raises(HostLost, match="no node is left .*: node gone: it left the cluster") as found:
+        await pools.options(OBSERVING)
+    assert found.value.counts
