@@ -124,7 +124,7 @@ async def test_a_tree_whose_main_has_ended_bounds_no_nodes(tmp_path: Path) -> No
     async with opened(tmp_path / "state") as serving:
         for name in ("one", "other"):
             tree = replace(config(), tree_id=name, workspace=str(tmp_path))
-            given = (tree, {}, PackedResources(b"tools", None, name.encode()))
+            given: tuple[Any, ...] = (tree, {}, PackedResources(b"tools", None, name.encode()))
             (await serving.ask(KEY, "create", given)).taken()
         assert serving.places() == (b"one", b"other")
         (await serving.ask(KEY, "stop", ("one", "main", "enough"))).taken()

@@ -69,6 +69,16 @@ class TreePlaces:
     """By the pool of the hosts; pools that are not here run on the supervisor's node."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenTree:
+    """A tree that is open or about to be opened."""
+
+    tree_id: str
+    places: TreePlaces
+    packed: bytes
+    """The same, as its supervisor gets it."""
+
+
 async def difference_at(workspace: Path, agent: Any) -> str | None:
     """Return why a path leads to another directory on an agent's node; None = it is the same one.
 
@@ -106,7 +116,8 @@ class PlacedNodes:
         """By node id, the nodes that can run hosts."""
         self._refused: dict[str, tuple[float, str]] = {}
         """By node id, when a node was refused, and why."""
-        self._open: dict[str, TreePlaces] = {}
+        self._open: list[OpenTree] = []
+        """Also those that are about to open; a tree that is opened twice is here twice until one fails."""
         self._finding = asyncio.Lock()
 
     async def find(self, tree_id: str, workspace: Path, scratch: Path, program: Path | None) -> bytes:
@@ -139,12 +150,20 @@ class PlacedNodes:
                     for pool, placement in self._pools.items()
                 },
             )
-            self._open[tree_id] = found
-            return packed(found)
+            opening = OpenTree(tree_id, found, packed(found))
+            self._open.append(opening)
+            return opening.packed
+
+    def not_opened(self, tree_id: str, places: bytes) -> None:
+        """Note that a tree did not open with these nodes; it may be open already."""
+        for index in reversed(range(len(self._open))):
+            if (self._open[index].tree_id, self._open[index].packed) == (tree_id, places):
+                del self._open[index]
+                return
 
     def released(self, tree_id: str) -> None:
-        """Note that a tree was let go, or did not open."""
-        self._open.pop(tree_id, None)
+        """Note that a tree was let go."""
+        self._open = [each for each in self._open if each.tree_id != tree_id]
 
     async def close(self) -> None:
         """End the agents; what they made on their nodes is removed."""
@@ -239,9 +258,9 @@ class PlacedNodes:
         """
         found, against = [], []
         shared = [
-            {place.node_id for place in tree.pools[pool]}
-            for tree in self._open.values()
-            if pool in tree.pools
+            {place.node_id for place in tree.places.pools[pool]}
+            for tree in self._open
+            if pool in tree.places.pools
         ]
         for node, row in nodes.items():
             if node not in self._places:

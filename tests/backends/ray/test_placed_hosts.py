@@ -265,7 +265,9 @@ async def test_hosts_that_find_no_room_together_count_once(tmp_path: Path, lines
     """A cluster that is full for two minutes is one failure, however many hosts were asked for."""
     pools = pools_of_one_tree([NodePlace("a", "node a", None)], tmp_path)
     together = [transport_in(pools, Unplaced("a"), lines) for _ in range(6)]
-    assert sorted(await asyncio.gather(*map(counted, together))) == [False] * 5 + [True]
+    async with asyncio.TaskGroup() as group:
+        starts = [group.create_task(counted(each)) for each in together]
+    assert sorted(each.result() for each in starts) == [False] * 5 + [True]
     pools.now_s = 1.0
     assert await counted(transport_in(pools, Unplaced("a"), lines))
 
@@ -297,6 +299,6 @@ async def test_start_waits_while_all_nodes_are_left_out(tmp_path: Path) -> None:
 async def test_start_fails_if_no_node_is_left(tmp_path: Path) -> None:
     """The reason names the nodes that were there."""
     pools = pools_of_one_tree([NodePlace("gone", "node gone", None)], tmp_path)
-    with pytest.raises(HostLost, match="no node is left .*: node gone: it left the cluster") as found:
+    with pytest.raises(HostLost, match=r"no node is left .*: node gone: it left the cluster") as found:
         await pools.options(OBSERVING)
     assert found.value.counts

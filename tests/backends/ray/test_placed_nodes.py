@@ -1,0 +1,50 @@
+"""Which nodes the trees of a runtime may use while others open and are let go; without a Ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessiontree import ConfigError
+from sessiontree.backends.ray.engine import Engine
+from sessiontree.backends.ray.node_agent import NodeFacts
+from sessiontree.backends.ray.placed_nodes import NodePlace, PlacedNodes
+from sessiontree.contracts.placement import Placements
+
+
+class SeenNodes(PlacedNodes):
+    """Nodes of a cluster that the test makes up."""
+
+    def __init__(self) -> None:
+        placements = Placements.of_given({"branch": {}})
+        assert placements is not None
+        super().__init__(placements, Engine(None, None, False), "best_effort")
+
+    def see(self, *nodes: str) -> None:
+        """Have these nodes from now on, all of them on this machine."""
+        self._places = {node: (NodePlace(node, f"node {node}", None), NodeFacts()) for node in nodes}
+
+    async def _candidates(self, scratch: Path) -> dict[str, dict[str, Any]]:
+        return {node: {"Labels": {}, "Resources": {}} for node in self._places}
+
+    async def open(self, tree_id: str, workspace: Path) -> bytes:
+        """Find the nodes of a tree that opens."""
+        return await self.find(tree_id, workspace, workspace, None)
+
+
+async def test_tree_that_is_opened_twice_keeps_its_nodes(tmp_path: Path) -> None:
+    """The second opening is refused by the supervisor, whichever of the two that is; the tree stays open."""
+    for fails in (0, 1):
+        nodes = SeenNodes()
+        nodes.see("a")
+        openings = [await nodes.open("one", tmp_path) for _ in range(2)]
+        nodes.not_opened("one", openings[fails])
+        nodes.see("b")
+        with pytest.raises(
+            ConfigError, match="another open tree of this runtime does not have its workspace"
+        ):
+            await nodes.open("other", tmp_path)
+        nodes.released("one")
+        await nodes.open("other", tmp_path)
