@@ -6,7 +6,6 @@ Not here: which nodes fit a tree (``placed_nodes.py``).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -189,6 +188,8 @@ class PlacedTransport(LineTransport):
         self.place: NodePlace | None = None
         """Where it runs; None = not known yet."""
 
+    reaped_s = REAPED_S
+
     @property
     def is_unfit(self) -> bool:
         """Whether it runs on a node that does not fit all open trees any more."""
@@ -259,8 +260,13 @@ class PlacedTransport(LineTransport):
         agent = None if self.place is None else self.place.agent
         if agent is None or not self.pid:
             return await super().ended()
-        with contextlib.suppress(RayError, TimeoutError):  # the node is gone, and all its processes with it
+        try:
             async with asyncio.timeout(REAPED_S + PREPARE_S):
                 ended: int = await agent.ended.remote(self.pid)
                 return ended
-        return 0
+        except TimeoutError:
+            return 0
+        except RayError:
+            if self.place is not None and self.place.node_id in await self._pools.alive():
+                await asyncio.sleep(self.reaped_s)  # the agent has ended, and nobody else sees them end
+            return 0  # or the node is gone, and all its processes with it

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.engine import Engine
@@ -137,7 +137,8 @@ class PlacedNodes:
             reasons: dict[str, str] = {node: reason for node, (_, reason) in self._refused.items()}
             async with asyncio.TaskGroup() as group:
                 asked = {
-                    node: group.create_task(self._refusal_of(node, workspace, program)) for node in nodes
+                    node: group.create_task(self._examined(node, workspace, scratch, program))
+                    for node in nodes
                 }
             for node, answer in asked.items():
                 reason = answer.result()
@@ -226,16 +227,33 @@ class PlacedNodes:
         self._refused[node] = time.monotonic(), f"{name}: {reason}"
         _LOG.warning("node %s runs no sessions: %s", name, reason)
 
+    async def _examined(self, node: str, workspace: Path, scratch: Path, program: Path | None) -> str | None:
+        """As ``_refusal_of``, but a node whose agent has ended gets another one."""
+        name = self._places[node][0].name
+        try:
+            return await self._refusal_of(node, workspace, program)
+        except RayError as error:
+            _LOG.warning("the agent on node %s is started again: %s", name, _last_line(error))
+        del self._places[node]
+        await self._meet(node, name, scratch)
+        if node not in self._places:
+            return self._refused[node][1]
+        try:
+            return await self._refusal_of(node, workspace, program)
+        except RayError as error:
+            del self._places[node]  # the next tree starts another agent
+            return f"{name}: {_last_line(error)}"
+
     async def _refusal_of(self, node: str, workspace: Path, program: Path | None) -> str | None:
-        """Return why a node can't serve a tree, and send it the program's modules if it can."""
+        """Return why a node can't serve a tree, and send it the program's modules if it can.
+
+        Raises:
+            RayError: its agent has ended.
+        """
         place, _ = self._places[node]
         if place.agent is None:
             return None
-        try:
-            reason = await difference_at(workspace, place.agent)
-        except RayError as error:
-            del self._places[node]  # the next tree starts another agent
-            return f"{place.name}: {_last_line(error)}"
+        reason = await difference_at(workspace, place.agent)
         if reason is not None:
             _LOG.warning("node %s has another workspace at %s: %s", place.name, workspace, reason)
             return f"{place.name}: the workspace {str(workspace)!r} is not the same there: {reason}"
@@ -244,7 +262,7 @@ class PlacedNodes:
             try:
                 async with asyncio.timeout(LOOK_S):
                     await place.agent.receive.remote(program.name, files)
-            except (RayError, TimeoutError) as error:
+            except (RayTaskError, TimeoutError) as error:
                 return f"{place.name}: the program's modules can't be sent there: {_last_line(error)}"
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ray.exceptions import RayActorError
 
 from sessiontree.backends.ray.local_line import LineListener
 from sessiontree.backends.ray.placed_hosts import UNFIT_S, HostOrder, PlacedPools, PlacedTransport
@@ -302,3 +304,25 @@ async def test_start_fails_if_no_node_is_left(tmp_path: Path) -> None:
     with pytest.raises(HostLost, match=r"no node is left .*: node gone: it left the cluster") as found:
         await pools.options(OBSERVING)
     assert found.value.counts
+
+
+class Forgetful(Agent):
+    """An agent whose process ends before the host's."""
+
+    async def _ended(self, host: int) -> int:
+        raise RayActorError
+
+
+@pytest.mark.parametrize(("node", "waits"), [("a", True), ("gone", False)])
+async def test_host_is_given_time_to_end_if_only_its_agent_is_gone(
+    tmp_path: Path, lines: LineListener, node: str, waits: bool
+) -> None:
+    """Its commands may still run on a node that is alive."""
+    pools = pools_of_one_tree([NodePlace("a", "node a", Forgetful(tmp_path))], tmp_path)
+    transport = transport_in(pools, Host("a"), lines)
+    transport.reaped_s = 0.2
+    await transport.ready()
+    transport.place = NodePlace(node, "node", Forgetful(tmp_path))
+    before_s = time.monotonic()
+    assert await transport.ended() == 0
+    assert (time.monotonic() - before_s >= 0.2) == waits

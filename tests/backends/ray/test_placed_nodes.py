@@ -6,12 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.exceptions import RayActorError
 
 from sessiontree import ConfigError
 from sessiontree.backends.ray.engine import Engine
 from sessiontree.backends.ray.node_agent import NodeFacts
 from sessiontree.backends.ray.placed_nodes import NodePlace, PlacedNodes
 from sessiontree.contracts.placement import Placements
+from sessiontree.workspace.identity import DirectoryView
+from tests.backends.ray.test_placed_hosts import Agent
+
+
+class LostAgent(Agent):
+    """An agent whose process has ended."""
+
+    async def _look(self, workspace: Path, entries: bool) -> DirectoryView:
+        raise RayActorError
 
 
 class SeenNodes(PlacedNodes):
@@ -22,12 +32,18 @@ class SeenNodes(PlacedNodes):
         assert placements is not None
         super().__init__(placements, Engine(None, None, False), "best_effort")
 
+        self.spare: list[Any] = []
+        """Agents that are started when others have ended."""
+
     def see(self, *nodes: str) -> None:
         """Have these nodes from now on, all of them on this machine."""
         self._places = {node: (NodePlace(node, f"node {node}", None), NodeFacts()) for node in nodes}
 
     async def _candidates(self, scratch: Path) -> dict[str, dict[str, Any]]:
         return {node: {"Labels": {}, "Resources": {}} for node in self._places}
+
+    async def _meet(self, node: str, name: str, scratch: Path) -> None:
+        self._places[node] = NodePlace(node, name, self.spare.pop()), NodeFacts()
 
     async def open(self, tree_id: str, workspace: Path) -> bytes:
         """Find the nodes of a tree that opens."""
@@ -48,3 +64,16 @@ async def test_tree_that_is_opened_twice_keeps_its_nodes(tmp_path: Path) -> None
             await nodes.open("other", tmp_path)
         nodes.released("one")
         await nodes.open("other", tmp_path)
+
+
+async def test_node_whose_agent_has_ended_gets_another_one(tmp_path: Path) -> None:
+    """The end of an agent is not the end of its node."""
+    nodes = SeenNodes()
+    nodes._places["a"] = NodePlace("a", "node a", LostAgent(tmp_path)), NodeFacts()
+    nodes.spare = [Agent(tmp_path)]
+    assert await nodes._examined("a", tmp_path, tmp_path, None) is None
+    nodes._places["a"] = NodePlace("a", "node a", LostAgent(tmp_path)), NodeFacts()
+    nodes.spare = [LostAgent(tmp_path)]
+    reason = await nodes._examined("a", tmp_path, tmp_path, None)
+    assert reason is not None
+    assert reason.startswith("node a: ")
