@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +49,8 @@ class PlacedPools:
         self._placements = placements
         self._trees = trees
         self._opened: dict[bytes, TreePlaces] = {}
+        self._later: dict[str, Mapping[str, tuple[NodePlace, ...]]] = {}
+        """By tree id, the pools of trees whose nodes have changed since they opened."""
         self._unfit: dict[str, tuple[float, str]] = {}
         """By node id, until when a node is not used, and why."""
         self._alive: set[str] = set()
@@ -59,8 +61,15 @@ class PlacedPools:
     def trees(self) -> list[TreePlaces]:
         """Return the nodes of each open tree."""
         packed = self._trees()
-        self._opened = {each: self._opened.get(each) or opened(each) for each in packed}
-        return list(self._opened.values())
+        found = {each: self._opened.get(each) or opened(each) for each in packed}
+        for each, tree in found.items():
+            if each not in self._opened:
+                self._later.pop(tree.tree_id, None)
+                self._later.update(tree.later)
+        self._opened = found
+        trees = {tree.tree_id for tree in found.values()}
+        self._later = {tree: pools for tree, pools in self._later.items() if tree in trees}
+        return [replace(tree, pools=self._later.get(tree.tree_id, tree.pools)) for tree in found.values()]
 
     def places(self, pool: str) -> dict[str, NodePlace]:
         """Return the nodes for the hosts of a pool by id, whether they are alive or not."""

@@ -13,7 +13,7 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -67,16 +67,23 @@ class TreePlaces:
     workspace: Path
     pools: Mapping[str, tuple[NodePlace, ...]]
     """By the pool of the hosts; pools that are not here run on the supervisor's node."""
+    tree_id: str = ""
+    later: Mapping[str, Mapping[str, tuple[NodePlace, ...]]] = field(default_factory=dict)
+    """By tree id, the pools of trees that were open already, where these have changed since they opened."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OpenTree:
     """A tree that is open or about to be opened."""
 
-    tree_id: str
     places: TreePlaces
     packed: bytes
-    """The same, as its supervisor gets it."""
+    """The same when it opened, as its supervisor gets it."""
+    program: Path | None
+    agents: dict[str, Any]
+    """By node id, the agents of the nodes that were examined for it."""
+    has_changed: bool = False
+    """Whether its nodes have changed since it opened."""
 
 
 async def difference_at(workspace: Path, agent: Any) -> str | None:
@@ -144,27 +151,31 @@ class PlacedNodes:
                 reason = answer.result()
                 if reason is not None:
                     reasons[node] = reason
+            await self._extend(nodes)
             found = TreePlaces(
                 workspace,
                 {
                     pool: self._fitting(pool, placement, nodes, reasons)
                     for pool, placement in self._pools.items()
                 },
+                tree_id,
+                {tree.places.tree_id: tree.places.pools for tree in self._open if tree.has_changed},
             )
-            opening = OpenTree(tree_id, found, packed(found))
+            agents = {node: self._places[node][0].agent for node in nodes if node in self._places}
+            opening = OpenTree(found, packed(found), program, agents)
             self._open.append(opening)
             return opening.packed
 
     def not_opened(self, tree_id: str, places: bytes) -> None:
         """Note that a tree did not open with these nodes; it may be open already."""
         for index in reversed(range(len(self._open))):
-            if (self._open[index].tree_id, self._open[index].packed) == (tree_id, places):
+            if (self._open[index].places.tree_id, self._open[index].packed) == (tree_id, places):
                 del self._open[index]
                 return
 
     def released(self, tree_id: str) -> None:
         """Note that a tree was let go."""
-        self._open = [each for each in self._open if each.tree_id != tree_id]
+        self._open = [each for each in self._open if each.places.tree_id != tree_id]
 
     async def close(self) -> None:
         """End the agents; what they made on their nodes is removed."""
@@ -226,6 +237,38 @@ class PlacedNodes:
     def _refuse(self, node: str, name: str, reason: str) -> None:
         self._refused[node] = time.monotonic(), f"{name}: {reason}"
         _LOG.warning("node %s runs no sessions: %s", name, reason)
+
+    async def _extend(self, nodes: Mapping[str, dict[str, Any]]) -> None:
+        """Examine nodes that have joined, or have another agent, for the trees that are open."""
+        for tree in list(self._open):
+            new = {
+                node: self._places[node]
+                for node in nodes
+                if node in self._places
+                and (node not in tree.agents or tree.agents[node] is not self._places[node][0].agent)
+            }
+            for node, (place, facts) in new.items():
+                try:
+                    reason = await self._refusal_of(node, tree.places.workspace, tree.program)
+                except RayError as error:
+                    reason = _last_line(error)
+                if reason is not None:
+                    tree.agents.setdefault(node, place.agent)  # one that was used is asked again
+                    continue
+                tree.agents[node] = place.agent
+                pools = {
+                    pool: [each for each in places if each.node_id != node]
+                    for pool, places in tree.places.pools.items()
+                }
+                for pool, places in pools.items():
+                    row = nodes[node]
+                    fits = self._pools[pool].fits(row["Labels"], row["Resources"])
+                    if fits and (pool != OBSERVING or facts.worker_refusal is None):
+                        places.append(place)
+                tree.places = replace(
+                    tree.places, pools={pool: tuple(places) for pool, places in pools.items()}
+                )
+                tree.has_changed = True
 
     async def _examined(self, node: str, workspace: Path, scratch: Path, program: Path | None) -> str | None:
         """As ``_refusal_of``, but a node whose agent has ended gets another one."""

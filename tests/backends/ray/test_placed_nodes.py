@@ -11,8 +11,10 @@ from ray.exceptions import RayActorError
 from sessiontree import ConfigError
 from sessiontree.backends.ray.engine import Engine
 from sessiontree.backends.ray.node_agent import NodeFacts
+from sessiontree.backends.ray.placed_hosts import PlacedPools
 from sessiontree.backends.ray.placed_nodes import NodePlace, PlacedNodes
-from sessiontree.contracts.placement import Placements
+from sessiontree.contracts.placement import Placement, Placements
+from sessiontree.runtime.settings import BRANCHING
 from sessiontree.workspace.identity import DirectoryView
 from tests.backends.ray.test_placed_hosts import Agent
 
@@ -32,12 +34,19 @@ class SeenNodes(PlacedNodes):
         assert placements is not None
         super().__init__(placements, Engine(None, None, False), "best_effort")
 
+        self.refused: set[tuple[str, Path]] = set()
+        """Nodes with the workspaces that are not there."""
         self.spare: list[Any] = []
         """Agents that are started when others have ended."""
 
     def see(self, *nodes: str) -> None:
         """Have these nodes from now on, all of them on this machine."""
         self._places = {node: (NodePlace(node, f"node {node}", None), NodeFacts()) for node in nodes}
+
+    async def _refusal_of(self, node: str, workspace: Path, program: Path | None) -> str | None:
+        if (node, workspace) in self.refused:
+            return "another directory"
+        return await super()._refusal_of(node, workspace, program)
 
     async def _candidates(self, scratch: Path) -> dict[str, dict[str, Any]]:
         return {node: {"Labels": {}, "Resources": {}} for node in self._places}
@@ -58,12 +67,13 @@ async def test_tree_that_is_opened_twice_keeps_its_nodes(tmp_path: Path) -> None
         openings = [await nodes.open("one", tmp_path) for _ in range(2)]
         nodes.not_opened("one", openings[fails])
         nodes.see("b")
+        nodes.refused = {("b", tmp_path)}
         with pytest.raises(
             ConfigError, match="another open tree of this runtime does not have its workspace"
         ):
-            await nodes.open("other", tmp_path)
+            await nodes.open("other", tmp_path / "other")
         nodes.released("one")
-        await nodes.open("other", tmp_path)
+        await nodes.open("other", tmp_path / "other")
 
 
 async def test_node_whose_agent_has_ended_gets_another_one(tmp_path: Path) -> None:
@@ -77,3 +87,22 @@ async def test_node_whose_agent_has_ended_gets_another_one(tmp_path: Path) -> No
     reason = await nodes._examined("a", tmp_path, tmp_path, None)
     assert reason is not None
     assert reason.startswith("node a: ")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_node_that_joins_is_used_by_trees_that_are_open(tmp_path: Path, is_there: bool) -> None:
+    """It is examined for each of them when another tree opens, and stays theirs when that one is let go."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    nodes = SeenNodes()
+    nodes.refused = set() if is_there else {("b", one)}
+    nodes.see("a")
+    trees = [await nodes.open("one", one)]
+    pools = PlacedPools({BRANCHING: Placement()}, lambda: tuple(trees))
+    assert set(pools.places(BRANCHING)) == {"a"}
+    nodes.see("a", "b")
+    trees.append(await nodes.open("other", other))
+    expected = {"a", "b"} if is_there else {"a"}
+    assert set(pools.places(BRANCHING)) == expected
+    trees.pop()
+    nodes.released("other")
+    assert set(pools.places(BRANCHING)) == expected
