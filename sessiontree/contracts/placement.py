@@ -16,12 +16,14 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.settings import StrictSettings, meant
 
 _NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_KEY: Final = re.compile(rf"(?:[A-Za-z0-9.-]{{1,253}}/)?{_NAME}")
+_KEY: Final = re.compile(rf"(?:(?=[^/]{{1,253}}/){_NAME}(?:\.{_NAME})*/)?{_NAME}")
 _CONDITION: Final = re.compile(rf"!?(?:in\({_NAME}(?:, ?{_NAME})*\)|{_NAME})")
 _BUILT_IN: Final = ("CPU", "GPU", "memory", "object_store_memory")
 """Resources that every node of Ray has; they are not given by name."""
 NODE_LABEL: Final = "ray.io/node-id"
 """The label that Ray itself gives every node."""
+LEAST: Final = 0.0001
+"""The smallest amount of a resource that Ray can reserve."""
 _Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -38,7 +40,7 @@ class Placement(StrictSettings):
     @field_validator("num_cpus")
     @classmethod
     def _countable(cls, given: float) -> float:
-        return _whole_above_one(given)
+        return _reservable(given)
 
     @field_validator("resources")
     @classmethod
@@ -46,7 +48,7 @@ class Placement(StrictSettings):
         for name, amount in given.items():
             if name in _BUILT_IN or not name.strip():
                 raise ValueError(f"{name!r} is not one of the cluster's own resources; CPUs are num_cpus")
-            _whole_above_one(amount)
+            _reservable(amount)
         return dict(given)
 
     @field_validator("label")
@@ -76,7 +78,9 @@ class Placement(StrictSettings):
         return ", ".join(words) or "nothing in particular"
 
 
-def _whole_above_one(amount: float) -> float:
+def _reservable(amount: float) -> float:
+    if 0 < amount < LEAST:
+        raise ValueError(f"{amount:g} is less than {LEAST:g}, the smallest amount that can be reserved")
     if amount > 1 and amount != int(amount):
         raise ValueError(f"{amount:g} is not a whole number; only amounts up to 1 may be fractions")
     return amount

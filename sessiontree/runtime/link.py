@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sessiontree.contracts.errors import words_of
 from sessiontree.runtime.frames import Kill, Left, LetGo, PollReply, Release
 from sessiontree.runtime.progress import Progress
 
@@ -23,13 +24,15 @@ class HostLost(Exception):
         reason: What is known about the end of the host.
         to_blame: Whether the session's own work ended the host, so that it would end the next one, too.
         served: Whether the host was ever ready.
+        counts: Whether a host that was never ready says that the next one may not start either.
     """
 
-    def __init__(self, reason: str, to_blame: bool = False, served: bool = True) -> None:
-        super().__init__(reason, to_blame, served)
+    def __init__(self, reason: str, to_blame: bool = False, served: bool = True, counts: bool = True) -> None:
+        super().__init__(reason, to_blame, served, counts)
         self.reason = reason
         self.to_blame = to_blame
         self.served = served
+        self.counts = counts
 
     def __str__(self) -> str:
         """Return the reason alone."""
@@ -267,12 +270,15 @@ class HostLink:
         self._on_lost(self, lost)
 
     async def _listen(self) -> None:
-        try:
-            if not self.transport.is_ready:
+        if not self.transport.is_ready:
+            try:
                 await self.transport.ready()
+            except HostLost as lost:
+                self._dead(lost)
+            except Exception as error:  # noqa: BLE001 - without a report, sessions would wait for ever
+                self._dead(HostLost(f"{self.name} can't be started: {words_of(error)}", served=False))
+            else:
                 self._on_free(self)
-        except HostLost as lost:
-            self._dead(lost)
         while not self._closed:
             try:
                 reply = await self.transport.poll(self._after, POLL_WAIT_S)

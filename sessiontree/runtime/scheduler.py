@@ -304,7 +304,7 @@ class Scheduler:
         pool.forget(link)
         if link in pool.free:
             pool.free.remove(link)
-        if not lost.served:
+        if not lost.served and lost.counts:
             self._count_false_start(pool, lost)
         lives = [live for live in link.leases.values() if isinstance(live, LiveSession)]
         for live in lives:

@@ -13,6 +13,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import JournalLocked, PermissionDenied, SessionTreeError, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
@@ -393,8 +394,16 @@ class SupervisorServer(SupervisorLifecycle):
             self._on_places()
 
     def places(self) -> tuple[bytes, ...]:
-        """Return on which nodes the hosts of each open tree may run."""
-        return tuple(each.places for each in self._resources.values() if each.places is not None)
+        """Return on which nodes the hosts of each open tree may run whose Main has not ended."""
+        return tuple(
+            each.places
+            for tree_id, each in self._resources.items()
+            if each.places is not None and not self._has_ended(tree_id)
+        )
+
+    def _has_ended(self, tree_id: str) -> bool:
+        controller = None if self._core is None else self._core.trees.get(tree_id)
+        return controller is not None and controller.state.sessions[MAIN].status.is_final
 
     def _let_go(self, tree_id: str) -> None:
         _, service = self._opened()

@@ -33,6 +33,10 @@ CONDITIONS = st.tuples(st.booleans(), st.lists(NAMES, min_size=1, max_size=3), s
         ({"branch": {"label": {"zone": ""}}}, "branch.label: .*'' is not a condition"),
         ({"branch": {"label": {"-": "x"}}}, "branch.label: .*'-' is not a label's key"),
         ({"branch": {"label": "spot"}}, "branch.label: "),
+        ({"branch": {"label": {"-a/b": "!x"}}}, "branch.label: .*'-a/b' is not a label's key"),
+        ({"branch": {"label": {"x" * 64 + "/b": "x"}}}, "branch.label: .*/b' is not a label's key"),
+        ({"worker": {"num_cpus": 0.00001}}, "worker.num_cpus: .*1e-05 is less than 0.0001, the smallest"),
+        ({"worker": {"resources": {"disk": 0.00001}}}, "worker.resources: .*1e-05 is less than 0.0001"),
         ("worker", "placement is 'worker'; give a mapping such as"),
     ],
 )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from sessiontree.runtime.scheduler import PoolSize
 from sessiontree.runtime.settings import Settings
 from sessiontree.runtime.supervisor_server import SupervisorServer
 from sessiontree.runtime.tree_resources import PackedResources
+from tests.tree.tree_fixtures import config
 
 KEY = "the program's"
 WRITER = """
@@ -115,6 +117,18 @@ async def test_a_tree_that_can_not_be_taken_up_leaves_nothing(tmp_path: Path) ->
             answer = await serving.ask(KEY, "resume", given)
             assert isinstance(answer.error, SessionTreeError)
         assert serving._resources == {}
+
+
+async def test_a_tree_whose_main_has_ended_bounds_no_nodes(tmp_path: Path) -> None:
+    """Whatever becomes of its workspace, the hosts of the other trees may run where these fit."""
+    async with opened(tmp_path / "state") as serving:
+        for name in ("one", "other"):
+            tree = replace(config(), tree_id=name, workspace=str(tmp_path))
+            given: tuple[Any, ...] = (tree, {}, PackedResources(b"tools", None, name.encode()))
+            (await serving.ask(KEY, "create", given)).taken()
+        assert serving.places() == (b"one", b"other")
+        (await serving.ask(KEY, "stop", ("one", "main", "enough"))).taken()
+        assert serving.places() == (b"other",)
 
 
 async def test_what_is_said_is_begun_in_the_order_of_its_numbers(tmp_path: Path) -> None:

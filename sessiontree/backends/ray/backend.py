@@ -232,16 +232,16 @@ class RayBackend:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(partial(_take_back, line, tree_id))
-            self._forget_places(tree_id)
+            self._not_opened(tree_id, places)
             raise
         except BaseException:
-            self._forget_places(tree_id)
+            self._not_opened(tree_id, places)
             raise
         line.opened(tree_id, agents, resources)
 
-    def _forget_places(self, tree_id: str) -> None:
-        if self._nodes is not None:
-            self._nodes.released(tree_id)
+    def _not_opened(self, tree_id: str, places: bytes | None) -> None:
+        if self._nodes is not None and places is not None:
+            self._nodes.not_opened(tree_id, places)
 
     def _role_of(self, pid: int) -> str:
         rows = self.ask_now(lambda supervisor: supervisor.actors())
@@ -263,7 +263,8 @@ class RayBackend:
 
     async def release(self, tree_id: str) -> None:
         """Release a tree; it stays in the journal."""
-        self._forget_places(tree_id)
+        if self._nodes is not None:
+            self._nodes.released(tree_id)
         if self._line is not None:
             self._line.released(tree_id)
             with contextlib.suppress(SessionTreeError):  # a supervisor that is gone holds no tree

@@ -11,7 +11,9 @@ import contextlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,22 +113,37 @@ class NodeAgent:
                 f"{str(plan.logs_dir)!r}; start all nodes with the same --temp-dir"
             )
         try:
-            plan.scratch.mkdir(0o700, parents=True)
-            self._scratch = plan.scratch
-            self._lock = engine_home.claim(plan.scratch)
-            _start_watcher(plan.scratch)
-        except FileExistsError:  # nodes may share a directory for temporary files
-            pass
+            unsafe = self.take(plan.scratch)
         except OSError as error:
             return NodeFacts(f"can't make the runtime's directory {str(plan.scratch)!r}: {error}")
-        self._reports = plan.scratch / "reports"
-        self._reports.mkdir(0o700, exist_ok=True)
+        if unsafe is not None:
+            return NodeFacts(unsafe)
         confinement, refusal = "none", None
         try:
             confinement = str(probe(Jail(enforcement=plan.enforcement)))
         except ConfigError as error:
             refusal = str(error)
         return NodeFacts(None, confinement, refusal, token_file())
+
+    def take(self, scratch: Path) -> str | None:
+        """Make the runtime's directory; return why the one that is there can't be used. Blocks.
+
+        Raises:
+            OSError: it can't be made.
+        """
+        try:
+            scratch.mkdir(0o700, parents=True)
+        except FileExistsError:  # nodes may share a directory for temporary files
+            unsafe = _why_unsafe(scratch)
+            if unsafe is not None:
+                return unsafe
+        else:
+            self._scratch = scratch
+            self._lock = engine_home.claim(scratch)
+            _start_watcher(scratch)
+        self._reports = scratch / "reports"
+        self._reports.mkdir(0o700, exist_ok=True)
+        return None
 
     async def look(self, workspace: Path, entries: bool) -> DirectoryView | str:
         """Return what this node sees of a workspace, or why it sees none."""
@@ -141,8 +158,17 @@ class NodeAgent:
 
     def _write(self, name: str, files: Mapping[str, bytes]) -> None:
         place = self._reports.parent / name
-        if not place.exists():
-            write_files(place, files)
+        if place.exists():
+            return
+        part = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=place.parent))
+        try:
+            write_files(part, files)
+            part.rename(place)  # so that a copy that was cut short never counts as one
+        except OSError:
+            if not place.exists():  # another node of this machine was not first
+                raise
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
     async def prepare(self, victims: Path) -> None:
         """Make the files that a Worker's host must fail to change before it serves."""
@@ -163,6 +189,19 @@ class NodeAgent:
         """Remove the runtime's directory, if it was made here."""
         if self._scratch is not None:
             await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+
+
+def _why_unsafe(scratch: Path) -> str | None:
+    """Return why others could read or change what the runtime puts into a directory; None = nobody can."""
+    found = scratch.lstat()
+    begin = f"the runtime's directory {str(scratch)!r} is there already, and "
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{begin}it is not a directory; remove it"
+    if found.st_uid != os.getuid():
+        return f"{begin}it belongs to user {found.st_uid} instead of {os.getuid()}; remove it"
+    if found.st_mode & 0o077:
+        return f"{begin}other users have rights to it (mode {stat.S_IMODE(found.st_mode):o}); remove it"
+    return None
 
 
 def _start_watcher(scratch: Path) -> None:

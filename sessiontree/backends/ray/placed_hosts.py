@@ -6,9 +6,9 @@ Not here: which nodes fit a tree (``placed_nodes.py``).
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,10 +24,15 @@ from sessiontree.contracts.placement import NODE_LABEL, Placement
 from sessiontree.runtime.clock import monotonic_ms
 from sessiontree.runtime.frames import Hello
 from sessiontree.runtime.link import HostLost
+from sessiontree.workspace.identity import view_of
 
 FIND_S: Final = 120.0
 """How long Ray may take to find room for a host and to start it."""
 PREPARE_S: Final = 15.0
+UNFIT_S: Final = 30.0
+"""For how long a node that does not fit an open tree gets no hosts: what is wrong may pass."""
+AGAIN_S: Final = 1.0
+"""How long a start waits before it looks again whether a node may be used."""
 
 
 class PlacedPools:
@@ -44,45 +49,71 @@ class PlacedPools:
         self._placements = placements
         self._trees = trees
         self._opened: dict[bytes, TreePlaces] = {}
-        self._unfit: dict[str, str] = {}
-        """By node id, why a node is not used any more."""
+        self._later: dict[str, Mapping[str, tuple[NodePlace, ...]]] = {}
+        """By tree id, the pools of trees whose nodes have changed since they opened."""
+        self._unfit: dict[str, tuple[float, str]] = {}
+        """By node id, until when a node is not used, and why."""
+        self._alive: set[str] = set()
+        """The nodes that were alive when a host was last started."""
+        self._failed_s: dict[str, float] = {}
+        """By pool, when a start last failed that counted."""
 
     def trees(self) -> list[TreePlaces]:
         """Return the nodes of each open tree."""
         packed = self._trees()
-        self._opened = {each: self._opened.get(each) or opened(each) for each in packed}
-        return list(self._opened.values())
+        found = {each: self._opened.get(each) or opened(each) for each in packed}
+        for each, tree in found.items():
+            if each not in self._opened:
+                self._later.pop(tree.tree_id, None)
+                self._later.update(tree.later)
+        self._opened = found
+        trees = {tree.tree_id for tree in found.values()}
+        self._later = {tree: pools for tree, pools in self._later.items() if tree in trees}
+        return [replace(tree, pools=self._later.get(tree.tree_id, tree.pools)) for tree in found.values()]
 
     def places(self, pool: str) -> dict[str, NodePlace]:
         """Return the nodes for the hosts of a pool by id, whether they are alive or not."""
+        now = self.now()
+        self._unfit = {node: told for node, told in self._unfit.items() if told[0] > now}
+        return {node: place for node, place in self._shared(pool).items() if node not in self._unfit}
+
+    def _shared(self, pool: str) -> dict[str, NodePlace]:
         found: dict[str, NodePlace] | None = None
         for tree in self.trees():
             own = {place.node_id: place for place in tree.pools.get(pool, ())}
             found = own if found is None else {node: own[node] for node in found if node in own}
-        return {node: place for node, place in (found or {}).items() if node not in self._unfit}
+        return found or {}
 
     def tokens(self) -> tuple[Path, ...]:
         """Return the files of Ray's tokens on all these nodes."""
         places = [place for tree in self.trees() for each in tree.pools.values() for place in each]
         return tuple(dict.fromkeys(place.token for place in places if place.token is not None))
 
+    def now(self) -> float:
+        """Return the time by the clock of this machine, in seconds."""
+        return time.monotonic()
+
     def use_all_again(self) -> None:
         """Use nodes again that were refused: the program has looked at all of them for a tree that opens."""
         self._unfit.clear()
 
     async def options(self, pool: str) -> dict[str, Any]:
-        """Return the options by which Ray finds a node for a host.
+        """Return the options by which Ray finds a node for a host; wait while all nodes are left out.
 
         Raises:
             HostLost: no node is left.
         """
-        placement, places = self._placements[pool], self.places(pool)
-        rows: list[dict[str, Any]] = await asyncio.to_thread(ray.nodes)
-        alive = {str(row["NodeID"]) for row in rows if row["Alive"]}
-        fitting = sorted(node for node in places if node in alive)
+        placement = self._placements[pool]
+        while True:
+            self._alive = await self.alive()
+            places = self.places(pool)
+            fitting = sorted(node for node in places if node in self._alive)
+            if fitting or not any(node in self._alive for node in self._shared(pool)):
+                break
+            await asyncio.sleep(AGAIN_S)
         if not fitting:
             gone = [f"{place.name}: it left the cluster" for place in places.values()]
-            told = "; ".join([*self._unfit.values(), *gone])
+            told = "; ".join([*(reason for _, reason in self._unfit.values()), *gone])
             raise HostLost(f"no node is left for hosts that ask for {placement}: {told}", served=False)
         options: dict[str, Any] = {
             "num_cpus": placement.num_cpus,
@@ -91,24 +122,51 @@ class PlacedPools:
         }
         return {**options, "resources": dict(placement.resources)} if placement.resources else options
 
-    async def check(self, place: NodePlace) -> None:
+    async def alive(self) -> set[str]:
+        """Return the nodes of the cluster that are alive."""
+        rows: list[dict[str, Any]] = await asyncio.to_thread(ray.nodes)
+        return {str(row["NodeID"]) for row in rows if row["Alive"]}
+
+    def is_news(self, pool: str, begun_s: float) -> bool:
+        """Whether a failed start is the first of those that were under way when it failed.
+
+        Hosts that are started together fail together, if the cluster has no room for a while.
+        """
+        last_s = self._failed_s.get(pool)
+        if last_s is not None and begun_s <= last_s:
+            return False
+        self._failed_s[pool] = self.now()
+        return True
+
+    async def check(self, pool: str, place: NodePlace) -> None:
         """Check that each open tree has its workspace on a node.
 
+        A workspace that can't be looked at here says nothing about the node.
+
         Raises:
-            HostLost: one does not; the node is not used any more.
+            HostLost: one does not; the node is not used for ``UNFIT_S``.
         """
         for workspace in dict.fromkeys(tree.workspace for tree in self.trees()):
             try:
                 reason = await difference_at(workspace, place.agent)
             except RayError as error:
                 reason = words_of(error).splitlines()[-1].strip()
-            if reason is not None:
-                self._unfit[place.node_id] = f"{place.name}: {reason}"
+            if reason is not None and await asyncio.to_thread(_is_readable, workspace):
+                self._unfit[place.node_id] = self.now() + UNFIT_S, f"{place.name}: {reason}"
                 raise HostLost(
                     f"no host runs on node {place.name}: the workspace {str(workspace)!r} is not the same "
                     f"there: {reason}",
                     served=False,
+                    counts=self._alive.isdisjoint(self.places(pool)),
                 )
+
+
+def _is_readable(workspace: Path) -> bool:
+    try:
+        view_of(workspace, entries=False)
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +197,8 @@ class PlacedTransport(LineTransport):
         self.place: NodePlace | None = None
         """Where it runs; None = not known yet."""
 
+    reaped_s = REAPED_S
+
     @property
     def is_unfit(self) -> bool:
         """Whether it runs on a node that does not fit all open trees any more."""
@@ -160,13 +220,15 @@ class PlacedTransport(LineTransport):
         place = self._pools.places(pool).get(node)
         if place is None:  # a tree was opened meanwhile whose workspace is not there
             raise HostLost(
-                f"a host was started on node {node[:8]}, which does not fit any more", served=False
+                f"a host was started on node {node[:8]}, which does not fit any more",
+                served=False,
+                counts=False,
             )
         self.place = place
         if place.agent is None:
             return await super()._hello()
         self.node = place.name
-        await self._pools.check(place)
+        await self._pools.check(pool, place)
         if self._order.victims is not None:
             await self._answer(place.agent.prepare.remote(self._order.victims), PREPARE_S)
         hello: Hello = await self._answer(self.actor.hello.remote(monotonic_ms()), FIND_S)
@@ -184,7 +246,13 @@ class PlacedTransport(LineTransport):
         Raises:
             HostLost: it did not start, or reported that it cannot serve.
         """
-        await super().ready()
+        begun_s = self._pools.now()
+        try:
+            await super().ready()
+        except HostLost as lost:
+            if lost.counts and not self._pools.is_news(self._order.pool, begun_s):
+                raise HostLost(lost.reason, served=False, counts=False) from None
+            raise
         if self._buffer:
             self._flush()
 
@@ -201,8 +269,13 @@ class PlacedTransport(LineTransport):
         agent = None if self.place is None else self.place.agent
         if agent is None or not self.pid:
             return await super().ended()
-        with contextlib.suppress(RayError, TimeoutError):  # the node is gone, and all its processes with it
+        try:
             async with asyncio.timeout(REAPED_S + PREPARE_S):
                 ended: int = await agent.ended.remote(self.pid)
                 return ended
-        return 0
+        except TimeoutError:
+            return 0
+        except RayError:
+            if self.place is not None and self.place.node_id in await self._pools.alive():
+                await asyncio.sleep(self.reaped_s)  # the agent has ended, and nobody else sees them end
+            return 0  # or the node is gone, and all its processes with it

@@ -13,12 +13,12 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.engine import Engine
@@ -67,6 +67,23 @@ class TreePlaces:
     workspace: Path
     pools: Mapping[str, tuple[NodePlace, ...]]
     """By the pool of the hosts; pools that are not here run on the supervisor's node."""
+    tree_id: str = ""
+    later: Mapping[str, Mapping[str, tuple[NodePlace, ...]]] = field(default_factory=dict)
+    """By tree id, the pools of trees that were open already, where these have changed since they opened."""
+
+
+@dataclass(slots=True)
+class OpenTree:
+    """A tree that is open or about to be opened."""
+
+    places: TreePlaces
+    packed: bytes
+    """The same when it opened, as its supervisor gets it."""
+    program: Path | None
+    agents: dict[str, Any]
+    """By node id, the agents of the nodes that were examined for it."""
+    has_changed: bool = False
+    """Whether its nodes have changed since it opened."""
 
 
 async def difference_at(workspace: Path, agent: Any) -> str | None:
@@ -106,7 +123,8 @@ class PlacedNodes:
         """By node id, the nodes that can run hosts."""
         self._refused: dict[str, tuple[float, str]] = {}
         """By node id, when a node was refused, and why."""
-        self._open: dict[str, TreePlaces] = {}
+        self._open: list[OpenTree] = []
+        """Also those that are about to open; a tree that is opened twice is here twice until one fails."""
         self._finding = asyncio.Lock()
 
     async def find(self, tree_id: str, workspace: Path, scratch: Path, program: Path | None) -> bytes:
@@ -126,25 +144,38 @@ class PlacedNodes:
             reasons: dict[str, str] = {node: reason for node, (_, reason) in self._refused.items()}
             async with asyncio.TaskGroup() as group:
                 asked = {
-                    node: group.create_task(self._refusal_of(node, workspace, program)) for node in nodes
+                    node: group.create_task(self._examined(node, workspace, scratch, program))
+                    for node in nodes
                 }
             for node, answer in asked.items():
                 reason = answer.result()
                 if reason is not None:
                     reasons[node] = reason
+            await self._extend(nodes)
             found = TreePlaces(
                 workspace,
                 {
                     pool: self._fitting(pool, placement, nodes, reasons)
                     for pool, placement in self._pools.items()
                 },
+                tree_id,
+                {tree.places.tree_id: tree.places.pools for tree in self._open if tree.has_changed},
             )
-            self._open[tree_id] = found
-            return packed(found)
+            agents = {node: self._places[node][0].agent for node in nodes if node in self._places}
+            opening = OpenTree(found, packed(found), program, agents)
+            self._open.append(opening)
+            return opening.packed
+
+    def not_opened(self, tree_id: str, places: bytes) -> None:
+        """Note that a tree did not open with these nodes; it may be open already."""
+        for index in reversed(range(len(self._open))):
+            if (self._open[index].places.tree_id, self._open[index].packed) == (tree_id, places):
+                del self._open[index]
+                return
 
     def released(self, tree_id: str) -> None:
-        """Note that a tree was let go, or did not open."""
-        self._open.pop(tree_id, None)
+        """Note that a tree was let go."""
+        self._open = [each for each in self._open if each.places.tree_id != tree_id]
 
     async def close(self) -> None:
         """End the agents; what they made on their nodes is removed."""
@@ -207,16 +238,65 @@ class PlacedNodes:
         self._refused[node] = time.monotonic(), f"{name}: {reason}"
         _LOG.warning("node %s runs no sessions: %s", name, reason)
 
+    async def _extend(self, nodes: Mapping[str, dict[str, Any]]) -> None:
+        """Examine nodes that have joined, or have another agent, for the trees that are open."""
+        for tree in list(self._open):
+            new = {
+                node: self._places[node]
+                for node in nodes
+                if node in self._places
+                and (node not in tree.agents or tree.agents[node] is not self._places[node][0].agent)
+            }
+            for node, (place, facts) in new.items():
+                try:
+                    reason = await self._refusal_of(node, tree.places.workspace, tree.program)
+                except RayError as error:
+                    reason = _last_line(error)
+                if reason is not None:
+                    tree.agents.setdefault(node, place.agent)  # one that was used is asked again
+                    continue
+                tree.agents[node] = place.agent
+                pools = {
+                    pool: [each for each in places if each.node_id != node]
+                    for pool, places in tree.places.pools.items()
+                }
+                for pool, places in pools.items():
+                    row = nodes[node]
+                    fits = self._pools[pool].fits(row["Labels"], row["Resources"])
+                    if fits and (pool != OBSERVING or facts.worker_refusal is None):
+                        places.append(place)
+                tree.places = replace(
+                    tree.places, pools={pool: tuple(places) for pool, places in pools.items()}
+                )
+                tree.has_changed = True
+
+    async def _examined(self, node: str, workspace: Path, scratch: Path, program: Path | None) -> str | None:
+        """As ``_refusal_of``, but a node whose agent has ended gets another one."""
+        name = self._places[node][0].name
+        try:
+            return await self._refusal_of(node, workspace, program)
+        except RayError as error:
+            _LOG.warning("the agent on node %s is started again: %s", name, _last_line(error))
+        del self._places[node]
+        await self._meet(node, name, scratch)
+        if node not in self._places:
+            return self._refused[node][1]
+        try:
+            return await self._refusal_of(node, workspace, program)
+        except RayError as error:
+            del self._places[node]  # the next tree starts another agent
+            return f"{name}: {_last_line(error)}"
+
     async def _refusal_of(self, node: str, workspace: Path, program: Path | None) -> str | None:
-        """Return why a node can't serve a tree, and send it the program's modules if it can."""
+        """Return why a node can't serve a tree, and send it the program's modules if it can.
+
+        Raises:
+            RayError: its agent has ended.
+        """
         place, _ = self._places[node]
         if place.agent is None:
             return None
-        try:
-            reason = await difference_at(workspace, place.agent)
-        except RayError as error:
-            del self._places[node]  # the next tree starts another agent
-            return f"{place.name}: {_last_line(error)}"
+        reason = await difference_at(workspace, place.agent)
         if reason is not None:
             _LOG.warning("node %s has another workspace at %s: %s", place.name, workspace, reason)
             return f"{place.name}: the workspace {str(workspace)!r} is not the same there: {reason}"
@@ -225,7 +305,7 @@ class PlacedNodes:
             try:
                 async with asyncio.timeout(LOOK_S):
                     await place.agent.receive.remote(program.name, files)
-            except (RayError, TimeoutError) as error:
+            except (RayTaskError, TimeoutError) as error:
                 return f"{place.name}: the program's modules can't be sent there: {_last_line(error)}"
         return None
 
@@ -239,9 +319,9 @@ class PlacedNodes:
         """
         found, against = [], []
         shared = [
-            {place.node_id for place in tree.pools[pool]}
-            for tree in self._open.values()
-            if pool in tree.pools
+            {place.node_id for place in tree.places.pools[pool]}
+            for tree in self._open
+            if pool in tree.places.pools
         ]
         for node, row in nodes.items():
             if node not in self._places:

@@ -109,7 +109,8 @@ class RayTransport:
             late = f"the host did not start within {START_S:g} s"
             reason = error.reason if isinstance(error, HostLost) else late
             self._failed(reason)
-            raise HostLost(reason, served=False) from None
+            counts = not isinstance(error, HostLost) or error.counts
+            raise HostLost(reason, served=False, counts=counts) from None
         self._hold(hello)
         self.level, self.pid, self.is_ready = hello.level, hello.pid, True
 

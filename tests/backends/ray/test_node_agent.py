@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.backends.ray.node_agent import AgentPlan, NodeAgent, release
+from sessiontree.backends.ray.program_copy import files_of
 from sessiontree.sandbox import launcher
 from sessiontree.workspace.identity import DirectoryView
 
@@ -62,3 +64,52 @@ async def test_agent_waits_for_the_end_of_a_reaper() -> None:
     reaper.kill()
     assert await agent.ended(1) == 0
     assert await reaper.wait() < 0
+
+
+def test_directory_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    """Whoever guesses the path can't read reports or plant modules: the node is refused instead."""
+    open_to_all, link, file, own = (tmp_path / name for name in ("open", "link", "file", "own"))
+    own.mkdir(0o700)
+    open_to_all.mkdir()
+    open_to_all.chmod(0o770)
+    link.symlink_to(own)
+    file.touch(0o600)
+    foreign = Path("/proc/1/fd") if os.getuid() else tmp_path / "foreign"  # both belong to another user
+    if not os.getuid():
+        foreign.mkdir(0o700)
+        os.chown(foreign, 65534, 65534)
+    for path, reason in [
+        (open_to_all, "other users have rights to it (mode 770)"),
+        (link, "it is not a directory"),
+        (file, "it is not a directory"),
+        (foreign, "it belongs to user "),
+    ]:
+        found = NodeAgent().take(path)
+        assert found is not None
+        assert found.startswith(f"the runtime's directory {str(path)!r} is there already, and {reason}")
+    assert names_in(own) == []
+
+
+async def test_own_directory_of_another_node_is_used(tmp_path: Path) -> None:
+    """Nodes of one machine share it; only the agent that made it removes it."""
+    own = tmp_path / "own"
+    own.mkdir(0o700)
+    agent = NodeAgent()
+    assert agent.take(own) is None
+    await agent.close()
+    assert names_in(own) == ["reports"]
+
+
+async def test_copy_that_was_cut_short_is_written_again(tmp_path: Path) -> None:
+    """A file that can't be written leaves nothing that counts as the program's modules."""
+    own = tmp_path / "own"
+    own.mkdir(0o700)
+    agent = NodeAgent()
+    assert agent.take(own) is None
+    whole = {"one.py": b"1", "pack/two.py": b"2"}
+    with pytest.raises(OSError, match="too long"):
+        await agent.receive("modules", {"one.py": b"1", "x" * 300: b"2"})
+    assert names_in(own) == ["reports"]
+    await agent.receive("modules", whole)
+    await agent.receive("modules", {"other.py": b"it is there already"})
+    assert files_of(own / "modules") == whole

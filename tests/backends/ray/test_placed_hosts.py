@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ray.exceptions import RayActorError
 
 from sessiontree.backends.ray.local_line import LineListener
-from sessiontree.backends.ray.placed_hosts import HostOrder, PlacedPools, PlacedTransport
+from sessiontree.backends.ray.placed_hosts import UNFIT_S, HostOrder, PlacedPools, PlacedTransport
 from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces
 from sessiontree.backends.ray.serialization import opened, packed
-from sessiontree.contracts.placement import Placement, Placements
+from sessiontree.contracts.placement import NODE_LABEL, Placement, Placements
 from sessiontree.runtime.clock import monotonic_ms
 from sessiontree.runtime.frames import Hello
 from sessiontree.runtime.link import HostLost
@@ -133,23 +135,39 @@ class Host:
 
 
 class SettledPools(PlacedPools):
-    """Pools whose nodes are alive."""
+    """Pools whose nodes are alive, and whose clock the test sets."""
 
-    async def options(self, pool: str) -> dict[str, Any]:
-        """Return nothing, because nothing is started."""
-        return {}
+    now_s = 0.0
+
+    def now(self) -> float:
+        """Return what the test has set."""
+        return self.now_s
+
+    async def alive(self) -> set[str]:
+        """Return all nodes that any test has."""
+        return {"a", "b", "own"}
+
+
+def pools_of_one_tree(places: Sequence[NodePlace], workspace: Path) -> SettledPools:
+    """Return the pools while one tree is open."""
+    trees = (packed(TreePlaces(workspace, {OBSERVING: ()})),)
+    pools = SettledPools({OBSERVING: Placement()}, lambda: trees)
+    pools._opened = {trees[0]: TreePlaces(workspace, {OBSERVING: tuple(places)})}  # these can't be pickled
+    return pools
 
 
 def transport_to(
     host: Host, places: Sequence[NodePlace], workspace: Path, lines: LineListener
 ) -> PlacedTransport:
     """Return the transport to a host, while one tree is open."""
-    trees = (packed(TreePlaces(workspace, {OBSERVING: ()})),)
-    pools = SettledPools({OBSERVING: Placement()}, lambda: trees)
-    pools._opened = {trees[0]: TreePlaces(workspace, {OBSERVING: tuple(places)})}  # these can't be pickled
+    return transport_in(pools_of_one_tree(places, workspace), host, lines)
+
+
+def transport_in(pools: SettledPools, host: Host, lines: LineListener) -> PlacedTransport:
+    """Return the transport to a host of the pools."""
     order = HostOrder(OBSERVING, lambda options: host, Path("/scratch/victims"))
     failures: list[str] = []
-    return PlacedTransport(pools, order, lines, print, workspace, None, failures.append)
+    return PlacedTransport(pools, order, lines, print, Path("/reports"), None, failures.append)
 
 
 @pytest.fixture
@@ -204,3 +222,107 @@ async def test_host_on_a_node_that_no_longer_fits_serves_nobody(tmp_path: Path, 
     transport = transport_to(Host("b"), [NodePlace("a", "node a", Agent(tmp_path))], tmp_path, lines)
     with pytest.raises(HostLost, match="started on node b, which does not fit any more"):
         await transport.ready()
+
+
+async def test_workspace_that_is_gone_here_says_nothing_about_a_node(
+    tmp_path: Path, lines: LineListener
+) -> None:
+    """Its tree can't go on anywhere; the other trees of the runtime keep the node."""
+    places = [NodePlace("a", "node a", Agent(tmp_path))]
+    host = Host("a")
+    transport = transport_to(host, places, tmp_path / "removed", lines)
+    await transport.ready()
+    assert not transport.is_unfit
+    assert len(host.times) == 1
+
+
+async def test_node_that_did_not_fit_is_tried_again_later(tmp_path: Path) -> None:
+    """What was wrong may have passed, and no tree need open for that."""
+    (tmp_path / "another").mkdir()
+    place = NodePlace("a", "node a", Agent(tmp_path / "another"))
+    pools = pools_of_one_tree([place], tmp_path)
+    with pytest.raises(HostLost):
+        await pools.check(OBSERVING, place)
+    assert pools.places(OBSERVING) == {}
+    pools.now_s += UNFIT_S
+    assert pools.places(OBSERVING) == {"a": place}
+
+
+class Unplaced(Host):
+    """A host for which Ray finds no room."""
+
+    async def _where(self) -> str:
+        raise TimeoutError
+
+
+async def counted(transport: PlacedTransport) -> bool:
+    """Return whether a start that fails counts."""
+    with pytest.raises(HostLost) as found:
+        await transport.ready()
+    assert not found.value.served
+    return found.value.counts
+
+
+async def test_hosts_that_find_no_room_together_count_once(tmp_path: Path, lines: LineListener) -> None:
+    """A cluster that is full for two minutes is one failure, however many hosts were asked for."""
+    pools = pools_of_one_tree([NodePlace("a", "node a", None)], tmp_path)
+    together = [transport_in(pools, Unplaced("a"), lines) for _ in range(6)]
+    async with asyncio.TaskGroup() as group:
+        starts = [group.create_task(counted(each)) for each in together]
+    assert sorted(each.result() for each in starts) == [False] * 5 + [True]
+    pools.now_s = 1.0
+    assert await counted(transport_in(pools, Unplaced("a"), lines))
+
+
+async def test_unfit_node_counts_only_if_no_other_is_left(tmp_path: Path, lines: LineListener) -> None:
+    """The next host is started elsewhere, so that sessions which wait have a reason to."""
+    (tmp_path / "another").mkdir()
+    unfit = [NodePlace(name, f"node {name}", Agent(tmp_path / "another")) for name in "ab"]
+    pools = pools_of_one_tree(unfit, tmp_path)
+    assert not await counted(transport_in(pools, Host("a"), lines))
+    assert (await pools.options(OBSERVING))["label_selector"] == {NODE_LABEL: "in(b)"}
+    assert await counted(transport_in(pools, Host("b"), lines))
+
+
+async def test_start_waits_while_all_nodes_are_left_out(tmp_path: Path) -> None:
+    """They are used again, so a start does not fail at once."""
+    (tmp_path / "another").mkdir()
+    place = NodePlace("a", "node a", Agent(tmp_path / "another"))
+    pools = pools_of_one_tree([place], tmp_path)
+    with pytest.raises(HostLost):
+        await pools.check(OBSERVING, place)
+    options = asyncio.ensure_future(pools.options(OBSERVING))
+    await asyncio.sleep(0.1)
+    assert not options.done()
+    pools.use_all_again()
+    assert (await options)["label_selector"] == {NODE_LABEL: "in(a)"}
+
+
+async def test_start_fails_if_no_node_is_left(tmp_path: Path) -> None:
+    """The reason names the nodes that were there."""
+    pools = pools_of_one_tree([NodePlace("gone", "node gone", None)], tmp_path)
+    with pytest.raises(HostLost, match=r"no node is left .*: node gone: it left the cluster") as found:
+        await pools.options(OBSERVING)
+    assert found.value.counts
+
+
+class Forgetful(Agent):
+    """An agent whose process ends before the host's."""
+
+    async def _ended(self, host: int) -> int:
+        raise RayActorError
+
+
+@pytest.mark.parametrize(("node", "waits"), [("a", True), ("gone", False)])
+async def test_host_is_given_time_to_end_if_only_its_agent_is_gone(
+    tmp_path: Path, lines: LineListener, node: str, waits: bool
+) -> None:
+    """Its commands may still run on a node that is alive."""
+    pools = pools_of_one_tree([NodePlace("a", "node a", Forgetful(tmp_path))], tmp_path)
+    transport = transport_in(pools, Host("a"), lines)
+    transport.reaped_s = 0.2
+    await transport.ready()
+    transport.place = NodePlace(node, "node", Forgetful(tmp_path))
+    before_s = time.monotonic()
+    assert await transport.ended() == 0
+    assert (time.monotonic() - before_s >= 0.2) == waits
