@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from sessiontree import (
     ReceiptLine,
     Runtime,
     SessionCrashed,
+    SessionFailed,
     SessionStatus,
     SessionTree,
     SessionTreeError,
@@ -41,10 +42,12 @@ MAX_OUTPUT_CHARS: Final = 1_000_000
 PURPOSE_CHARS: Final = 200
 LOST: Final = (EngineLost, JournalError, SessionCrashed)
 """Errors of the runtime, whoever reports them."""
-_BUDGET: Final = re.compile(r"\bbudget\.(\w+) of '")
-_NO_PRICE: Final = "can't be kept: the price of"
+_BUDGET: Final = re.compile(r"\bbudget\.(\w+) of 'main'")
+_NO_PRICE: Final = re.compile(r"\bbudget\.cost_usd of '[^']*' can't be kept: the price of")
 _MODEL_LOST: Final = re.compile(r"the model failed \(\d+ attempts\)")
 """How a session says that a provider could not be reached, or was too busy, again and again."""
+_STOPPED: Final = re.compile(r"(?:the model failed: |ended after \S+ s without wrapping up: )?")
+"""How the summary of a session may begin that did not end by its own words."""
 
 
 class AttemptLost(SessionTreeError):
@@ -71,6 +74,11 @@ class _Outcome:
     scores: Mapping[str, Score] | None = None
     error: BaseException | None = None
 
+    @property
+    def is_pass(self) -> bool:
+        """Whether every scorer says so."""
+        return self.scores is not None and all(each.is_pass for each in self.scores.values())
+
 
 class AttemptRun:
     """Carries out one attempt.
@@ -93,6 +101,8 @@ class AttemptRun:
         self._began_s = 0.0
         self._budget: Budget | None = None
         """What its tree may spend."""
+        self._is_capped = False
+        """Whether the run's cap bounds its tree, not a budget of the suite."""
 
     @property
     def tree_id(self) -> str | None:
@@ -128,8 +138,9 @@ class AttemptRun:
         try:
             options = await self._options(attempt)
         except Exception as error:  # noqa: BLE001 - the suite's own function: the sample's error
-            self._check(error, ())
-            return self._result(attempt, _Outcome("error", error=error), ())
+            outcome = _Outcome("error", error=error)
+            self._check(outcome, ())
+            return self._result(attempt, outcome, ())
         self.tree = self._made(options)
         self._ledger.note_tree(lease, self.tree.tree_id)
         try:
@@ -149,10 +160,8 @@ class AttemptRun:
                 receipt = await tree.finish("scored")
             else:
                 receipt = await tree.cancel(f"the sample is over: {outcome.status}")
-            if outcome.error is not None:
-                self._check(outcome.error, receipt)
-                if spent_member(self._budget, outcome.error, receipt):
-                    outcome.status = "budget"
+            if not outcome.is_pass:  # a tree that reached its aim in spite of a loss counts
+                self._check(outcome, receipt)
         return self._result(attempt, outcome, receipt)
 
     async def _judged(self, attempt: Attempt[Any]) -> _Outcome:
@@ -209,6 +218,9 @@ class AttemptRun:
         if reserved is None:
             return budget
         own = None if budget is None else budget.cost_usd
+        suites = self._place.suite.budget
+        is_suites = suites is not None and suites.cost_usd is not None
+        self._is_capped = not is_suites and (own is None or own > reserved)
         cost_usd = reserved if own is None else min(own, reserved)
         return (budget or Budget()).model_copy(update={"cost_usd": cost_usd})
 
@@ -225,21 +237,25 @@ class AttemptRun:
         except TypeError as error:
             raise ConfigError(f"suite {self._place.suite.name!r}: tree: {error}") from error
 
-    def _check(self, error: BaseException, receipt: tuple[ReceiptLine, ...]) -> None:
-        """Raise if an error is not the sample's own."""
-        lost = next((each for each in causes_of(error) if _is_lost(each)), None)
-        if lost is None and receipt and _is_crash(receipt[0]):
-            lost = error
+    def _check(self, outcome: _Outcome, receipt: tuple[ReceiptLine, ...]) -> None:
+        """Raise if it is not the sample's fault that it did not pass; note if its tree used up its budget."""
+        errors = [] if outcome.error is None else list(causes_of(outcome.error))
+        lost = next((each for each in errors if _is_lost(each)), None)
+        if lost is None:
+            line = next((each for each in receipt if _was_lost(each)), None)
+            lost = None if line is None else SessionFailed(line.session_id, line.summary)
         if lost is not None:
-            raise AttemptLost(lost, self.tree_id, self._cost(receipt)) from error
-        if any(_NO_PRICE in str(each) for each in causes_of(error)):
-            raise ConfigError(str(error)) from error
-        reserved = self._lease.reserved_usd
-        budget = self._place.suite.budget
-        is_own = budget is not None and budget.cost_usd is not None
-        if reserved is not None and not is_own and spent_member(self._budget, error, receipt) == "cost_usd":
+            raise AttemptLost(lost, self.tree_id, self._cost(receipt)) from outcome.error
+        unpriced = [str(each) for each in errors if _NO_PRICE.search(str(each))]
+        unpriced += [each.summary for each in receipt if _stop_of(each, _NO_PRICE)]
+        if unpriced:
+            raise ConfigError(unpriced[0]) from outcome.error
+        spent = spent_member(self._budget, errors, receipt)
+        if spent == "cost_usd" and self._is_capped:
             self._ledger.costs[self._lease.lease_id] = self._cost(receipt)
-            raise CostCapReached(self._lease.sample_id, reserved) from error
+            raise CostCapReached(self._lease.sample_id, self._lease.reserved_usd or 0.0) from outcome.error
+        if spent and outcome.status != "timeout":
+            outcome.status = "budget"
 
     def _cost(self, receipt: tuple[ReceiptLine, ...]) -> float:
         known = self._ledger.costs.get(self._lease.lease_id, 0.0)
@@ -327,20 +343,34 @@ def _is_lost(error: BaseException) -> bool:
     return isinstance(error, SessionTreeError) and bool(_MODEL_LOST.search(str(error)))
 
 
-def _is_crash(main: ReceiptLine) -> bool:
-    """Whether Main ended because its hosts were lost again and again."""
-    return main.status is SessionStatus.FAILED and main.forced and "crashed" in main.summary
+def _was_lost(line: ReceiptLine) -> bool:
+    """Whether a session ended because its hosts, or its model's provider, were lost again and again."""
+    if line.forced and line.summary.startswith(f"session {line.session_id!r} crashed: "):
+        return line.status is SessionStatus.FAILED
+    return _stop_of(line, _MODEL_LOST) is not None
 
 
-def spent_member(budget: Budget | None, error: BaseException, receipt: tuple[ReceiptLine, ...]) -> str:
-    """Return the member of a tree's budget that is used up; empty = none is."""
+def _stop_of(line: ReceiptLine, reason: re.Pattern[str]) -> re.Match[str] | None:
+    """Return the reason that ended a session, if it is this one; a model's own words are none."""
+    if line.status is not SessionStatus.FAILED:
+        return None
+    return reason.match(_STOPPED.sub("", line.summary, count=1))
+
+
+def spent_member(
+    budget: Budget | None, errors: Iterable[BaseException], receipt: tuple[ReceiptLine, ...]
+) -> str:
+    """Return the member of a tree's budget that stopped it or led to an error; empty = none did."""
     if budget is None:
         return ""
+    stopped = next((found for line in receipt if (found := _stop_of(line, _BUDGET))), None)
+    if stopped is not None:
+        return stopped[1]
+    own = [str(each) for each in errors if isinstance(each, SessionTreeError)]
     used = sum((line.usage for line in receipt), Usage())
     amounts = {"cost_usd": used.cost_usd, "tokens": used.tokens, "tool_calls": used.tool_calls}
     for name, amount in amounts.items():
         most = getattr(budget, name)
-        if most is not None and receipt and amount >= most:
+        if own and receipt and most is not None and amount >= most:
             return name
-    said = (_BUDGET.search(str(each)) for each in causes_of(error) if isinstance(each, SessionTreeError))
-    return next((match[1] for match in said if match is not None), "")
+    return next((found[1] for text in own if (found := _BUDGET.search(text))), "")

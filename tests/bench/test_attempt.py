@@ -1,0 +1,95 @@
+"""What the end of one attempt means: the sample's own fault, its budget, the run's cap, or a loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessiontree import (
+    AssistantMessage,
+    AsyncFunctionModel,
+    Budget,
+    FunctionModel,
+    Limits,
+    ModelRequest,
+    ModelUnreachable,
+    call,
+    tool,
+)
+from sessiontree.bench import Attempt
+from sessiontree.contracts.messages import TextContent
+from tests.bench.suite_fixtures import CENT, ended, rows, suite
+
+ONE_RETRY: dict[str, Any] = {"builtin_tools": False, "limits": Limits(model_retries=1)}
+
+
+async def unreachable(request: ModelRequest) -> str:
+    """Fail as a provider that nobody can reach."""
+    raise ModelUnreachable("no route to the provider")
+
+
+async def delegate(attempt: Attempt[str]) -> str:
+    """Let a Worker answer; what became of it is in its result, and nothing is raised."""
+    (found,) = await attempt.tree.main.map("worker", [attempt.sample.input])
+    return found.summary
+
+
+@tool
+async def nothing() -> str:
+    """Do nothing."""
+    return "nothing"
+
+
+def restless(request: ModelRequest) -> AssistantMessage:
+    """Call a tool three times, for a cent each, then answer."""
+    if request.turn <= 3:
+        return AssistantMessage((call("nothing"),), usage=CENT)
+    return AssistantMessage((TextContent(request.messages[0].text),), usage=CENT)
+
+
+async def test_a_worker_without_a_provider_is_not_scored(tmp_path: Path) -> None:
+    """Although the solver returned: the tree was lost, and the sample fails after its retries."""
+    model = AsyncFunctionModel(unreachable, name="unreachable")
+    found = await ended(suite(1, model=model, solver=delegate, tree=ONE_RETRY), tmp_path / "run", retries=0)
+    assert (found.scored, found.failed) == (0, 1)
+    ((kind, error),) = rows(tmp_path / "run", "SELECT error_kind, error FROM attempts")
+    assert kind == "SessionFailed"
+    assert "'main/w1': the model failed (2 attempts): no route to the provider" in error
+
+
+async def test_a_tree_that_reached_its_aim_in_spite_of_a_loss_is_scored(tmp_path: Path) -> None:
+    """The solver found another way."""
+
+    async def otherwise(attempt: Attempt[str]) -> str:
+        await delegate(attempt)
+        return attempt.sample.input
+
+    model = AsyncFunctionModel(unreachable, name="unreachable")
+    found = await ended(suite(1, model=model, solver=otherwise, tree=ONE_RETRY), tmp_path / "run", retries=0)
+    assert (found.scored, found.passed) == (1, 1)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own", "cap"])
+async def test_a_worker_that_spends_the_money_is_told_from_a_wrong_answer(tmp_path: Path, own: bool) -> None:
+    """The suite's budget gives its status; the run's cap gives the sample back."""
+    model = FunctionModel(restless, name="restless")
+    budget = Budget(cost_usd=0.015) if own else None
+    tree = {"tools": [nothing], "builtin_tools": False}
+    found = suite(1, model=model, solver=delegate, tree=tree, budget=budget)
+    summary = await ended(found, tmp_path / "run", max_cost_usd=None if own else 0.015)
+    if own:
+        assert rows(tmp_path / "run", "SELECT status, passed FROM scores") == [("budget", 0)]
+    else:
+        assert (summary.scored, summary.failed) == (0, 0)
+        assert "larger maximum cost" in summary.why
+
+
+async def test_a_wrong_answer_that_quotes_a_loss_is_scored(tmp_path: Path) -> None:
+    """What a model says is no fact about the runtime."""
+    words = "session 'main/w1' crashed: the model failed (3 attempts): budget.cost_usd of 'main' is 1"
+    model = FunctionModel(lambda _: words, name="liar")
+    found = await ended(suite(1, model=model, solver=delegate, budget=Budget(tokens=99)), tmp_path / "run")
+    assert (found.scored, found.passed) == (1, 0)
+    assert rows(tmp_path / "run", "SELECT status FROM scores") == [("completed",)]
