@@ -10,9 +10,9 @@ import inspect
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
@@ -38,6 +38,7 @@ from sessiontree.bench.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
 from sessiontree.bench.workspaces import make_workspace, template_of
 
+T = TypeVar("T")
 MAX_OUTPUT_CHARS: Final = 1_000_000
 PURPOSE_CHARS: Final = 200
 LOST: Final = (EngineLost, JournalError, SessionCrashed)
@@ -136,8 +137,9 @@ class AttemptRun:
         )
         self._began_s = time.monotonic()
         try:
-            options = await self._options(attempt)
-        except Exception as error:  # noqa: BLE001 - the suite's own function: the sample's error
+            options = await isolated(self._options(attempt))
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the suite's own function
+            _raise_own(error)
             outcome = _Outcome("error", error=error)
             self._check(outcome, ())
             return self._result(attempt, outcome, ())
@@ -169,14 +171,16 @@ class AttemptRun:
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
-                attempt.output = await self._solved(attempt)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the solver's own: the sample's error
+                attempt.output = await isolated(self._solved(attempt))
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - the solver's own
+            _raise_own(error)
             is_late = isinstance(error, TimeoutError) and limit.expired()
             return _Outcome("timeout") if is_late else _Outcome("error", error=error)
         try:
             async with asyncio.timeout(limit_s):
-                return _Outcome(scores=await self._scores(attempt))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the scorer's own: the sample's error
+                return _Outcome(scores=await isolated(self._scores(attempt)))
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - the scorer's own
+            _raise_own(error)
             return _Outcome("error", error=error)
 
     async def _solved(self, attempt: Attempt[Any]) -> Any:
@@ -280,6 +284,18 @@ class AttemptRun:
             error_kind=None if error is None else type(error).__name__,
             error=None if error is None else str(error),
         )
+
+
+async def isolated(work: Coroutine[Any, Any, T]) -> T:
+    """Await code of the suite in a task of its own: it may cancel that, and never the attempt."""
+    return await asyncio.get_running_loop().create_task(work)
+
+
+def _raise_own(error: BaseException) -> None:
+    """Raise a cancellation of the attempt itself; one that a solver or scorer made is the sample's error."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        raise error
 
 
 def approvals_of(place: RunPlace) -> dict[str, Any]:

@@ -202,6 +202,7 @@ class _Driver:
         """Carry out one attempt, and commit what it came to."""
         attempt: AttemptRun | None = None
         keeps = False
+        is_settled = False
         try:
             runtime = await self._keeper.current()
             attempt = AttemptRun(self._place, self._ledger, lease, runtime)
@@ -210,6 +211,7 @@ class _Driver:
             keep = self._options.keep
             wanted = keep == "all" or (keep == "failed" and not result.passed)
             is_written = await self._ledger.commit(lease, result, keeps=wanted)
+            is_settled = True
             keeps = is_written and wanted
             if is_written:
                 self._has_scored = True
@@ -217,8 +219,10 @@ class _Driver:
                 self._progress.scored(lease, result)
         except CostCapReached as error:
             await self._ledger.give_back(lease, "cancelled", self._options.retries, error=error)
+            is_settled = True
         except AttemptLost as lost:
             await self._retry(lease, lost)
+            is_settled = True
         except asyncio.CancelledError:
             if lease.lease_id in self._running:  # the run ends; else only this lease was lost
                 raise
@@ -226,6 +230,9 @@ class _Driver:
             self._running.pop(lease.lease_id, None)
             self._ledger.costs.pop(lease.lease_id, None)
             self._changed.set()
+            if not is_settled:
+                with suppress(SessionTreeError):  # what stopped the attempt says more
+                    await self._ledger.give_back(lease, "cancelled", self._options.retries)
             if attempt is not None and not keeps:
                 await asyncio.to_thread(remove_workspace, attempt.workspace)
 
@@ -244,6 +251,7 @@ class _Driver:
         running = self._running.pop(lease_id, None)
         if running is not None:
             running[1].cancel()
+            self._changed.set()
 
     async def _take_over(self) -> None:
         """Let samples wait again whose holders are gone, and remove their workspaces."""

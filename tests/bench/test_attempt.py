@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +94,33 @@ async def test_a_wrong_answer_that_quotes_a_loss_is_scored(tmp_path: Path) -> No
     found = await ended(suite(1, model=model, solver=delegate, budget=Budget(tokens=99)), tmp_path / "run")
     assert (found.scored, found.passed) == (1, 0)
     assert rows(tmp_path / "run", "SELECT status FROM scores") == [("completed",)]
+
+
+@pytest.mark.parametrize("where", ["tree", "solver", "own task", "scorer"])
+async def test_a_cancellation_by_the_suites_code_is_the_samples_error(tmp_path: Path, where: str) -> None:
+    """The run goes on to its end, and other samples are scored as ever."""
+
+    def cancel_in(place: str, attempt: Attempt[str]) -> None:
+        if place == where and attempt.sample.id == "s1":
+            raise asyncio.CancelledError
+
+    def tree(attempt: Attempt[str]) -> dict[str, Any]:
+        cancel_in("tree", attempt)
+        return {"builtin_tools": False}
+
+    async def solver(attempt: Attempt[str]) -> str:
+        cancel_in("solver", attempt)
+        task = asyncio.current_task()
+        if where == "own task" and attempt.sample.id == "s1" and task is not None:
+            task.cancel()
+        return await attempt.tree.main.send(attempt.sample.input)
+
+    def judge(attempt: Attempt[str]) -> bool:
+        cancel_in("scorer", attempt)
+        return True
+
+    async with asyncio.timeout(20):
+        found = await ended(suite(3, tree=tree, solver=solver, scorers=judge), tmp_path / "run")
+    assert (found.scored, found.passed) == (3, 2)
+    errors = rows(tmp_path / "run", "SELECT sample_id, error_kind FROM attempts WHERE error_kind IS NOT NULL")
+    assert errors == [("s1", "CancelledError")]
