@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import math
 import sys
 import threading
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeV
 from sessiontree import AgentSpec, Budget, ConfigError, Rule, Runtime, SessionTree, SessionTreeError
 from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.paths import absolute_path
+from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text, truth_of
+from sessiontree.contracts.errors import words_of
 
 if TYPE_CHECKING:
     from sessiontree.bench.results import RunResults
@@ -67,7 +70,8 @@ class Score:
     """What one scorer says of one sample.
 
     Raises:
-        ConfigError: the value is not a finite number.
+        ConfigError: the value is not a finite number, ``passed`` is no truth value, or the metadata has no
+            JSON form.
     """
 
     value: float
@@ -75,15 +79,28 @@ class Score:
     passed: bool | None = None
     """None = it passed if the value is at least 1."""
     answer: str = ""
-    """The part of the output that was judged."""
+    """The part of the output that was judged; what is not text is shown as text."""
     explanation: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Further JSON values."""
 
     def __post_init__(self) -> None:
-        """Check the value."""
-        if not isinstance(self.value, int | float) or not math.isfinite(self.value):
-            raise ConfigError(f"a score's value is {self.value!r}; give a finite number")
+        """Check the values, and make them plain: numbers, truth values, text and JSON."""
+        value, passed = number_of(self.value), truth_of(self.passed)
+        if value is None:
+            raise ConfigError(f"a score's value is {shown_text(self.value)}; give a finite number")
+        if passed is None and self.passed is not None:
+            raise ConfigError(f"a score's passed is {shown_text(self.passed)}; give True, False or None")
+        try:
+            metadata = json.loads(json_text(dict(self.metadata)))
+        except Exception as error:
+            raise ConfigError(
+                f"a score's metadata has no JSON form: {plain_text(words_of(error))}; give a dict"
+            ) from error
+        texts = ("" if text is None else plain_text(text) for text in (self.answer, self.explanation))
+        members = ("value", "passed", "answer", "explanation", "metadata")
+        for name, plain in zip(members, (value, passed, *texts, metadata), strict=True):
+            object.__setattr__(self, name, plain)
 
     @property
     def is_pass(self) -> bool:
