@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -34,6 +34,7 @@ from sessiontree import (
 )
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
 from sessiontree.bench.ledger_tables import AttemptResult
+from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text
 from sessiontree.bench.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
 from sessiontree.bench.workspaces import make_workspace, template_of
@@ -61,7 +62,7 @@ class AttemptLost(SessionTreeError):
     """
 
     def __init__(self, error: BaseException, tree_id: str | None, cost_usd: float) -> None:
-        super().__init__(str(error))
+        super().__init__(plain_text(error))
         self.error = error
         self.tree_id = tree_id
         self.cost_usd = cost_usd
@@ -138,7 +139,7 @@ class AttemptRun:
         self._began_s = time.monotonic()
         try:
             options = await isolated(self._options(attempt))
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the suite's own function
+        except BaseException as error:  # noqa: BLE001 - the suite's own function: the sample's error
             _raise_own(error)
             outcome = _Outcome("error", error=error)
             self._check(outcome, ())
@@ -158,10 +159,17 @@ class AttemptRun:
                 outcome = await self._judged(attempt)
             finally:
                 attempt.attach(None)
-            if outcome.status == "completed":
-                receipt = await tree.finish("scored")
-            else:
-                receipt = await tree.cancel(f"the sample is over: {outcome.status}")
+            receipt: tuple[ReceiptLine, ...] = ()
+            try:
+                if outcome.status == "completed":
+                    receipt = await tree.finish("scored")
+                else:
+                    receipt = await tree.cancel(f"the sample is over: {outcome.status}")
+            except LOST:
+                raise
+            except SessionTreeError as error:  # the solver has closed it, for instance
+                if outcome.error is None:
+                    outcome = _Outcome("error", error=error)
             if not outcome.is_pass:  # a tree that reached its aim in spite of a loss counts
                 self._check(outcome, receipt)
         return self._result(attempt, outcome, receipt)
@@ -172,14 +180,14 @@ class AttemptRun:
         try:
             async with limit:
                 attempt.output = await isolated(self._solved(attempt))
-        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - the solver's own
+        except BaseException as error:  # noqa: BLE001 - the solver's own: the sample's error
             _raise_own(error)
             is_late = isinstance(error, TimeoutError) and limit.expired()
             return _Outcome("timeout") if is_late else _Outcome("error", error=error)
         try:
             async with asyncio.timeout(limit_s):
                 return _Outcome(scores=await isolated(self._scores(attempt)))
-        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - the scorer's own
+        except BaseException as error:  # noqa: BLE001 - the scorer's own: the sample's error
             _raise_own(error)
             return _Outcome("error", error=error)
 
@@ -250,7 +258,7 @@ class AttemptRun:
             lost = None if line is None else SessionFailed(line.session_id, line.summary)
         if lost is not None:
             raise AttemptLost(lost, self.tree_id, self._cost(receipt)) from outcome.error
-        unpriced = [str(each) for each in errors if _NO_PRICE.search(str(each))]
+        unpriced = [plain_text(each) for each in errors if _NO_PRICE.search(plain_text(each))]
         unpriced += [each.summary for each in receipt if _stop_of(each, _NO_PRICE)]
         if unpriced:
             raise ConfigError(unpriced[0]) from outcome.error
@@ -282,19 +290,32 @@ class AttemptRun:
             self.tree_id,
             receipt,
             error_kind=None if error is None else type(error).__name__,
-            error=None if error is None else str(error),
+            error=None if error is None else plain_text(error),
         )
 
 
 async def isolated(work: Coroutine[Any, Any, T]) -> T:
-    """Await code of the suite in a task of its own: it may cancel that, and never the attempt."""
-    return await asyncio.get_running_loop().create_task(work)
+    """Await code of the suite in a task of its own: it may cancel that or exit, and never the attempt."""
+
+    async def run() -> tuple[T, None] | tuple[None, BaseException]:
+        try:
+            return await work, None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a task that exits would end the event loop
+            return None, error
+
+    value, error = await asyncio.get_running_loop().create_task(run())
+    if error is not None:
+        raise error
+    return cast("T", value)
 
 
 def _raise_own(error: BaseException) -> None:
-    """Raise a cancellation of the attempt itself; one that a solver or scorer made is the sample's error."""
+    """Raise what ends the attempt itself: an interrupt, or its cancellation by the run."""
     task = asyncio.current_task()
-    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+    is_cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    if is_cancelled or isinstance(error, KeyboardInterrupt):
         raise error
 
 
@@ -317,17 +338,20 @@ def score_of(given: object, name: str) -> Score:
     """
     if isinstance(given, Score):
         return given
-    if isinstance(given, str | bytes) or not hasattr(given, "__float__"):
-        raise ConfigError(f"scorer {name!r} returned {given!r}; return a Score, a number, or True or False")
-    return Score(float(given))
+    number = number_of(given)
+    if number is None:
+        raise ConfigError(
+            f"scorer {name!r} returned {shown_text(given)}; return a Score, a finite number, or True or False"
+        )
+    return Score(number)
 
 
 def output_text(output: object) -> str:
     """Return an output as JSON text; what has no JSON form is shown as text."""
     try:
-        text = json.dumps(output, default=_plain, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        text = json.dumps(repr(output))
+        text = json_text(output, _plain)
+    except Exception:  # noqa: BLE001 - an output that has no JSON form is no reason to fail
+        text = json.dumps(shown_text(output, MAX_OUTPUT_CHARS))
     return text if len(text) <= MAX_OUTPUT_CHARS else json.dumps(f"{text[:MAX_OUTPUT_CHARS]}…")
 
 
@@ -382,7 +406,7 @@ def spent_member(
     stopped = next((found for line in receipt if (found := _stop_of(line, _BUDGET))), None)
     if stopped is not None:
         return stopped[1]
-    own = [str(each) for each in errors if isinstance(each, SessionTreeError)]
+    own = [plain_text(each) for each in errors if isinstance(each, SessionTreeError)]
     used = sum((line.usage for line in receipt), Usage())
     amounts = {"cost_usd": used.cost_usd, "tokens": used.tokens, "tool_calls": used.tool_calls}
     for name, amount in amounts.items():

@@ -32,6 +32,7 @@ from sessiontree.bench.ledger_tables import (
     spent_usd,
     stopped_at,
 )
+from sessiontree.bench.plain_values import plain_text
 from sessiontree.bench.workspaces import workspace_name
 
 T = TypeVar("T")
@@ -296,7 +297,7 @@ class Ledger:
             if error is not None:
                 db.execute(
                     "UPDATE attempts SET error_kind = ?, error = ? WHERE lease_id = ?",
-                    (type(error).__name__, str(error), lease.lease_id),
+                    (type(error).__name__, plain_text(error), lease.lease_id),
                 )
             if row is None:
                 return False

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from sessiontree import (
     call,
     tool,
 )
-from sessiontree.bench import Attempt
+from sessiontree.bench import Attempt, Score
 from sessiontree.contracts.messages import TextContent
 from tests.bench.suite_fixtures import CENT, ended, rows, suite
 
@@ -124,3 +127,87 @@ async def test_a_cancellation_by_the_suites_code_is_the_samples_error(tmp_path: 
     assert (found.scored, found.passed) == (3, 2)
     errors = rows(tmp_path / "run", "SELECT sample_id, error_kind FROM attempts WHERE error_kind IS NOT NULL")
     assert errors == [("s1", "CancelledError")]
+
+
+class Unshown(Exception):
+    """An error and a value that can't be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class Rude(BaseException):
+    """An error that few programs catch, such as those of test frameworks."""
+
+
+def fail_with(error: BaseException) -> None:
+    """Raise an error."""
+    raise error
+
+
+HOSTILE: dict[str, Callable[[], object]] = {
+    "half a character": lambda: fail_with(ValueError("bad \ud800")),
+    "no text": lambda: fail_with(Unshown()),
+    "exit": lambda: sys.exit(3),
+    "rude": lambda: fail_with(Rude("planted")),
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+@pytest.mark.parametrize("where", ["tree", "solver", "scorer"])
+async def test_no_error_of_a_sample_ends_the_run(tmp_path: Path, where: str, how: str) -> None:
+    """Whatever it is: it is stored, shown, and scored 0."""
+
+    def fail_in(place: str, attempt: Attempt[str]) -> None:
+        if place == where and attempt.sample.id == "s1":
+            HOSTILE[how]()
+
+    def tree(attempt: Attempt[str]) -> dict[str, Any]:
+        fail_in("tree", attempt)
+        return {"builtin_tools": False}
+
+    async def solver(attempt: Attempt[str]) -> str:
+        fail_in("solver", attempt)
+        return attempt.sample.input
+
+    def judge(attempt: Attempt[str]) -> bool:
+        fail_in("scorer", attempt)
+        return True
+
+    found = await ended(suite(2, tree=tree, solver=solver, scorers=judge), tmp_path / "run")
+    assert (found.scored, found.passed) == (2, 1)
+    ((status,),) = rows(tmp_path / "run", "SELECT status FROM scores WHERE sample_id = 's1'")
+    assert status == "error"
+
+
+async def test_an_output_that_cannot_be_shown_is_stored(tmp_path: Path) -> None:
+    """With a text in its place; halves of characters become escapes."""
+    outputs = {"s0": Unshown(), "s1": {"x": "bad \ud800", "y": "good \u00e9"}}
+
+    async def solver(attempt: Attempt[Any]) -> Any:
+        return outputs[attempt.sample.id]
+
+    found = await ended(suite(2, solver=solver, scorers=passing), tmp_path / "run")
+    assert found.passed == 2
+    first, second = rows(tmp_path / "run", "SELECT output FROM scores ORDER BY sample_id")
+    assert "can't be shown: RuntimeError" in json.loads(first[0])
+    assert json.loads(second[0]) == {"x": "bad \\ud800", "y": "good \u00e9"}
+
+
+def passing(attempt: Attempt[Any]) -> Score:
+    """Pass."""
+    return Score(1.0)
+
+
+async def test_a_solver_that_closes_its_tree_has_an_error(tmp_path: Path) -> None:
+    """Its sample is scored 0, and the others go on."""
+
+    async def closing(attempt: Attempt[str]) -> str:
+        if attempt.sample.id == "s1":
+            await attempt.tree.close()
+        return attempt.sample.input
+
+    found = await ended(suite(2, solver=closing, scorers=passing), tmp_path / "run")
+    assert (found.scored, found.passed) == (2, 1)
