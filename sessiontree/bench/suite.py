@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_ID_CHARS: Final = 200
+MAX_COUNT: Final = 100_000_000
+"""Most (sample, epoch) of a run, and most of anything that is counted."""
 RUNNER: Final = "sessiontree.bench.runner"
 """Loaded when a suite runs: a file that only defines suites is imported quickly."""
 Approvals: TypeAlias = Literal["never", "auto", "smart"]
@@ -353,15 +355,20 @@ def checked_seconds(value: float | None, what: str, unit: str = "seconds") -> fl
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ConfigError(f"{what} is {value!r}; give {unit} above 0, or None for no limit")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ConfigError(f"{what} is too large; give {unit} up to {sys.float_info.max:.1e}") from error
 
 
-def checked_count(value: int, what: str, least: int = 1) -> int:
+def checked_count(value: int, what: str, least: int = 1, most: int = MAX_COUNT) -> int:
     """Return a count.
 
     Raises:
-        ConfigError: it is not a whole number, or too small.
+        ConfigError: it is not a whole number, or too small or too large.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"{what} is {value!r}; give a whole number of at least {least}")
+    if value > most:
+        raise ConfigError(f"{what} is too large; the most is {most:,}")
     return value
