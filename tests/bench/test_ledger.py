@@ -131,6 +131,19 @@ async def test_closed_ledger_takes_its_leases_back(tmp_path: Path) -> None:
     assert (tally.scored, tally.waiting, tally.passed) == (1, 0, 1)
 
 
+async def test_closed_ledger_fails_no_sample(tmp_path: Path) -> None:
+    """Also one that had infrastructure errors before waits for the next program."""
+    async with opened(tmp_path, "p") as ledger:
+        (lease,) = (await ledger.lease(1, 1)).leases
+        await ledger.give_back(lease, "error", RETRIES, error=ValueError("gone"))
+        (lease,) = (await ledger.lease(1, 1)).leases
+    async with opened(tmp_path, "q") as ledger:
+        assert (await ledger.tally(1)).waiting == 1
+        (lease,) = (await ledger.lease(1, 1)).leases
+        await ledger.give_back(lease, "cancelled", 0)
+        assert (await ledger.tally(1)).waiting == 1
+
+
 async def test_beats_go_on_while_the_loop_is_busy_and_report_lost_leases(tmp_path: Path) -> None:
     """The ledger's own thread raises them; a lease that somebody took over is reported."""
     lost: asyncio.Queue[str] = asyncio.Queue()
