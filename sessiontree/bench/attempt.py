@@ -23,6 +23,7 @@ from sessiontree import (
     ConfigError,
     EngineLost,
     JournalError,
+    ModelKeyRefused,
     ReceiptLine,
     Runtime,
     SessionCrashed,
@@ -46,8 +47,9 @@ LOST: Final = (EngineLost, JournalError, SessionCrashed)
 """Errors of the runtime, whoever reports them."""
 _BUDGET: Final = re.compile(r"\bbudget\.(\w+) of 'main'")
 _NO_PRICE: Final = re.compile(r"\bbudget\.cost_usd of '[^']*' can't be kept: the price of")
-_MODEL_LOST: Final = re.compile(r"the model failed \(\d+ attempts\)")
-"""How a session says that a provider could not be reached, or was too busy, again and again."""
+_MODEL_LOST: Final = re.compile(rf"the model failed(?: \(\d+ attempts\)|: {ModelKeyRefused.__name__}: )")
+"""How a session says that a provider could not be reached, or was too busy, again and again, or that it
+refused the key."""
 _STOPPED: Final = re.compile(r"(?:the model failed: |ended after \S+ s without wrapping up: )?")
 """How the summary of a session may begin that did not end by its own words."""
 
@@ -394,7 +396,7 @@ def _stop_of(line: ReceiptLine, reason: re.Pattern[str]) -> re.Match[str] | None
     """Return the reason that ended a session, if it is this one; a model's own words are none."""
     if line.status is not SessionStatus.FAILED:
         return None
-    return reason.match(_STOPPED.sub("", line.summary, count=1))
+    return reason.match(line.summary) or reason.match(_STOPPED.sub("", line.summary, count=1))
 
 
 def spent_member(

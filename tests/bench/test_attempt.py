@@ -17,6 +17,8 @@ from sessiontree import (
     Budget,
     FunctionModel,
     Limits,
+    ModelError,
+    ModelKeyRefused,
     ModelRequest,
     ModelUnreachable,
     call,
@@ -24,7 +26,7 @@ from sessiontree import (
 )
 from sessiontree.bench import Attempt, Score
 from sessiontree.contracts.messages import TextContent
-from tests.bench.suite_fixtures import CENT, ended, rows, suite
+from tests.bench.suite_fixtures import CENT, ended, rows, solve, suite
 
 ONE_RETRY: dict[str, Any] = {"builtin_tools": False, "limits": Limits(model_retries=1)}
 
@@ -211,3 +213,30 @@ async def test_a_solver_that_closes_its_tree_has_an_error(tmp_path: Path) -> Non
 
     found = await ended(suite(2, solver=closing, scorers=passing), tmp_path / "run")
     assert (found.scored, found.passed) == (2, 1)
+
+
+@pytest.mark.parametrize("solver", [solve, delegate], ids=["main", "worker"])
+async def test_a_refused_key_scores_nothing(tmp_path: Path, solver: Any) -> None:
+    """The samples fail, and wait again where the same command allows more retries with a better key."""
+
+    async def reply(request: ModelRequest) -> str:
+        if not is_good:
+            raise ModelKeyRefused("status 401")
+        return request.messages[-1].text
+
+    is_good = False
+    worked = suite(2, model=AsyncFunctionModel(reply, name="keyed"), solver=solver)
+    found = await ended(worked, tmp_path / "run", retries=0)
+    assert (found.scored, found.failed) == (0, 2)
+    is_good = True
+    assert (await ended(worked, tmp_path / "run", retries=1)).passed == 2
+
+
+async def test_another_error_of_a_model_is_the_samples(tmp_path: Path) -> None:
+    """A rejected question is as final for the sample as a wrong answer."""
+
+    async def reject(request: ModelRequest) -> str:
+        raise ModelError("status 400")
+
+    found = await ended(suite(1, model=AsyncFunctionModel(reject, name="strict")), tmp_path / "run")
+    assert (found.scored, found.passed) == (1, 0)
