@@ -317,7 +317,10 @@ class _Driver:
 
     async def _look(self) -> None:
         await self._take_over()
-        self._progress.count(await self.tally())
+        tally = await self.tally()
+        if tally.waiting and len(self._running) < self._options.concurrency:
+            self._changed.set()  # another program may have given it back
+        self._progress.count(tally)
 
     async def _add_costs(self) -> None:
         """Note what open attempts have cost so far: a killed program's attempts count as much as this."""

@@ -100,3 +100,26 @@ async def test_a_failed_clean_up_does_not_end_the_run(tmp_path: Path) -> None:
 
     found = await ended(suite(1, solver=removing), tmp_path / "run")
     assert (found.scored, found.passed) == (1, 1)
+
+
+@pytest.mark.slow
+async def test_a_sample_that_another_program_gives_back_is_taken(tmp_path: Path) -> None:
+    """At once, by a program that has free slots and still works on another sample."""
+    begun, solved = asyncio.Event(), asyncio.Event()
+
+    async def waiting(attempt: Attempt[str]) -> str:
+        if attempt.sample.id == "s0":
+            solved.set()
+        else:
+            begun.set()
+            await solved.wait()
+        return await solve(attempt)
+
+    worked = suite(2, solver=waiting)
+    async with entered(worked, tmp_path / "run", "elsewhere - - 1 - x") as ledger:
+        (lease,) = (await ledger.lease(1, 1)).leases
+        async with asyncio.timeout(MAX_S), asyncio.TaskGroup() as group:
+            run = group.create_task(ended(worked, tmp_path / "run"))
+            await begun.wait()
+            await ledger.give_back(lease, "cancelled", 3)
+            assert (await run).passed == 2
