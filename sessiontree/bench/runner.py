@@ -323,9 +323,10 @@ class _Driver:
         self._progress.count(tally)
 
     async def _add_costs(self) -> None:
-        """Note what open attempts have cost so far: a killed program's attempts count as much as this."""
-        if self._cap is None:
-            return
+        """Note what open attempts have cost so far: a killed program's attempts count as much as this.
+
+        Also without a cap: a later command may have one.
+        """
         for lease_id, (attempt, _) in list(self._running.items()):
             if attempt is None or attempt.tree_id is None:
                 continue
@@ -334,6 +335,7 @@ class _Driver:
                     receipt = await attempt.runtime.backend.supervisor.receipt(attempt.tree_id)
                     if lease_id in self._running:
                         self._ledger.costs[lease_id] = sum(line.usage.cost_usd for line in receipt)
+        await self._ledger.beat()  # which writes them at once
 
 
 async def _removed(workspace: Path) -> None:

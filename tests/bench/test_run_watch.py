@@ -123,3 +123,22 @@ async def test_a_sample_that_another_program_gives_back_is_taken(tmp_path: Path)
             await begun.wait()
             await ledger.give_back(lease, "cancelled", 3)
             assert (await run).passed == 2
+
+
+@pytest.mark.slow
+async def test_the_costs_of_open_attempts_are_written(tmp_path: Path) -> None:
+    """Without a maximum too: if the program is killed, a later command with one counts them."""
+    may_end = asyncio.Event()
+
+    async def lasting(attempt: Attempt[str]) -> str:
+        said = await solve(attempt)
+        await may_end.wait()
+        return said
+
+    async with asyncio.timeout(MAX_S), asyncio.TaskGroup() as group:
+        run = group.create_task(ended(suite(1, solver=lasting), tmp_path / "run"))
+        query = "SELECT cost_usd FROM attempts WHERE ended_at_ms IS NULL AND cost_usd > 0"
+        while not (tmp_path / "run" / "ledger.sqlite").exists() or not rows(tmp_path / "run", query):
+            await asyncio.wait([run], timeout=0.2)
+        may_end.set()
+        assert (await run).cost_usd == pytest.approx(0.01)
