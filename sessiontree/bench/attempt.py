@@ -139,11 +139,14 @@ class AttemptRun:
             run_dir=place.path,
         )
         self._began_s = time.monotonic()
+        limit = asyncio.timeout(place.sample_timeout_s)
         try:
-            options = await isolated(self._options(attempt))
+            async with limit:
+                options = await isolated(self._options(attempt))
         except BaseException as error:  # noqa: BLE001 - the suite's own function: the sample's error
             _raise_own(error)
-            outcome = _Outcome("error", error=error)
+            is_late = isinstance(error, TimeoutError) and limit.expired()
+            outcome = _Outcome("timeout") if is_late else _Outcome("error", error=error)
             self._check(outcome, ())
             return self._result(attempt, outcome, ())
         self.tree = self._made(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import json
 import math
 import sys
@@ -199,7 +200,8 @@ class Suite:
         models: Models by names that only this suite knows, each made for one attempt after ``tree``.
         workspace: Template of every workspace whose sample names none: a directory or an archive.
         env: A requirements file or lock: the suite runs in an environment of its own with these packages.
-        sample_timeout_s: Time limit of the solver for one sample, in seconds; None = no limit.
+        sample_timeout_s: Time limit of the solver for one sample, in seconds, and also of an async ``tree``
+            before it; None = no limit.
         budget: What one sample's tree may spend.
         approvals: What happens to calls that need an approval: nobody is asked. ``never`` denies what
             ``rules`` do not approve, ``auto`` approves everything, ``smart`` applies ``rules`` and approves
@@ -252,6 +254,11 @@ class Suite:
         self.epochs = checked_count(epochs, f"suite {name!r}: epochs")
         if not callable(solver) and not isinstance(solver, AgentSpec):
             raise ConfigError(f"suite {name!r}: solver is {solver!r}; give a coroutine function or AgentSpec")
+        if inspect.isgeneratorfunction(solver) or inspect.isasyncgenfunction(solver) or _is_plain(solver):
+            raise ConfigError(
+                f"suite {name!r}: solver {shown_text(solver)} can't be awaited; write it as async def, and "
+                "return the output instead of yielding it"
+            )
         if budget is not None and not isinstance(budget, Budget):
             raise ConfigError(f"suite {name!r}: budget must be a Budget, not {budget!r}")
         if approvals not in get_args(Approvals):
@@ -317,6 +324,16 @@ def _outcome_of(work: Coroutine[Any, Any, T]) -> T:
         raise
     finally:
         thread.join()
+
+
+def _is_plain(solver: object) -> bool:
+    """Whether a function is a plain ``def``; one that wraps another may return what can be awaited."""
+    return (
+        inspect.isfunction(solver)
+        and not inspect.iscoroutinefunction(solver)
+        and solver.__name__ != "<lambda>"
+        and not hasattr(solver, "__wrapped__")
+    )
 
 
 def _calling_folder() -> Path:

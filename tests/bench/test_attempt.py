@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from sessiontree import (
     AssistantMessage,
     AsyncFunctionModel,
     Budget,
+    ConfigError,
     FunctionModel,
     Limits,
     ModelError,
@@ -240,3 +241,32 @@ async def test_another_error_of_a_model_is_the_samples(tmp_path: Path) -> None:
 
     found = await ended(suite(1, model=AsyncFunctionModel(reject, name="strict")), tmp_path / "run")
     assert (found.scored, found.passed) == (1, 0)
+
+
+async def test_a_function_for_the_tree_has_the_time_limit(tmp_path: Path) -> None:
+    """One that waits for ever ends as a late solver does."""
+
+    async def tree(attempt: Attempt[str]) -> dict[str, Any]:
+        await asyncio.get_running_loop().create_future()
+        return {}
+
+    async with asyncio.timeout(20):
+        await ended(suite(1, tree=tree), tmp_path / "run", sample_timeout_s=0.2)
+    assert rows(tmp_path / "run", "SELECT status FROM scores") == [("timeout",)]
+
+
+async def yielding(attempt: Attempt[str]) -> AsyncIterator[str]:
+    """Yield."""
+    yield "x"
+
+
+def plain(attempt: Attempt[str]) -> str:
+    """Return text at once."""
+    return "x"
+
+
+@pytest.mark.parametrize("solver", [yielding, plain], ids=["generator", "plain"])
+def test_a_solver_that_cannot_be_awaited_is_refused(solver: Any) -> None:
+    """Before any sample is scored 0 for it."""
+    with pytest.raises(ConfigError, match="can't be awaited; write it as async def"):
+        suite(1, solver=solver)
