@@ -142,7 +142,7 @@ class AttemptRun:
         limit = asyncio.timeout(place.sample_timeout_s)
         try:
             async with limit:
-                options = await separate_task(self._options(attempt))
+                options = await in_own_task(self._options(attempt))
         except BaseException as error:  # noqa: BLE001 - the suite's own function: the sample's error
             _raise_own(error)
             is_late = isinstance(error, TimeoutError) and limit.expired()
@@ -184,14 +184,14 @@ class AttemptRun:
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
-                attempt.output = await separate_task(self._solved(attempt))
+                attempt.output = await in_own_task(self._solved(attempt))
         except BaseException as error:  # noqa: BLE001 - the solver's own: the sample's error
             _raise_own(error)
             is_late = isinstance(error, TimeoutError) and limit.expired()
             return _Outcome("timeout") if is_late else _Outcome("error", error=error)
         try:
             async with asyncio.timeout(limit_s):
-                return _Outcome(scores=await separate_task(self._scores(attempt)))
+                return _Outcome(scores=await in_own_task(self._scores(attempt)))
         except BaseException as error:  # noqa: BLE001 - the scorer's own: the sample's error
             _raise_own(error)
             return _Outcome("error", error=error)
@@ -299,7 +299,7 @@ class AttemptRun:
         )
 
 
-async def separate_task(work: Coroutine[Any, Any, T]) -> T:
+async def in_own_task(work: Coroutine[Any, Any, T]) -> T:
     """Await code of the suite in a task of its own: it may cancel that or exit, and never the attempt."""
 
     async def run() -> tuple[T, None] | tuple[None, BaseException]:
