@@ -10,9 +10,9 @@ import inspect
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -23,9 +23,11 @@ from sessiontree import (
     ConfigError,
     EngineLost,
     JournalError,
+    ModelKeyRefused,
     ReceiptLine,
     Runtime,
     SessionCrashed,
+    SessionFailed,
     SessionStatus,
     SessionTree,
     SessionTreeError,
@@ -33,18 +35,23 @@ from sessiontree import (
 )
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
 from sessiontree.bench.ledger_tables import AttemptResult
+from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text
 from sessiontree.bench.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
 from sessiontree.bench.workspaces import make_workspace, template_of
 
+T = TypeVar("T")
 MAX_OUTPUT_CHARS: Final = 1_000_000
 PURPOSE_CHARS: Final = 200
 LOST: Final = (EngineLost, JournalError, SessionCrashed)
 """Errors of the runtime, whoever reports them."""
-_BUDGET: Final = re.compile(r"\bbudget\.(\w+) of '")
-_NO_PRICE: Final = "can't be kept: the price of"
-_MODEL_LOST: Final = re.compile(r"the model failed \(\d+ attempts\)")
-"""How a session says that a provider could not be reached, or was too busy, again and again."""
+_BUDGET: Final = re.compile(r"\bbudget\.(\w+) of 'main'")
+_NO_PRICE: Final = re.compile(r"\bbudget\.cost_usd of '[^']*' can't be kept: the price of")
+_MODEL_LOST: Final = re.compile(rf"the model failed(?: \(\d+ attempts\)|: {ModelKeyRefused.__name__}: )")
+"""How a session says that a provider could not be reached, or was too busy, again and again, or that it
+refused the key."""
+_STOPPED: Final = re.compile(r"(?:the model failed: |ended after \S+ s without wrapping up: )?")
+"""How the summary of a session may begin that did not end by its own words."""
 
 
 class AttemptLost(SessionTreeError):
@@ -57,7 +64,7 @@ class AttemptLost(SessionTreeError):
     """
 
     def __init__(self, error: BaseException, tree_id: str | None, cost_usd: float) -> None:
-        super().__init__(str(error))
+        super().__init__(plain_text(error))
         self.error = error
         self.tree_id = tree_id
         self.cost_usd = cost_usd
@@ -70,6 +77,11 @@ class _Outcome:
     status: str = "completed"
     scores: Mapping[str, Score] | None = None
     error: BaseException | None = None
+
+    @property
+    def is_pass(self) -> bool:
+        """Whether every scorer says so."""
+        return self.scores is not None and all(each.is_pass for each in self.scores.values())
 
 
 class AttemptRun:
@@ -93,6 +105,8 @@ class AttemptRun:
         self._began_s = 0.0
         self._budget: Budget | None = None
         """What its tree may spend."""
+        self._is_capped = False
+        """Whether the run's cap bounds its tree, not a budget of the suite."""
 
     @property
     def tree_id(self) -> str | None:
@@ -125,11 +139,16 @@ class AttemptRun:
             run_dir=place.path,
         )
         self._began_s = time.monotonic()
+        limit = asyncio.timeout(place.sample_timeout_s)
         try:
-            options = await self._options(attempt)
-        except Exception as error:  # noqa: BLE001 - the suite's own function: the sample's error
-            self._check(error, ())
-            return self._result(attempt, _Outcome("error", error=error), ())
+            async with limit:
+                options = await in_own_task(self._options(attempt))
+        except BaseException as error:  # noqa: BLE001 - the suite's own function: the sample's error
+            _raise_own(error)
+            is_late = isinstance(error, TimeoutError) and limit.expired()
+            outcome = _Outcome("timeout") if is_late else _Outcome("error", error=error)
+            self._check(outcome, ())
+            return self._result(attempt, outcome, ())
         self.tree = self._made(options)
         self._ledger.note_tree(lease, self.tree.tree_id)
         try:
@@ -145,14 +164,19 @@ class AttemptRun:
                 outcome = await self._judged(attempt)
             finally:
                 attempt.attach(None)
-            if outcome.status == "completed":
-                receipt = await tree.finish("scored")
-            else:
-                receipt = await tree.cancel(f"the sample is over: {outcome.status}")
-            if outcome.error is not None:
-                self._check(outcome.error, receipt)
-                if spent_member(self._budget, outcome.error, receipt):
-                    outcome.status = "budget"
+            receipt: tuple[ReceiptLine, ...] = ()
+            try:
+                if outcome.status == "completed":
+                    receipt = await tree.finish("scored")
+                else:
+                    receipt = await tree.cancel(f"the sample is over: {outcome.status}")
+            except LOST:
+                raise
+            except SessionTreeError as error:  # the solver has closed it, for instance
+                if outcome.error is None:
+                    outcome = _Outcome("error", error=error)
+            if not outcome.is_pass:  # a tree that reached its aim in spite of a loss counts
+                self._check(outcome, receipt)
         return self._result(attempt, outcome, receipt)
 
     async def _judged(self, attempt: Attempt[Any]) -> _Outcome:
@@ -160,14 +184,16 @@ class AttemptRun:
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
-                attempt.output = await self._solved(attempt)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the solver's own: the sample's error
+                attempt.output = await in_own_task(self._solved(attempt))
+        except BaseException as error:  # noqa: BLE001 - the solver's own: the sample's error
+            _raise_own(error)
             is_late = isinstance(error, TimeoutError) and limit.expired()
             return _Outcome("timeout") if is_late else _Outcome("error", error=error)
         try:
             async with asyncio.timeout(limit_s):
-                return _Outcome(scores=await self._scores(attempt))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the scorer's own: the sample's error
+                return _Outcome(scores=await in_own_task(self._scores(attempt)))
+        except BaseException as error:  # noqa: BLE001 - the scorer's own: the sample's error
+            _raise_own(error)
             return _Outcome("error", error=error)
 
     async def _solved(self, attempt: Attempt[Any]) -> Any:
@@ -209,6 +235,9 @@ class AttemptRun:
         if reserved is None:
             return budget
         own = None if budget is None else budget.cost_usd
+        suites = self._place.suite.budget
+        is_suites = suites is not None and suites.cost_usd is not None
+        self._is_capped = not is_suites and (own is None or own > reserved)
         cost_usd = reserved if own is None else min(own, reserved)
         return (budget or Budget()).model_copy(update={"cost_usd": cost_usd})
 
@@ -225,21 +254,25 @@ class AttemptRun:
         except TypeError as error:
             raise ConfigError(f"suite {self._place.suite.name!r}: tree: {error}") from error
 
-    def _check(self, error: BaseException, receipt: tuple[ReceiptLine, ...]) -> None:
-        """Raise if an error is not the sample's own."""
-        lost = next((each for each in causes_of(error) if _is_lost(each)), None)
-        if lost is None and receipt and _is_crash(receipt[0]):
-            lost = error
+    def _check(self, outcome: _Outcome, receipt: tuple[ReceiptLine, ...]) -> None:
+        """Raise if it is not the sample's fault that it did not pass; note if its tree used up its budget."""
+        errors = [] if outcome.error is None else list(causes_of(outcome.error))
+        lost = next((each for each in errors if _is_lost(each)), None)
+        if lost is None:
+            line = next((each for each in receipt if _was_lost(each)), None)
+            lost = None if line is None else SessionFailed(line.session_id, line.summary)
         if lost is not None:
-            raise AttemptLost(lost, self.tree_id, self._cost(receipt)) from error
-        if any(_NO_PRICE in str(each) for each in causes_of(error)):
-            raise ConfigError(str(error)) from error
-        reserved = self._lease.reserved_usd
-        budget = self._place.suite.budget
-        is_own = budget is not None and budget.cost_usd is not None
-        if reserved is not None and not is_own and spent_member(self._budget, error, receipt) == "cost_usd":
+            raise AttemptLost(lost, self.tree_id, self._cost(receipt)) from outcome.error
+        unpriced = [plain_text(each) for each in errors if _NO_PRICE.search(plain_text(each))]
+        unpriced += [each.summary for each in receipt if _stop_of(each, _NO_PRICE)]
+        if unpriced:
+            raise ConfigError(unpriced[0]) from outcome.error
+        spent = spent_member(self._budget, errors, receipt)
+        if spent == "cost_usd" and self._is_capped:
             self._ledger.costs[self._lease.lease_id] = self._cost(receipt)
-            raise CostCapReached(self._lease.sample_id, reserved) from error
+            raise CostCapReached(self._lease.sample_id, self._lease.reserved_usd or 0.0) from outcome.error
+        if spent and outcome.status != "timeout":
+            outcome.status = "budget"
 
     def _cost(self, receipt: tuple[ReceiptLine, ...]) -> float:
         known = self._ledger.costs.get(self._lease.lease_id, 0.0)
@@ -262,8 +295,33 @@ class AttemptRun:
             self.tree_id,
             receipt,
             error_kind=None if error is None else type(error).__name__,
-            error=None if error is None else str(error),
+            error=None if error is None else plain_text(error),
         )
+
+
+async def in_own_task(work: Coroutine[Any, Any, T]) -> T:
+    """Await code of the suite in a task of its own: it may cancel that or exit, and never the attempt."""
+
+    async def run() -> tuple[T, None] | tuple[None, BaseException]:
+        try:
+            return await work, None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a task that exits would end the event loop
+            return None, error
+
+    value, error = await asyncio.get_running_loop().create_task(run())
+    if error is not None:
+        raise error
+    return cast("T", value)
+
+
+def _raise_own(error: BaseException) -> None:
+    """Raise what ends the attempt itself: an interrupt, or its cancellation by the run."""
+    task = asyncio.current_task()
+    is_cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    if is_cancelled or isinstance(error, KeyboardInterrupt):
+        raise error
 
 
 def approvals_of(place: RunPlace) -> dict[str, Any]:
@@ -285,17 +343,20 @@ def score_of(given: object, name: str) -> Score:
     """
     if isinstance(given, Score):
         return given
-    if isinstance(given, str | bytes) or not hasattr(given, "__float__"):
-        raise ConfigError(f"scorer {name!r} returned {given!r}; return a Score, a number, or True or False")
-    return Score(float(given))
+    number = number_of(given)
+    if number is None:
+        raise ConfigError(
+            f"scorer {name!r} returned {shown_text(given)}; return a Score, a finite number, or True or False"
+        )
+    return Score(number)
 
 
 def output_text(output: object) -> str:
     """Return an output as JSON text; what has no JSON form is shown as text."""
     try:
-        text = json.dumps(output, default=_plain, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        text = json.dumps(repr(output))
+        text = json_text(output, _plain)
+    except Exception:  # noqa: BLE001 - an output that has no JSON form is no reason to fail
+        text = json.dumps(shown_text(output, MAX_OUTPUT_CHARS))
     return text if len(text) <= MAX_OUTPUT_CHARS else json.dumps(f"{text[:MAX_OUTPUT_CHARS]}…")
 
 
@@ -327,20 +388,34 @@ def _is_lost(error: BaseException) -> bool:
     return isinstance(error, SessionTreeError) and bool(_MODEL_LOST.search(str(error)))
 
 
-def _is_crash(main: ReceiptLine) -> bool:
-    """Whether Main ended because its hosts were lost again and again."""
-    return main.status is SessionStatus.FAILED and main.forced and "crashed" in main.summary
+def _was_lost(line: ReceiptLine) -> bool:
+    """Whether a session ended because its hosts, or its model's provider, were lost again and again."""
+    if line.forced and line.summary.startswith(f"session {line.session_id!r} crashed: "):
+        return line.status is SessionStatus.FAILED
+    return _stop_of(line, _MODEL_LOST) is not None
 
 
-def spent_member(budget: Budget | None, error: BaseException, receipt: tuple[ReceiptLine, ...]) -> str:
-    """Return the member of a tree's budget that is used up; empty = none is."""
+def _stop_of(line: ReceiptLine, reason: re.Pattern[str]) -> re.Match[str] | None:
+    """Return the reason that ended a session, if it is this one, and not a model's own words."""
+    if line.status is not SessionStatus.FAILED:
+        return None
+    return reason.match(line.summary) or reason.match(_STOPPED.sub("", line.summary, count=1))
+
+
+def spent_member(
+    budget: Budget | None, errors: Iterable[BaseException], receipt: tuple[ReceiptLine, ...]
+) -> str:
+    """Return the member of a tree's budget that stopped it or led to an error; empty = none did."""
     if budget is None:
         return ""
+    stopped = next((found for line in receipt if (found := _stop_of(line, _BUDGET))), None)
+    if stopped is not None:
+        return stopped[1]
+    own = [plain_text(each) for each in errors if isinstance(each, SessionTreeError)]
     used = sum((line.usage for line in receipt), Usage())
     amounts = {"cost_usd": used.cost_usd, "tokens": used.tokens, "tool_calls": used.tool_calls}
     for name, amount in amounts.items():
         most = getattr(budget, name)
-        if most is not None and receipt and amount >= most:
+        if own and receipt and most is not None and amount >= most:
             return name
-    said = (_BUDGET.search(str(each)) for each in causes_of(error) if isinstance(each, SessionTreeError))
-    return next((match[1] for match in said if match is not None), "")
+    return next((found[1] for text in own if (found := _BUDGET.search(text))), "")

@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -32,7 +33,9 @@ from sessiontree.bench.ledger_tables import (
     spent_usd,
     stopped_at,
 )
+from sessiontree.bench.plain_values import plain_text
 from sessiontree.bench.workspaces import workspace_name
+from sessiontree.contracts.errors import words_of
 
 T = TypeVar("T")
 NO_LIMIT: Final = 2**62
@@ -102,6 +105,8 @@ class Tally:
 
 _Piece = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any] | None"]
 """A piece of work, and who waits for its value; None = nobody does."""
+_ITS_OWN: Final = (sqlite3.ProgrammingError, sqlite3.DataError, sqlite3.InterfaceError)
+"""Errors of SQLite about a value, not about the file."""
 _Done = tuple["asyncio.Future[Any] | None", Any, "BaseException | None"]
 
 
@@ -140,6 +145,8 @@ class Ledger:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._made = 0
+        self._ended: LedgerUnusable | None = None
+        """Why its thread takes no more work."""
 
     async def __aenter__(self) -> Self:
         """Open the file.
@@ -296,7 +303,7 @@ class Ledger:
             if error is not None:
                 db.execute(
                     "UPDATE attempts SET error_kind = ?, error = ? WHERE lease_id = ?",
-                    (type(error).__name__, str(error), lease.lease_id),
+                    (type(error).__name__, plain_text(error), lease.lease_id),
                 )
             if row is None:
                 return False
@@ -426,6 +433,8 @@ class Ledger:
             raise LedgerUnusable(str(self._path), "it is not open")
         done: asyncio.Future[T] = self._loop.create_future()
         self._work.put((run, done))
+        if self._ended is not None and not done.done():  # what was put last may never be looked at
+            done.set_exception(self._ended)
         return await done
 
     def _serve(self, opened: asyncio.Future[Any]) -> None:
@@ -447,8 +456,22 @@ class Ledger:
                     beat_at = time.monotonic() + self._beat_s
                     pieces.append((self._beat, None))
                 self._settle(self._commit(db, pieces))
+        except BaseException as error:
+            self._end_service(f"its thread has ended: {words_of(error)}; run the command again")
+            raise
         finally:
             db.close()
+            self._end_service("it is closed")
+
+    def _end_service(self, reason: str) -> None:
+        """Fail what waits, and whatever comes later."""
+        self._ended = self._ended or LedgerUnusable(str(self._path), reason)
+        left: list[_Done] = []
+        while not self._work.empty():
+            piece = self._work.get()
+            if piece is not None:
+                left.append((piece[1], None, self._ended))
+        self._settle(left)
 
     def _ready(self, wait_s: float) -> list[_Piece | None]:
         """Return the work that is ready, after waiting for the first piece of it."""
@@ -470,7 +493,8 @@ class Ledger:
             db.execute("COMMIT")
         except sqlite3.Error as error:
             if db.in_transaction:
-                db.execute("ROLLBACK")
+                with suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
             failed = LedgerUnusable(str(self._path), f"{error}; look at the disk, then run the command again")
             return [(future, None, failed) for _, future in batch]
         return done
@@ -498,7 +522,9 @@ def _separately(
     db.execute("SAVEPOINT piece")
     try:
         value = run(db)
-    except (SessionTreeError, ValueError, TypeError) as error:
+    except Exception as error:
+        if isinstance(error, sqlite3.Error) and not isinstance(error, _ITS_OWN):
+            raise
         db.execute("ROLLBACK TO piece")
         db.execute("RELEASE piece")
         return future, None, error

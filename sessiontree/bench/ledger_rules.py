@@ -53,7 +53,9 @@ class LedgerRules:
         """End an attempt without a score; the sample waits again, or has failed too often."""
         if row.state != "leased" or row.lease_id != lease_id:
             return None
-        failures = row.failures + (ending != "cancelled")
+        if ending == "cancelled":  # nothing failed, however often something has before
+            return replace(row, state="waiting", lease_id=None)
+        failures = row.failures + 1
         state: State = "failed" if failures > retries else "waiting"
         return replace(row, state=state, failures=failures, lease_id=None)
 

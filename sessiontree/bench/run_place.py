@@ -69,8 +69,7 @@ class RunOptions:
             checked_count(self.epochs, "epochs")
         if self.limit is not None:
             checked_count(self.limit, "limit")
-        if checked_count(self.concurrency, "concurrency") > MAX_CONCURRENCY:
-            raise ConfigError(f"concurrency is {self.concurrency}; the most is {MAX_CONCURRENCY}")
+        checked_count(self.concurrency, "concurrency", most=MAX_CONCURRENCY)
         checked_count(self.retries, "retries", 0)
         checked_seconds(self.sample_timeout_s, "sample_timeout_s")
         checked_seconds(self.max_cost_usd, "max_cost_usd", "US dollars")

@@ -6,10 +6,11 @@ Several programs may run the same suite in the same directory: the ledger is all
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +19,13 @@ from sessiontree import EngineLost, Runtime, SessionTreeError, ShardLost
 from sessiontree.bench.attempt import AttemptLost, AttemptRun, causes_of
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease, Tally
 from sessiontree.bench.ledger_rules import BEAT_S, BeatWatch, CostCap
+from sessiontree.bench.plain_values import plain_text
 from sessiontree.bench.results import RunResults
 from sessiontree.bench.run_place import LEDGER, STATE, WORKSPACES, RunOptions, RunPlace
 from sessiontree.bench.samples import samples_of
-from sessiontree.bench.suite import Suite
+from sessiontree.bench.suite import Suite, checked_count
 from sessiontree.bench.workspaces import remove_workspace, template_of
+from sessiontree.contracts.errors import words_of
 from sessiontree.interpreter.import_guard import keep_out
 
 WATCH_S: Final = 2.0
@@ -32,6 +35,9 @@ MAX_LOSSES: Final = 5
 """How often in a row the runtime may be lost without a score in between."""
 CLOSE_S: Final = 60.0
 COST_S: Final = 2.0
+MAX_FAILURES: Final = 5
+"""How many rounds in a row may fail in which a program looks after others' leases and the costs."""
+_LOG = logging.getLogger("sessiontree")
 _PROC: Final = Path("/proc")
 _PARTS: Final = 6
 
@@ -41,6 +47,7 @@ async def run_suite(suite: Suite, run_dir: str | Path, options: Mapping[str, Any
     chosen = RunOptions.of(options)
     samples = await asyncio.to_thread(samples_of, suite)
     place = RunPlace.of(run_dir, suite, samples, chosen)
+    checked_count(len(samples[: chosen.limit]) * place.epochs, "samples times epochs", 0)
     for sample in samples[: chosen.limit]:
         template_of(suite, sample)
     async with Ledger(place.path / LEDGER, own_name(), shared=place.is_shared()) as ledger:
@@ -131,6 +138,8 @@ class _Driver:
         self._changed = asyncio.Event()
         self._watch = BeatWatch()
         self._has_scored = False
+        self._broken: Exception | None = None
+        """Why nobody looks after the run any more; it ends with this error."""
         budget = place.suite.budget
         max_usd = self._options.max_cost_usd
         self._cap = None
@@ -181,6 +190,8 @@ class _Driver:
         """Start attempts until nothing waits; return whether the money ended it."""
         while True:
             self._changed.clear()
+            if self._broken is not None:
+                raise self._broken
             free = self._options.concurrency - len(self._running)
             is_capped = False
             if free:
@@ -202,6 +213,7 @@ class _Driver:
         """Carry out one attempt, and commit what it came to."""
         attempt: AttemptRun | None = None
         keeps = False
+        is_settled = False
         try:
             runtime = await self._keeper.current()
             attempt = AttemptRun(self._place, self._ledger, lease, runtime)
@@ -210,6 +222,7 @@ class _Driver:
             keep = self._options.keep
             wanted = keep == "all" or (keep == "failed" and not result.passed)
             is_written = await self._ledger.commit(lease, result, keeps=wanted)
+            is_settled = True
             keeps = is_written and wanted
             if is_written:
                 self._has_scored = True
@@ -217,8 +230,10 @@ class _Driver:
                 self._progress.scored(lease, result)
         except CostCapReached as error:
             await self._ledger.give_back(lease, "cancelled", self._options.retries, error=error)
+            is_settled = True
         except AttemptLost as lost:
             await self._retry(lease, lost)
+            is_settled = True
         except asyncio.CancelledError:
             if lease.lease_id in self._running:  # the run ends; else only this lease was lost
                 raise
@@ -226,8 +241,11 @@ class _Driver:
             self._running.pop(lease.lease_id, None)
             self._ledger.costs.pop(lease.lease_id, None)
             self._changed.set()
+            if not is_settled:
+                with suppress(SessionTreeError):  # what stopped the attempt says more
+                    await self._ledger.give_back(lease, "cancelled", self._options.retries)
             if attempt is not None and not keeps:
-                await asyncio.to_thread(remove_workspace, attempt.workspace)
+                await _removed(attempt.workspace)
 
     async def _retry(self, lease: SampleLease, lost: AttemptLost) -> None:
         await self._ledger.give_back(
@@ -244,6 +262,7 @@ class _Driver:
         running = self._running.pop(lease_id, None)
         if running is not None:
             running[1].cancel()
+            self._changed.set()
 
     async def _take_over(self) -> None:
         """Let samples wait again whose holders are gone, and remove their workspaces."""
@@ -253,20 +272,25 @@ class _Driver:
         gone |= self._watch.expired(beats, asyncio.get_running_loop().time())
         if gone:
             for name in await self._ledger.take_over(gone, self._options.retries):
-                await asyncio.to_thread(remove_workspace, self._place.path / WORKSPACES / name)
+                await _removed(self._place.path / WORKSPACES / name)
             self._changed.set()
 
     async def _tidy(self) -> None:
         """Remove the workspaces that killed programs left, or had just begun to remove."""
         folder = self._place.path / WORKSPACES
-        names = await asyncio.to_thread(lambda: [each.name for each in folder.iterdir()])
+        try:
+            names = await asyncio.to_thread(lambda: [each.name for each in folder.iterdir()])
+        except OSError as error:
+            _LOG.warning("workspaces in %r are not tidied up: %s", str(folder), error)
+            return
         for name in await self._ledger.ended_workspaces(names):
-            await asyncio.to_thread(remove_workspace, folder / name)
+            await _removed(folder / name)
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[None]:
         """Look after others' leases, the counts and the costs in the background."""
-        tasks = [asyncio.create_task(self._look()), asyncio.create_task(self._add_costs())]
+        rounds = ((WATCH_S, self._look), (BEAT_S / 2, self._add_costs))
+        tasks = [asyncio.create_task(self._repeat(*each)) for each in rounds]
         try:
             yield
         finally:
@@ -274,24 +298,53 @@ class _Driver:
                 task.cancel()
             await asyncio.wait(tasks)
 
-    async def _look(self) -> None:
+    async def _repeat(self, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Work in rounds. A failed round is logged; after too many of them in a row the run ends."""
+        failures = 0
         while True:
-            await asyncio.sleep(WATCH_S)
-            await self._take_over()
-            self._progress.count(await self.tally())
+            await asyncio.sleep(every_s)
+            try:
+                await work()
+                failures = 0
+            except Exception as error:  # noqa: BLE001 - without the next rounds the run would never end
+                failures += 1
+                if failures >= MAX_FAILURES:
+                    self._broken = error
+                    self._changed.set()
+                    return
+                said = plain_text(words_of(error))
+                _LOG.warning("looking after the run failed, and is tried again in %g s: %s", every_s, said)
+
+    async def _look(self) -> None:
+        await self._take_over()
+        tally = await self.tally()
+        if tally.waiting and len(self._running) < self._options.concurrency:
+            self._changed.set()  # another program may have given it back
+        self._progress.count(tally)
 
     async def _add_costs(self) -> None:
-        """Note what open attempts have cost so far: a killed program's attempts count as much as this."""
-        while self._cap is not None:
-            await asyncio.sleep(BEAT_S / 2)
-            for lease_id, (attempt, _) in list(self._running.items()):
-                if attempt is None or attempt.tree_id is None:
-                    continue
-                with suppress(SessionTreeError, TimeoutError):
-                    async with asyncio.timeout(COST_S):
-                        receipt = await attempt.runtime.backend.supervisor.receipt(attempt.tree_id)
-                        if lease_id in self._running:
-                            self._ledger.costs[lease_id] = sum(line.usage.cost_usd for line in receipt)
+        """Note what open attempts have cost so far: a killed program's attempts count as much as this.
+
+        Also without a cap: a later command may have one.
+        """
+        for lease_id, (attempt, _) in list(self._running.items()):
+            if attempt is None or attempt.tree_id is None:
+                continue
+            with suppress(SessionTreeError, TimeoutError):
+                async with asyncio.timeout(COST_S):
+                    receipt = await attempt.runtime.backend.supervisor.receipt(attempt.tree_id)
+                    if lease_id in self._running:
+                        self._ledger.costs[lease_id] = sum(line.usage.cost_usd for line in receipt)
+        await self._ledger.beat()  # which writes them at once
+
+
+async def _removed(workspace: Path) -> None:
+    """Remove a workspace; one that can't be removed is left, and never ends a run."""
+    try:
+        await asyncio.to_thread(remove_workspace, workspace)
+    except Exception as error:  # noqa: BLE001 - whatever a tool has left there
+        said = plain_text(words_of(error))
+        _LOG.warning("the workspace %r is left, because it can't be removed: %s", str(workspace), said)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
+import json
 import math
 import sys
 import threading
@@ -18,12 +20,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeV
 from sessiontree import AgentSpec, Budget, ConfigError, Rule, Runtime, SessionTree, SessionTreeError
 from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.paths import absolute_path
+from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text, truth_of
+from sessiontree.contracts.errors import words_of
 
 if TYPE_CHECKING:
     from sessiontree.bench.results import RunResults
 
 T = TypeVar("T")
 MAX_ID_CHARS: Final = 200
+MAX_COUNT: Final = 100_000_000
+"""Most (sample, epoch) of a run, and most of anything that is counted."""
 RUNNER: Final = "sessiontree.bench.runner"
 """Loaded when a suite runs: a file that only defines suites is imported quickly."""
 Approvals: TypeAlias = Literal["never", "auto", "smart"]
@@ -67,7 +73,8 @@ class Score:
     """What one scorer says of one sample.
 
     Raises:
-        ConfigError: the value is not a finite number.
+        ConfigError: the value is not a finite number, ``passed`` is no truth value, or the metadata has no
+            JSON form.
     """
 
     value: float
@@ -75,15 +82,28 @@ class Score:
     passed: bool | None = None
     """None = it passed if the value is at least 1."""
     answer: str = ""
-    """The part of the output that was judged."""
+    """The part of the output that was judged; what is not text is shown as text."""
     explanation: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Further JSON values."""
 
     def __post_init__(self) -> None:
-        """Check the value."""
-        if not isinstance(self.value, int | float) or not math.isfinite(self.value):
-            raise ConfigError(f"a score's value is {self.value!r}; give a finite number")
+        """Check the values, and make them plain: numbers, truth values, text and JSON."""
+        value, passed = number_of(self.value), truth_of(self.passed)
+        if value is None:
+            raise ConfigError(f"a score's value is {shown_text(self.value)}; give a finite number")
+        if passed is None and self.passed is not None:
+            raise ConfigError(f"a score's passed is {shown_text(self.passed)}; give True, False or None")
+        try:
+            metadata = json.loads(json_text(dict(self.metadata)))
+        except Exception as error:
+            raise ConfigError(
+                f"a score's metadata has no JSON form: {plain_text(words_of(error))}; give a dict"
+            ) from error
+        texts = ("" if text is None else plain_text(text) for text in (self.answer, self.explanation))
+        members = ("value", "passed", "answer", "explanation", "metadata")
+        for name, plain in zip(members, (value, passed, *texts, metadata), strict=True):
+            object.__setattr__(self, name, plain)
 
     @property
     def is_pass(self) -> bool:
@@ -180,7 +200,8 @@ class Suite:
         models: Models by names that only this suite knows, each made for one attempt after ``tree``.
         workspace: Template of every workspace whose sample names none: a directory or an archive.
         env: A requirements file or lock: the suite runs in an environment of its own with these packages.
-        sample_timeout_s: Time limit of the solver for one sample, in seconds; None = no limit.
+        sample_timeout_s: Time limit of the solver for one sample, in seconds, and also of an async ``tree``
+            before it; None = no limit.
         budget: What one sample's tree may spend.
         approvals: What happens to calls that need an approval: nobody is asked. ``never`` denies what
             ``rules`` do not approve, ``auto`` approves everything, ``smart`` applies ``rules`` and approves
@@ -233,6 +254,11 @@ class Suite:
         self.epochs = checked_count(epochs, f"suite {name!r}: epochs")
         if not callable(solver) and not isinstance(solver, AgentSpec):
             raise ConfigError(f"suite {name!r}: solver is {solver!r}; give a coroutine function or AgentSpec")
+        if inspect.isgeneratorfunction(solver) or inspect.isasyncgenfunction(solver) or _is_plain(solver):
+            raise ConfigError(
+                f"suite {name!r}: solver {shown_text(solver)} can't be awaited; write it as async def, and "
+                "return the output instead of yielding it"
+            )
         if budget is not None and not isinstance(budget, Budget):
             raise ConfigError(f"suite {name!r}: budget must be a Budget, not {budget!r}")
         if approvals not in get_args(Approvals):
@@ -300,6 +326,16 @@ def _outcome_of(work: Coroutine[Any, Any, T]) -> T:
         thread.join()
 
 
+def _is_plain(solver: object) -> bool:
+    """Whether a function is a plain ``def``; one that wraps another may return what can be awaited."""
+    return (
+        inspect.isfunction(solver)
+        and not inspect.iscoroutinefunction(solver)
+        and solver.__name__ != "<lambda>"
+        and not hasattr(solver, "__wrapped__")
+    )
+
+
 def _calling_folder() -> Path:
     """Return the folder of the file that makes a suite; in a notebook, the working directory."""
     file = sys._getframe(2).f_globals.get("__file__")  # noqa: SLF001 - the only way to know
@@ -336,15 +372,20 @@ def checked_seconds(value: float | None, what: str, unit: str = "seconds") -> fl
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ConfigError(f"{what} is {value!r}; give {unit} above 0, or None for no limit")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ConfigError(f"{what} is too large; give {unit} up to {sys.float_info.max:.1e}") from error
 
 
-def checked_count(value: int, what: str, least: int = 1) -> int:
+def checked_count(value: int, what: str, least: int = 1, most: int = MAX_COUNT) -> int:
     """Return a count.
 
     Raises:
-        ConfigError: it is not a whole number, or too small.
+        ConfigError: it is not a whole number, or too small or too large.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"{what} is {value!r}; give a whole number of at least {least}")
+    if value > most:
+        raise ConfigError(f"{what} is too large; the most is {most:,}")
     return value

@@ -233,7 +233,10 @@ class ModelUnreachable(ModelError):
 
 
 class ModelKeyRefused(ModelError):
-    """The provider does not accept the key, or the key does not allow the request: status 401 or 403."""
+    """The provider does not accept the key, or the key or its account does not allow the request.
+
+    Status 401, 402 or 403, or a quota that waiting does not renew.
+    """
 
 
 class ContextOverflow(ModelError):

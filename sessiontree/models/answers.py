@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, get_args
 
-from sessiontree.contracts.errors import ContextOverflow, ModelError, words_of
+from sessiontree.contracts.errors import ContextOverflow, ModelError, ModelKeyRefused, words_of
 from sessiontree.contracts.jsonable import JsonValue, dump_json, to_json_value
 from sessiontree.contracts.messages import (
     NOTHING_USED,
@@ -137,6 +137,8 @@ def failure_of(error: BaseException, said: str = "") -> ModelFailure:
     message = getattr(error, "message", None)
     if not isinstance(error, ModelError) or not isinstance(message, str):
         return ModelFailure(words_of(error), said)
+    if isinstance(error, ModelKeyRefused):  # it concerns every session: whoever reads of it knows the kind
+        message = f"{ModelKeyRefused.__name__}: {message}"
     # Programs may define subclasses of it in any way.
     retryable = getattr(error, "retryable", False) is True
     after_s: Any = getattr(error, "retry_after_s", None)

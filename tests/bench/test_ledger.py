@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
+from sessiontree.bench.ledger import CostCapReached, Leased, Ledger, SampleLease, Tally
 from sessiontree.bench.ledger_rules import CostCap, Ending
 from sessiontree.bench.ledger_tables import AttemptResult, LedgerUnusable, open_ledger
 from sessiontree.bench.suite import Score
@@ -131,6 +131,19 @@ async def test_closed_ledger_takes_its_leases_back(tmp_path: Path) -> None:
     assert (tally.scored, tally.waiting, tally.passed) == (1, 0, 1)
 
 
+async def test_closed_ledger_fails_no_sample(tmp_path: Path) -> None:
+    """Also one that had infrastructure errors before waits for the next program."""
+    async with opened(tmp_path, "p") as ledger:
+        (lease,) = (await ledger.lease(1, 1)).leases
+        await ledger.give_back(lease, "error", RETRIES, error=ValueError("gone"))
+        (lease,) = (await ledger.lease(1, 1)).leases
+    async with opened(tmp_path, "q") as ledger:
+        assert (await ledger.tally(1)).waiting == 1
+        (lease,) = (await ledger.lease(1, 1)).leases
+        await ledger.give_back(lease, "cancelled", 0)
+        assert (await ledger.tally(1)).waiting == 1
+
+
 async def test_beats_go_on_while_the_loop_is_busy_and_report_lost_leases(tmp_path: Path) -> None:
     """The ledger's own thread raises them; a lease that somebody took over is reported."""
     lost: asyncio.Queue[str] = asyncio.Queue()
@@ -204,3 +217,25 @@ async def test_another_run_is_not_entered(tmp_path: Path) -> None:
     async with opened(tmp_path, "p") as ledger:
         assert (await ledger.prepare({"suite": "t"}, ["x"], 1, RETRIES))["suite"] == "s"
         assert (await ledger.tally(1)).total == 1
+
+
+@pytest.mark.parametrize("limit", [2**63, object()], ids=["large", "object"])
+async def test_a_value_that_sqlite_refuses_ends_one_call_and_no_more(tmp_path: Path, limit: int) -> None:
+    """Others that are committed with it are not concerned, and the thread goes on."""
+    async with opened(tmp_path, "p") as ledger, asyncio.timeout(10):
+        calls = (ledger.tally(1), ledger.tally(1, limit), ledger.lease(1, 1))
+        before, wrong, after = [asyncio.ensure_future(call) for call in calls]
+        await asyncio.wait([before, wrong, after])
+        assert isinstance(before.result(), Tally)
+        assert isinstance(after.result(), Leased)
+        assert isinstance(wrong.exception(), OverflowError | sqlite3.Error)
+        assert (await ledger.tally(1)).total == 1
+
+
+async def test_a_closed_ledger_refuses_work(tmp_path: Path) -> None:
+    """A call to it ends with an error, and does not wait for its thread."""
+    async with opened(tmp_path, "p") as ledger:
+        pass
+    async with asyncio.timeout(10):
+        with pytest.raises(LedgerUnusable, match="it is closed"):
+            await ledger.tally(1)

@@ -300,6 +300,11 @@ async def test_two_programs_share_the_samples(tmp_path: Path) -> None:
         ({"epoch": 2}, "no option of a run is called 'epoch'"),
         ({"model": "nobody"}, "no model is called 'nobody'"),
         ({"max_cost_usd": -1}, "give US dollars above 0"),
+        ({"max_cost_usd": 10**400}, "max_cost_usd is too large"),
+        ({"concurrency": 2000}, "the most is 1,000"),
+        ({"limit": 10**20}, "limit is too large; the most is 100,000,000"),
+        ({"epochs": 2**63}, "epochs is too large"),
+        ({"epochs": 50_000_000}, "samples times epochs is too large"),
     ],
     ids=str,
 )

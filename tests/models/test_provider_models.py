@@ -309,6 +309,7 @@ async def test_a_reply_cut_by_its_length_says_so(asking: Asking) -> None:
 FAILURES: dict[int, tuple[type[ModelError], bool]] = {
     400: (ModelError, False),
     401: (ModelKeyRefused, False),
+    402: (ModelKeyRefused, False),
     403: (ModelKeyRefused, False),
     404: (ModelError, False),
     500: (ModelUnreachable, True),

@@ -20,6 +20,7 @@ from sessiontree.models.providers.provider_model import ProviderModel
 
 MAX_SAID_CHARS: Final = 1_000
 """Maximum length that is kept of a provider's text about a failure."""
+UNPAID: Final = 402
 _OVERFLOW: Final = re.compile(
     r"exceeds the available context size|context[ _](?:length|window)|maximum context|prompt is too long"
     r"|input token count .* exceeds",
@@ -38,6 +39,8 @@ def typed_failure(error: Exception, model: ProviderModel) -> ModelError:
         return _rejected(error, text, model)
     if isinstance(error, theirs.ModelRateLimitError | theirs.ModelUnavailableError):
         return ModelBusy(text, retry_after_s=error.retry_after)
+    if isinstance(error, theirs.ModelHTTPError) and error.status_code == UNPAID:
+        return _unpaid(text)
     if isinstance(error, theirs.ModelHTTPError) and not _is_passing(error.status_code):
         return ModelError(text)
     if isinstance(error, theirs.ModelAPIError | theirs.UnexpectedModelBehavior | OSError):
@@ -49,9 +52,15 @@ def _rejected(error: Exception, text: str, model: ProviderModel) -> ModelError:
     """Return why the same question would be rejected again."""
     if isinstance(error, theirs.ModelAuthenticationError):
         return ModelKeyRefused(f"{text}; check {' or '.join(model.provider.key_variables)} or api_key")
+    if isinstance(error, theirs.ModelQuotaExceededError):
+        return _unpaid(text)
     if isinstance(error, theirs.ModelContextWindowExceededError) or _OVERFLOW.search(text):
         return ContextOverflow(text)
     return ModelError(text)
+
+
+def _unpaid(text: str) -> ModelKeyRefused:
+    return ModelKeyRefused(f"{text}; check the quota and the billing of the account")
 
 
 def _is_passing(status: int) -> bool:
