@@ -87,17 +87,16 @@ def run(
         progress=progress,
         **options,
     )
-    counts, pace = results.counts, progress.pace()
+    tally = progress.tally  # of this command: a larger limit may have had more samples
     if as_json:
-        ended = {**asdict(counts), "passed": pace.passed, "cost_usd": pace.cost_usd}
-        screen.raw(json.dumps({"change": "result", "run_dir": str(results.run_dir), **ended}))
+        screen.raw(json.dumps({"change": "result", "run_dir": str(results.run_dir), **asdict(tally)}))
     else:
-        rate = pace.passed / counts.scored if counts.scored else 0.0
+        rate = tally.passed / tally.scored if tally.scored else 0.0
         screen.line(
-            f"{counts.scored:,} of {counts.total:,} scored, {pace.passed:,} passed ({rate:.1%}), "
-            f"${pace.cost_usd:.4g}; see: sessiontree bench report {results.run_dir}"
+            f"{tally.scored:,} of {tally.total:,} scored, {tally.passed:,} passed ({rate:.1%}), "
+            f"${tally.cost_usd:.4g}; see: sessiontree bench report {results.run_dir}"
         )
-    return 0 if counts.scored == counts.total else INCOMPLETE
+    return 0 if tally.scored == tally.total else INCOMPLETE
 
 
 def list_suites(screen: BenchScreen, *, directory: Path, as_json: bool) -> int:

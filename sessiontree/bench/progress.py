@@ -108,6 +108,11 @@ class RunProgress:
         """Note that the command stops working on the run, and why; complete = every sample is scored."""
         self.say(why)
 
+    @property
+    def tally(self) -> Tally:
+        """How many of the samples that this command works on were in which state when they were counted."""
+        return self._tally
+
     def pace(self) -> RunPace:
         """Return how far the run is."""
         tally = self._tally
