@@ -19,7 +19,13 @@ from rich.console import Console
 from sessiontree import ConfigError, visible
 from sessiontree.api.runtime import late
 from sessiontree.bench.environment import SuiteEnvironment, environment_of, prepare_here
-from sessiontree.bench.progress import JsonProgress, LineProgress, RunProgress, TerminalProgress
+from sessiontree.bench.progress import (
+    JsonProgress,
+    LineProgress,
+    RunProgress,
+    TerminalProgress,
+    bench_command,
+)
 from sessiontree.bench.results import RunResults
 from sessiontree.bench.run_place import LEDGER
 from sessiontree.bench.suite import Suite
@@ -94,7 +100,7 @@ def run(
         rate = tally.passed / tally.scored if tally.scored else 0.0
         screen.line(
             f"{tally.scored:,} of {tally.total:,} scored, {tally.passed:,} passed ({rate:.1%}), "
-            f"${tally.cost_usd:.4g}; see: sessiontree bench report {results.run_dir}"
+            f"${tally.cost_usd:.4g}; see: {bench_command('report', str(results.run_dir))}"
         )
     return 0 if tally.scored == tally.total else INCOMPLETE
 

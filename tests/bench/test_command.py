@@ -1,4 +1,4 @@
-"""The commands run and list: what they print and their exit codes, and the names and places that they refuse."""
+"""The commands run and list: what they print, their exit codes, and the names and places that they refuse."""
 
 from __future__ import annotations
 
