@@ -17,9 +17,17 @@ from typing import Any, Final, Protocol
 from rich.console import Console
 
 from sessiontree import ConfigError, visible
+from sessiontree.api.paths import absolute_path
 from sessiontree.api.runtime import late
-from sessiontree.bench.environment import SuiteEnvironment, environment_of, prepare_here
-from sessiontree.bench.progress import JsonProgress, LineProgress, RunProgress, TerminalProgress
+from sessiontree.bench.environment import SuiteEnvironment, environment_of, lock_text, prepare_here
+from sessiontree.bench.progress import (
+    JsonProgress,
+    LineProgress,
+    RunProgress,
+    TerminalProgress,
+    bench_command,
+)
+from sessiontree.bench.recorded_run import RunCounts
 from sessiontree.bench.results import RunResults
 from sessiontree.bench.run_place import LEDGER
 from sessiontree.bench.suite import Suite
@@ -55,7 +63,7 @@ def run(
     screen: BenchScreen,
     *,
     suite: str,
-    directory: Path | None,
+    directory: str | None,
     sample_timeout: float | None,
     max_cost: float | None,
     shards: str,
@@ -77,47 +85,58 @@ def run(
     Raises:
         SessionTreeError: it can't begin.
     """
+    if directory is not None:
+        absolute_path(directory, "--dir")  # refused before an environment is made
     progress = _progress(screen, as_json)
     found = in_environment(suite, progress.say)
     results = found.run_sync(
-        directory or default_place(found.name),
+        default_place(found.name) if directory is None else absolute_path(directory, "--dir"),
         sample_timeout_s=sample_timeout,
         max_cost_usd=max_cost,
         shards=_shards(shards),
         progress=progress,
         **options,
     )
-    counts, pace = results.counts, progress.pace()
+    tally = progress.tally  # of this command: a larger limit may have had more samples
     if as_json:
-        ended = {**asdict(counts), "passed": pace.passed, "cost_usd": pace.cost_usd}
-        screen.raw(json.dumps({"change": "result", "run_dir": str(results.run_dir), **ended}))
+        screen.raw(json.dumps({"change": "result", "run_dir": str(results.run_dir), **asdict(tally)}))
     else:
-        rate = pace.passed / counts.scored if counts.scored else 0.0
+        rate = tally.passed / tally.scored if tally.scored else 0.0
         screen.line(
-            f"{counts.scored:,} of {counts.total:,} scored, {pace.passed:,} passed ({rate:.1%}), "
-            f"${pace.cost_usd:.4g}; see: sessiontree bench report {results.run_dir}"
+            f"{tally.scored:,} of {tally.total:,} scored, {tally.passed:,} passed ({rate:.1%}), "
+            f"${tally.cost_usd:.4g}; see: {bench_command('report', str(results.run_dir))}"
         )
-    return 0 if counts.scored == counts.total else INCOMPLETE
+    return 0 if tally.scored == tally.total else INCOMPLETE
 
 
-def list_suites(screen: BenchScreen, *, directory: Path, as_json: bool) -> int:
-    """Show the suites that are installed, and the runs in a directory; return the exit code."""
+def list_suites(screen: BenchScreen, *, directory: str, as_json: bool) -> int:
+    """Show the suites that are installed, and the runs in a directory; return the exit code.
+
+    Raises:
+        ConfigError: the directory is no possible path.
+    """
     suites = [(each.name, each.about) for each in SHIPPED.values()]
     suites += [(name, entry.value) for name, entry in installed_suites().items()]
-    places = [directory, *sorted(directory.iterdir())] if directory.is_dir() else []
-    runs = [RunResults(place) for place in places if (place / LEDGER).is_file()]
+    runs, damaged = _runs_in(absolute_path(directory, "--dir"))
     if as_json:
-        found = [
-            {"run_dir": str(each.run_dir), "suite": each.suite, "model": each.model, **asdict(each.counts)}
-            for each in runs
+        found: list[dict[str, Any]] = [
+            {"run_dir": str(each.run_dir), "suite": each.suite, "model": each.model, **asdict(counts)}
+            for each, counts in runs
         ]
+        found += [{"run_dir": place, "error": said} for place, said in damaged.items()]
         known = [{"name": name, "about": about} for name, about in suites]
         screen.raw(json.dumps({"suites": known, "runs": found}))
         return 0
     screen.table(("suite", "about"), suites)
-    if runs:
-        rows = [(str(each.run_dir), each.suite, each.model, *_amounts(each)) for each in runs]
+    if runs or damaged:
+        rows: list[tuple[str | int, ...]] = [
+            (str(each.run_dir), each.suite, each.model, counts.scored, counts.failed, counts.total)
+            for each, counts in runs
+        ]
+        rows += [(place, "(can't be read)", "", "", "", "") for place in damaged]
         screen.table(("run", "suite", "model", "scored", "failed", "total"), rows)
+        for said in damaged.values():
+            screen.line(said)
     else:
         screen.line(f"no runs in {directory}")
     return 0
@@ -134,7 +153,7 @@ def prepare(screen: BenchScreen, *, suite: str, address: str | None) -> int:
     if address is None:
         return 0
     lock = environment.lock
-    call = late("call_on_nodes")(address, prepare_here, lock.name, lock.read_text("utf-8"))
+    call = late("call_on_nodes")(address, prepare_here, lock.name, lock_text(lock))
     found: dict[str, tuple[str, str]] = asyncio.run(call)
     for node, (place, failure) in found.items():
         screen.line(f"{node}: {f'not prepared: {failure}' if failure else f'ready: {place}'}")
@@ -167,9 +186,18 @@ def default_place(suite: str) -> Path:
     return Path(RUNS, "".join(letter if letter in LETTERS else "_" for letter in suite))
 
 
-def _amounts(results: RunResults) -> tuple[int, int, int]:
-    counts = results.counts
-    return counts.scored, counts.failed, counts.total
+def _runs_in(directory: Path) -> tuple[list[tuple[RunResults, RunCounts]], dict[str, str]]:
+    """Return the runs in a directory and how far they are, and those that can't be read, with the reason."""
+    places = [directory, *sorted(directory.iterdir())] if directory.is_dir() else []
+    runs, damaged = [], {}
+    for place in places:
+        try:
+            if (place / LEDGER).is_file():
+                found = RunResults(place)
+                runs.append((found, found.counts))
+        except (ConfigError, OSError) as error:  # others can still be listed
+            damaged[str(place)] = str(error)
+    return runs, damaged
 
 
 def _shards(text: str) -> int | str:

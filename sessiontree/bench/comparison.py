@@ -151,7 +151,7 @@ def compare_runs(first: RecordedRun, second: RecordedRun) -> RunComparison:
     if first.run_dir.resolve() == second.run_dir.resolve():
         raise ConfigError(f"both runs are {str(first.run_dir)!r}; name two different runs")
     one, other = _Outcomes(first), _Outcomes(second)
-    overall = _compared(one.passes, other.passes)
+    overall = _compared(OVERALL, one.passes, other.passes)
     if overall.first_mean is None:
         raise ConfigError(
             f"runs {str(first.run_dir)!r} and {str(second.run_dir)!r} share no sample that both have scored "
@@ -171,8 +171,8 @@ def compare_runs(first: RecordedRun, second: RecordedRun) -> RunComparison:
         tuple(
             ScoreComparison(
                 name,
-                _compared(one.outcomes[name], other.outcomes[name]),
-                _compared(one.values[name], other.values[name]),
+                _compared(name, one.outcomes[name], other.outcomes[name]),
+                _compared(name, one.values[name], other.values[name]),
             )
             for name in names
         ),
@@ -207,8 +207,15 @@ class _Outcomes:
         return ComparedRun(str(run.run_dir), run.model, len(self.passes), unscored, cost_usd, *amounts)
 
 
-def _compared(first: Mapping[str, list[float]], second: Mapping[str, list[float]]) -> PairedComparison:
-    return compare_paired(first, second, resamples=resamples_for(len(first)))
+def _compared(
+    name: str, first: Mapping[str, list[float]], second: Mapping[str, list[float]]
+) -> PairedComparison:
+    try:
+        return compare_paired(first, second, resamples=resamples_for(len(first)))
+    except ValueError as error:
+        raise ConfigError(
+            f"score {name!r} can't be compared: {error}; the table `samples` holds it"
+        ) from error
 
 
 def _mean(values: list[float]) -> float:

@@ -29,6 +29,7 @@ from typing import Any, Final, NoReturn
 
 from platformdirs import user_cache_path
 
+from sessiontree.api.paths import absolute_path
 from sessiontree.contracts.errors import ConfigError
 
 LOCKS: Final = Path(__file__).parent / "suites" / "locks"
@@ -168,7 +169,7 @@ def environment_of(lock: Path) -> SuiteEnvironment:
     Raises:
         ConfigError: the file can't be read.
     """
-    lock = lock.resolve()
+    lock = absolute_path(lock, "the suite's env").resolve()
     mark = _mark_in(Path(sys.prefix))
     if mark:
         base, libraries = Path(mark["base"]), tuple(mark["libraries"])
@@ -210,16 +211,34 @@ def prepare_here(name: str, text: str) -> str:
 
 def pip_options(lock: Path) -> list[str]:
     """Return how pip installs a file: a pinned one without resolving it, one with hashes by them alone."""
-    text = lock.read_text("utf-8").replace("\\\n", " ")
+    text = lock_text(lock).replace("\\\n", " ")
     lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
     wanted = [line for line in lines if line and not line.startswith(("#", "-"))]
     options = ["--no-deps"] if all(_PINNED.search(line) for line in wanted) else []
     return [*options, "--require-hashes"] if any("--hash=" in line for line in wanted) else options
 
 
-def _digest_of(lock: Path) -> str:
+def lock_text(lock: Path) -> str:
+    """Return what a requirements file says.
+
+    Raises:
+        ConfigError: it can't be read, or is not text in UTF-8.
+    """
     try:
-        return hashlib.sha256(lock.read_bytes()).hexdigest()
+        return _bytes_of(lock).decode("utf-8")
+    except UnicodeDecodeError as failure:
+        raise ConfigError(
+            f"the suite's env {lock}: it is not text in UTF-8 ({failure}); save it as that"
+        ) from failure
+
+
+def _digest_of(lock: Path) -> str:
+    return hashlib.sha256(_bytes_of(lock)).hexdigest()
+
+
+def _bytes_of(lock: Path) -> bytes:
+    try:
+        return lock.read_bytes()
     except OSError as failure:
         raise ConfigError(f"the suite's env {lock}: it can't be read: {failure.strerror}") from failure
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from sessiontree import visible
 from sessiontree.bench.ledger import SampleLease, Tally
 from sessiontree.bench.ledger_tables import AttemptResult
 
@@ -108,6 +110,11 @@ class RunProgress:
         """Note that the command stops working on the run, and why; complete = every sample is scored."""
         self.say(why)
 
+    @property
+    def tally(self) -> Tally:
+        """How many of the samples that this command works on were in which state when they were counted."""
+        return self._tally
+
     def pace(self) -> RunPace:
         """Return how far the run is."""
         tally = self._tally
@@ -128,7 +135,7 @@ class RunProgress:
         )
 
     def _look_at(self, lease: SampleLease) -> str:
-        return f"look at it: sessiontree bench show {self._run} {lease.sample_id}"
+        return f"look at it: {bench_command('show', self._run, lease.sample_id)}"
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -141,15 +148,18 @@ class RunProgress:
 
 
 class LoggedProgress(RunProgress):
-    """Logs failures as warnings, which Python shows on standard error unless the program does more."""
+    """Logs failures as warnings, which Python shows on standard error unless the program does more.
+
+    Control characters in ids and errors are shown as escapes.
+    """
 
     def say(self, text: str) -> None:
         """Log a failure."""
-        _LOG.warning("%s", text)
+        _LOG.warning("%s", visible(text))
 
     def end(self, why: str, *, is_complete: bool) -> None:
         """Log the end."""
-        _LOG.log(logging.INFO if is_complete else logging.WARNING, "%s", why)
+        _LOG.log(logging.INFO if is_complete else logging.WARNING, "%s", visible(why))
 
 
 class LineScreen(Protocol):
@@ -266,6 +276,13 @@ class TerminalProgress(RunProgress):
 
 def _place(lease: SampleLease, tree_id: str | None) -> dict[str, Any]:
     return {"sample": lease.sample_id, "epoch": lease.epoch, "attempt": lease.number, "tree": tree_id}
+
+
+def bench_command(*words: str) -> str:
+    """Return a command of ``sessiontree bench`` to copy: a shell passes each word on unchanged."""
+    name, *given = words
+    marked = ["--", *given] if any(word.startswith("-") for word in given) else given
+    return shlex.join(["sessiontree", "bench", name, *marked])
 
 
 def _clock(seconds: float) -> str:

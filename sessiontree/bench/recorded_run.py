@@ -7,7 +7,9 @@ facts of the trees.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -24,6 +26,7 @@ STATE: Final = "state"
 """The directory of the trees' journals, below the run's."""
 _WAIT_S: Final = 5.0
 _NEAR: Final = 3
+_SHOWN: Final = 100
 _ALL: Final = 2**62
 _KIND: Final = '{"kind":"'
 _OF_MODELS: Final = frozenset({"opened", "model_changed", "usage_charged", "session_ended"})
@@ -175,7 +178,7 @@ class RecordedRun:
         values = () if sample_id is None else (sample_id,)
         for row in self._each(f"{_SCORED}{chosen} ORDER BY s.position, s.epoch", *values):
             columns = [*row]
-            columns[4:6] = bool(row[4]), json.loads(row[5])
+            columns[4:6] = bool(row[4]), recorded_scores(row[5])
             yield ScoredSample(*columns)
 
     def attempts(self, sample_id: str) -> list[AttemptRecord]:
@@ -267,6 +270,52 @@ def similar(wanted: str, known: Iterable[str]) -> str:
     if not near:
         return "; `sessiontree bench report` and the table `samples` name its samples"
     return f"; did you mean {' or '.join(repr(each) for each in near)}?"
+
+
+def recorded_scores(text: str | None) -> dict[str, dict[str, Any]]:
+    """Return the scores of a ledger's row by name, in their order, each member with its type.
+
+    Ledgers of earlier releases hold whatever a scorer gave as answer, explanation or verdict. An answer or
+    explanation becomes text, and a verdict that was counted as a pass is one.
+
+    Raises:
+        ConfigError: it is not an object of scores.
+    """
+    try:
+        found = {str(name): _typed(score) for name, score in json.loads(text or "{}").items()}
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise ConfigError(
+            f"the ledger holds scores that can't be read: {str(text)[:_SHOWN]!r}: {error}; restore it from a "
+            "backup"
+        ) from error
+    return found
+
+
+def _typed(score: Mapping[str, Any]) -> dict[str, Any]:
+    value, passed, metadata = _number(score.get("value")), score.get("passed"), score.get("metadata")
+    return {
+        "value": value,
+        "passed": value >= 1 if passed is None else bool(passed),
+        "answer": _text(score.get("answer")),
+        "explanation": _text(score.get("explanation")),
+        "metadata": metadata if isinstance(metadata, dict) else {},
+    }
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float):
+        return 0.0
+    try:
+        found = float(value)
+    except OverflowError:  # a whole number that is too large
+        found = math.copysign(sys.float_info.max, -1 if value < 0 else 1)
+    return found if math.isfinite(found) else 0.0
+
+
+def _text(value: object) -> str:
+    """Return text that every file can hold."""
+    text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def fact_kind(text: str) -> str:

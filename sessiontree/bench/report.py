@@ -382,7 +382,12 @@ def _summary(name: str, values: list[list[float]], outcomes: list[list[float]]) 
     passed = int(sum(map(sum, outcomes)))
     resamples = resamples_for(len(outcomes))
     rate = clustered_mean(outcomes, resamples=resamples)
-    mean = rate if values == outcomes else clustered_mean(values, resamples=resamples)
+    try:
+        mean = rate if values == outcomes else clustered_mean(values, resamples=resamples)
+    except ValueError as error:
+        raise ConfigError(
+            f"score {name!r} can't be reported: {error}; the table `samples` holds it"
+        ) from error
     return ScoreSummary(name, rate.n, scored, passed, wilson_interval(passed, scored), rate, mean)
 
 

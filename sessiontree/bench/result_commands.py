@@ -63,8 +63,8 @@ def report(
     screen: ResultScreen,
     *,
     run: str,
-    html: Path | None,
-    plots: Path | None,
+    html: str | None,
+    plots: str | None,
     parquet: bool,
     as_json: bool,
 ) -> int:
@@ -85,9 +85,11 @@ def report(
         ConfigError: the run does not exist or has no results yet, or the extra ``plot`` is missing.
         OSError: a file can't be written.
     """
+    page = None if html is None else absolute_path(html, "--html")
+    pictures = None if plots is None else absolute_path(plots, "--plots")
     found = find_run(run)
     made = report_of(found)
-    files = _written(made, html, plots)
+    files = _written(made, page, pictures)
     unreadable: dict[str, str] = {}
     if parquet:
         results = RunResults(found.run_dir)
@@ -106,18 +108,16 @@ def report(
     return 0
 
 
-def _written(made: RunReport, html: Path | None, plots: Path | None) -> list[str]:
-    if html is None and plots is None:
+def _written(made: RunReport, page: Path | None, pictures: Path | None) -> list[str]:
+    if page is None and pictures is None:
         return []
     drawn = _plots_module().plots_of(made)
     files = []
-    if plots is not None:
-        folder = absolute_path(plots, "--plots")
-        folder.mkdir(parents=True, exist_ok=True)
-        files += [str(_replace(folder / f"{plot.name}.png", plot.png)) for plot in drawn]
-    if html is not None:
-        page = page_of(made, drawn)
-        files.append(str(_replace(absolute_path(html, "--html"), page.encode("utf-8"))))
+    if pictures is not None:
+        pictures.mkdir(parents=True, exist_ok=True)
+        files += [str(_replace(pictures / f"{plot.name}.png", plot.png)) for plot in drawn]
+    if page is not None:
+        files.append(str(_replace(page, page_of(made, drawn).encode("utf-8"))))
     return files
 
 

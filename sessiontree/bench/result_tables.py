@@ -23,7 +23,13 @@ import pyarrow.parquet as pq
 
 from sessiontree import JournalError
 from sessiontree.api.stored_trees import StoredFacts
-from sessiontree.bench.recorded_run import AttemptRecord, RecordedRun, fact_kind, usage_by_model
+from sessiontree.bench.recorded_run import (
+    AttemptRecord,
+    RecordedRun,
+    fact_kind,
+    recorded_scores,
+    usage_by_model,
+)
 
 SAMPLES_PER_PART: Final = 1_000
 """How many samples, with all their epochs, a part covers."""
@@ -239,17 +245,14 @@ class ResultRows:
 
 
 def scores_of(text: str | None) -> list[dict[str, Any]]:
-    """Return the scores of a ledger's row in their order, each with the members of :data:`SCORE`."""
+    """Return the scores of a ledger's row in their order, each with the members of :data:`SCORE`.
+
+    Raises:
+        ConfigError: they can't be read.
+    """
     return [
-        {
-            "name": name,
-            "value": score.get("value"),
-            "passed": score.get("passed"),
-            "answer": score.get("answer"),
-            "explanation": score.get("explanation"),
-            "metadata": json.dumps(score.get("metadata") or {}),
-        }
-        for name, score in json.loads(text or "{}").items()
+        {"name": name, **score, "metadata": json.dumps(score["metadata"])}
+        for name, score in recorded_scores(text).items()
     ]
 
 

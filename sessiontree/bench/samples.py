@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow.parquet
 
-from sessiontree import ConfigError
+from sessiontree import ConfigError, SessionTreeError
 from sessiontree.bench.suite import Sample, Suite
 
 MEMBERS: Final = ("id", "input", "target", "metadata", "files")
@@ -25,17 +25,22 @@ def samples_of(suite: Suite) -> list[Sample]:
     given = suite.samples
     if isinstance(given, str | Path):
         return _unique(_from_file(suite.folder / given), f"suite {suite.name!r}")
-    found = given() if callable(given) else given
-    if isinstance(found, Mapping) or not isinstance(found, Iterable):
-        raise ConfigError(f"suite {suite.name!r}: samples are {type(found).__name__}; give a list of Sample")
-    where = "sample"
-    return _unique(
-        (
-            (f"{where} {number}", sample_of(each, f"suite {suite.name!r}, {where} {number}"))
-            for number, each in enumerate(found, 1)
-        ),
-        f"suite {suite.name!r}",
-    )
+    return _unique(_from_program(suite), f"suite {suite.name!r}")
+
+
+def _from_program(suite: Suite) -> Iterator[tuple[str, Sample]]:
+    """Yield the samples of a list, or of a function; what that raises is one error."""
+    where = f"suite {suite.name!r}"
+    try:
+        found = suite.samples() if callable(suite.samples) else suite.samples
+        if isinstance(found, Mapping) or not isinstance(found, Iterable):
+            raise ConfigError(f"{where}: samples are {type(found).__name__}; give a list of Sample")
+        for number, each in enumerate(found, 1):
+            yield f"sample {number}", sample_of(each, f"{where}, sample {number}")
+    except SessionTreeError:
+        raise
+    except (Exception, SystemExit) as error:  # the function is the suite's own
+        raise ConfigError(f"{where}: its samples can't be read: {type(error).__name__}: {error}") from error
 
 
 def sample_of(given: object, where: str) -> Sample:

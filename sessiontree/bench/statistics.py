@@ -33,6 +33,7 @@ _MAX_DRAWS: Final = 50_000_000
 """Draws of single clusters that an interval is worth: a quarter of a second."""
 _BLOCK: Final = 100_000
 """Most indices that are drawn at a time, so that memory does not depend on the number of resamples."""
+_NOT_FINITE: Final = "a value, or a sum of them, is not a finite number; statistics need finite numbers"
 _MAX_TYPES: Final = 64
 """Most different clusters whose numbers are drawn instead of single clusters."""
 
@@ -107,10 +108,13 @@ def clustered_mean(
         sums = np.add.reduceat(values, np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp))
         value = float(sums.sum() / sizes.sum())
     if not (math.isfinite(value) and np.isfinite(values).all()):
-        raise ValueError("a value, or the sum of all, is not a finite number; statistics need finite numbers")
+        raise ValueError(_NOT_FINITE)
     if len(filled) == 1:
         return Estimate(value, None, None, 1)
-    means = np.concatenate([drawn[0] / drawn[1] for drawn in _draws(sums, sizes, resamples, seed)])
+    with np.errstate(over="ignore", invalid="ignore"):
+        means = np.concatenate([drawn[0] / drawn[1] for drawn in _draws(sums, sizes, resamples, seed)])
+    if not np.isfinite(means).all():
+        raise ValueError(_NOT_FINITE)
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return Estimate(value, min(float(low), value), max(float(high), value), len(filled))
@@ -233,7 +237,10 @@ def quantile(values: Sequence[float] | NDArray[Any], share: float) -> float | No
 
 
 def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    try:
+        return math.fsum(values) / len(values)
+    except (OverflowError, ValueError) as error:  # too large, or of both infinities
+        raise ValueError(_NOT_FINITE) from error
 
 
 def _check_confidence(confidence: float) -> None:

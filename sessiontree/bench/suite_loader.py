@@ -54,7 +54,7 @@ def _member(target: str) -> Any:
         if error.name and not place.startswith(error.name):
             raise ConfigError(f"{target!r} can't be loaded: it needs the module {error.name!r}") from error
         raise ConfigError(f"no module is called {place!r}; give one that is installed, or file.py") from error
-    except Exception as error:  # the suite's own file failed
+    except (Exception, SystemExit) as error:  # the suite's own file failed, or ended the program
         raise ConfigError(f"{target!r} can't be loaded: {type(error).__name__}: {error}") from error
     if not hasattr(module, name):
         raise ConfigError(f"{place!r} has no {name!r}; give the name of a Suite, or of a function")
@@ -92,7 +92,25 @@ def _module_of_file(path: Path) -> ModuleType:
 
 
 def _checked(found: Any, name: str, options: dict[str, Any] | None = None) -> Suite:
-    suite = found if isinstance(found, Suite) or not callable(found) else found(**(options or {}))
+    """Return a suite, or what a function makes of options.
+
+    Raises:
+        ConfigError: it is neither, the function failed, or there are options and no function.
+    """
+    is_function = callable(found) and not isinstance(found, Suite)
+    if options and not is_function:
+        raise ConfigError(
+            f"{name!r} has [options], and its suite is no function that takes them; leave them out"
+        )
+    try:
+        suite = found(**(options or {})) if is_function else found
+    except SessionTreeError:
+        raise
+    except (Exception, SystemExit) as error:  # the function is the suite's own
+        raise ConfigError(
+            f"{name!r} could not make its suite: {type(error).__name__}: {error}; arguments of the function "
+            "are [options] of a suite.toml"
+        ) from error
     if not isinstance(suite, Suite):
         raise ConfigError(f"{name!r} is {suite!r}; give a Suite, or a function that returns one")
     return suite
@@ -139,5 +157,11 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f'{path}: {wrong}; write suite = "module:suite", perhaps env = "requirements.txt" '
             "and [options] of a function"
+        )
+    if not isinstance(given.get("env", ""), str):
+        raise ConfigError(f'{path}: env is {given["env"]!r}; write env = "requirements.txt"')
+    if not isinstance(given.get("options", {}), dict):
+        raise ConfigError(
+            f"{path}: options is {given['options']!r}; write a table [options] with its arguments"
         )
     return given

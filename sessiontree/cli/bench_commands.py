@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -49,7 +48,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
         str, typer.Option(help="How many supervisors share the trees: a number, or per-node.")
     ] = "1",
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="Directory of the run [default: runs/SUITE].", readable=False)
+        str | None, typer.Option("--dir", metavar="PATH", help="Directory of the run [default: runs/SUITE].")
     ] = None,
     retries: Annotated[
         int, typer.Option(help="How many infrastructure errors a sample may have before it has failed.")
@@ -69,8 +68,8 @@ def run(  # noqa: PLR0913 - each option is a parameter
 @commands.command("list")
 def list_suites(
     directory: Annotated[
-        Path, typer.Option("--dir", help="The directory whose runs are listed.", readable=False)
-    ] = Path("runs"),
+        str, typer.Option("--dir", metavar="PATH", help="The directory whose runs are listed.")
+    ] = "runs",
     as_json: AsJson = False,
 ) -> None:
     """List the installed suites, and the runs in a directory."""
@@ -95,12 +94,12 @@ def prepare(
 def report(
     run: RunName,
     html: Annotated[
-        Path | None,
-        typer.Option(help="Write a page that needs no other file (extra: plot).", readable=False),
+        str | None,
+        typer.Option(metavar="FILE", help="Write a page that needs no other file (extra: plot)."),
     ] = None,
     plots: Annotated[
-        Path | None,
-        typer.Option(help="Write pictures into this directory, as PNG (extra: plot).", readable=False),
+        str | None,
+        typer.Option(metavar="PATH", help="Write pictures into this directory, as PNG (extra: plot)."),
     ] = None,
     parquet: Annotated[
         bool, typer.Option("--parquet", help="Write the run's tables, as Parquet in its directory.")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree import ConfigError
-from sessiontree.bench.environment import SuiteEnvironment, environment_of, shipped_locks
+from sessiontree.bench.environment import SuiteEnvironment, environment_of, pip_options, shipped_locks
 
 
 @pytest.fixture(scope="module")
@@ -127,9 +127,18 @@ def test_changed_lock_and_broken_builds_are_built_again(tmp_path: Path, wheels: 
 
 def test_unreadable_lock_is_an_error_that_names_it(tmp_path: Path) -> None:
     """Before anything is built."""
-    environment = environment_of(tmp_path / "missing.txt")
     with pytest.raises(ConfigError, match=r"the suite's env .*missing\.txt: it can't be read: No such file"):
-        environment.prepare()
+        environment_of(tmp_path / "missing.txt")
+
+
+def test_lock_in_another_encoding_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """And so is a name that no file can have."""
+    lock = tmp_path / "latin.txt"
+    lock.write_bytes("# für alle\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"the suite's env .*latin\.txt: it is not text in UTF-8"):
+        pip_options(lock)
+    with pytest.raises(ConfigError, match=r"the suite's env .*NUL"):
+        environment_of(tmp_path / "a\0b")
 
 
 def test_shipped_locks_have_an_environment_of_their_own() -> None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click import Command, Context
 from rich.console import Console
+from typer.main import get_command
 
 from sessiontree import visible
 from sessiontree.bench import Score
 from sessiontree.bench.ledger import SampleLease, Tally
 from sessiontree.bench.ledger_tables import AttemptResult
-from sessiontree.bench.progress import JsonProgress, LineProgress, RunPace, TerminalProgress
+from sessiontree.bench.progress import JsonProgress, LineProgress, LoggedProgress, RunPace, TerminalProgress
 from sessiontree.bench.run_place import LOCAL_FILE_SYSTEMS, RunOptions, RunPlace
 from sessiontree.bench.runner import has_ended, own_name
+from sessiontree.cli.bench_commands import commands
 from tests.bench.suite_fixtures import samples, suite
 
 LEASE = SampleLease("p 1", "s\x1b[2J1", 1, 2, "s1")
@@ -98,6 +103,30 @@ def test_a_terminal_shows_a_bar_and_nothing_that_can_deceive() -> None:
     assert "1 of 2 done, 1 passed, 1 with errors" in shown
     assert "KeyError" in shown
     assert "\x1b[2J" not in shown
+
+
+@pytest.mark.parametrize("sample_id", ["a b", "x; touch planted", "-rf", "--epoch", "it's", "$(id)", "дім"])
+def test_the_command_to_copy_is_read_as_it_was_meant(sample_id: str) -> None:
+    """By a shell, whatever the run and the sample are called; and no id is taken for an option."""
+    screen = Lines()
+    progress = LineProgress(screen)
+    progress.begin("/runs/my run", Tally(waiting=1))
+    progress.scored(replace(LEASE, sample_id=sample_id), BAD)
+    words = shlex.split(screen.shown[0].partition("look at it: ")[2])
+    assert words[:3] == ["sessiontree", "bench", "show"]
+    parser = get_command(commands).commands["show"].make_parser(Context(Command("show")))  # type: ignore[attr-defined]
+    assert parser.parse_args(words[3:])[0] == {"run": "/runs/my run", "sample": sample_id}
+
+
+def test_logged_errors_deceive_no_terminal(caplog: pytest.LogCaptureFixture) -> None:
+    """Escapes and further lines are shown as text."""
+    progress = LoggedProgress()
+    progress.begin("runs/x", Tally(waiting=1))
+    progress.scored(LEASE, replace(BAD, error="\x1b[2J\nall 1 samples are scored"))
+    progress.end("over\x1b[31m", is_complete=False)
+    first, last = (each.getMessage() for each in caplog.records)
+    assert r"KeyError: \u{1b}[2J\u{a}all 1" in first
+    assert last == r"over\u{1b}[31m"
 
 
 def test_pace_says_no_time_left_at_the_end() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,69 @@ async def sums(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> 
     results = await run_sums(run_dir, epochs=2)
     await add_lost_attempt(run_dir, "sum-1-1")
     return results
+
+
+def run_with_scores(run_dir: Path, text: str) -> RunResults:
+    """Return a run of one sample whose ledger holds this text as its scores."""
+    make_run(run_dir, passes(1))
+    with closing(sqlite3.connect(run_dir / "ledger.sqlite")) as ledger:
+        ledger.execute("UPDATE scores SET scores = ?", (text,))
+        ledger.commit()
+    return RunResults(run_dir)
+
+
+def test_whatever_a_scorer_gave_has_its_types_in_the_results(tmp_path: Path) -> None:
+    """Ledgers of earlier releases hold any JSON: tables, Parquet, report and view show it as text."""
+    given = {
+        "numbers": {"value": True, "passed": "no", "answer": 5, "explanation": {"a": [1]}, "metadata": [1]},
+        "empty": {"value": 0, "passed": None, "answer": None, "explanation": "cut \ud800 off"},
+        "large": {"value": 10**400, "passed": 0, "metadata": {"deep": "\udfff"}},
+        "odd": {"value": "1"},
+    }
+    results = run_with_scores(tmp_path / "run", json.dumps(given))
+    scores = {each["name"]: each for each in results.to_arrow().to_pylist()[0]["scores"]}
+    assert scores["numbers"] == {
+        "name": "numbers",
+        "value": 1.0,
+        "passed": True,
+        "answer": "5",
+        "explanation": '{"a": [1]}',
+        "metadata": "{}",
+    }
+    assert (scores["empty"]["passed"], scores["empty"]["answer"]) == (False, "")
+    assert scores["empty"]["explanation"] == r"cut \ud800 off"
+    assert (scores["large"]["value"], scores["large"]["passed"]) == (sys.float_info.max, False)
+    assert json.loads(scores["large"]["metadata"]) == {"deep": "\udfff"}
+    assert scores["odd"]["value"] == 0.0
+    results.write()
+    assert written(results, "samples").to_pylist()[0]["scores"] == list(scores.values())
+    assert {each.name: each.passed for each in results.report().scores}["numbers"] == 1
+    assert results._repr_html_().startswith("<p>")
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"exact": 5}', "null", ""])
+def test_scores_that_are_not_scores_are_one_error(tmp_path: Path, text: str) -> None:
+    """The ledger is damaged; what its text is at least is said."""
+    results = run_with_scores(tmp_path / "run", text)
+    for read in (results.to_arrow, results.write, results.report):
+        if text:
+            with pytest.raises(ConfigError, match="the ledger holds scores that can't be read"):
+                read()
+        else:
+            read()
+
+
+def test_values_whose_sum_overflows_are_one_error_of_the_report(tmp_path: Path) -> None:
+    """Report and comparison name the score; the tables hold the values."""
+    large, small = (
+        RunResults(make_run(tmp_path / name, [GivenSample(f"s{n}", {"size": size}) for n in range(3)]))
+        for name, size in (("large", 1e308), ("small", 1.0))
+    )
+    with pytest.raises(ConfigError, match=r"score 'size' can't be reported: .* finite"):
+        large.report()
+    with pytest.raises(ConfigError, match=r"score 'size' can't be compared: .* finite"):
+        large.compare(small)
+    assert large.to_arrow()["value"].to_pylist() == [1e308] * 3
 
 
 def written(results: RunResults, table: str) -> pa.Table:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,33 @@ def test_files_that_can_not_be_read_are_named(tmp_path: Path, name: str) -> None
     (tmp_path / "damaged.parquet").write_bytes(b"PAR1 nothing PAR1")
     with pytest.raises(ConfigError, match=name):
         read(name, tmp_path)
+
+
+def failing() -> list[Sample]:
+    """Fail at once."""
+    raise KeyError("planted")
+
+
+def ending() -> list[Sample]:
+    """End the program."""
+    sys.exit(3)
+
+
+def breaking() -> Iterator[Sample]:
+    """Fail behind the first sample."""
+    yield SAMPLES[0]
+    raise KeyError("planted")
+
+
+@pytest.mark.parametrize(
+    "source", [failing, ending, breaking, breaking()], ids=["raises", "ends", "later", "list"]
+)
+def test_what_a_function_of_samples_raises_is_one_error(tmp_path: Path, source: Any) -> None:
+    """It names the suite."""
+    with pytest.raises(
+        ConfigError, match=r"suite 's': its samples can't be read: (KeyError: 'planted'|SystemExit: 3)"
+    ):
+        read(source, tmp_path)
 
 
 def test_numbers_are_ids_too(tmp_path: Path) -> None:

@@ -158,6 +158,17 @@ def test_values_that_are_no_numbers_are_refused(bad: float) -> None:
         clustered_mean([[1e308], [1e308]])
 
 
+def test_sums_of_resamples_and_of_samples_that_overflow_are_refused() -> None:
+    """Also where the sum of all values is finite, and where one sample's values overflow."""
+    with pytest.raises(ValueError, match="finite"):
+        clustered_mean([[1.7e308], [-1.7e308], [1.0]], resamples=FEW)
+    large = {"a": [1e308, 1e308, 1e308]}
+    with pytest.raises(ValueError, match="finite"):
+        compare_paired(large, {"a": [1.0]})
+    with pytest.raises(ValueError, match="finite"):
+        compare_paired({"a": [1e308], "b": [1e308]}, {"a": [-1e308], "b": [0.0]})
+
+
 def test_no_resamples_are_refused() -> None:
     """There would be no interval."""
     with pytest.raises(ValueError, match="resamples"):

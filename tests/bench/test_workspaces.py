@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import stat
+import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
@@ -117,6 +119,168 @@ def test_a_damaged_or_missing_template_is_named(tmp_path: Path) -> None:
             template_of(suite(folder=tmp_path), Sample("s", files=name))
 
 
+def damaged_archive(path: Path, form: str) -> Path:
+    """Write an archive that ends its reader with an error of its own kind."""
+    if form == "encrypted":
+        with zipfile.ZipFile(path.with_suffix(".zip"), "w") as packed:
+            packed.writestr("first", "first")
+            packed.writestr("x", "x")
+        data = bytearray(path.with_suffix(".zip").read_bytes())
+        data[data.rindex(b"PK\x01\x02") + 8] |= 1
+        data[data.rindex(b"PK\x03\x04") + 6] |= 1
+        path.with_suffix(".zip").write_bytes(data)
+        return path.with_suffix(".zip")
+    found = path.with_suffix(f".tar.{form}")
+    with tarfile.open(found, f"w:{form}") as tar:  # type: ignore[call-overload]
+        tar.addfile(entry("first"))
+        big = entry("big")
+        big.size = 200_000
+        tar.addfile(big, io.BytesIO(os.urandom(big.size // 2).hex().encode()))
+    data = bytearray(found.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 100] = b"\xff" * 100
+    found.write_bytes(data)
+    return found
+
+
+@pytest.mark.parametrize("form", ["gz", "bz2", "xz", "encrypted"])
+def test_damage_inside_an_archive_is_one_error(tmp_path: Path, form: str) -> None:
+    """Whatever its reader raises; nothing that is half unpacked stays."""
+    archive = damaged_archive(tmp_path / "bad", form)
+    with pytest.raises(ConfigError, match=r"workspace 'one': the template '.*bad.* can't be unpacked"):
+        make_workspace(tmp_path / "one", archive)
+    assert not (tmp_path / "one").exists()
+
+
+def test_a_pipe_in_a_template_is_refused(tmp_path: Path) -> None:
+    """Reading it would wait forever."""
+    (tmp_path / "template").mkdir()
+    os.mkfifo(tmp_path / "template" / "pipe")
+    with pytest.raises(ConfigError, match="'pipe' is neither a file, a directory nor a link"):
+        make_workspace(tmp_path / "one", tmp_path / "template")
+    pipe = entry("pipe")
+    pipe.type = tarfile.FIFOTYPE
+    with pytest.raises(ConfigError, match="'pipe' is neither"):
+        make_workspace(tmp_path / "one", packed_tar(tmp_path / "pipe.tar.gz", pipe))
+    assert not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize("form", ["directory", "archive"])
+def test_modes_are_those_of_a_workspace(tmp_path: Path, form: str) -> None:
+    """The owner may write, programs stay programs, and no file has the rights of another user."""
+    source = tmp_path / "template"
+    (source / "deep").mkdir(parents=True)
+    for name, mode in (("deep/program", 0o4555), ("deep/note", 0o444)):
+        (source / name).touch()
+        (source / name).chmod(mode)
+    (source / "deep").chmod(0o2555)
+    source.chmod(0o555)
+    template = source
+    if form == "archive":
+        template = tmp_path / "template.tar.gz"
+        with tarfile.open(template, "w:gz") as tar:
+            tar.add(source, ".")
+    place = tmp_path / "one"
+    make_workspace(place, template)
+    modes = {
+        name: stat.S_IMODE((place / name).stat().st_mode) for name in ("deep", "deep/program", "deep/note")
+    }
+    assert modes == {"deep": 0o755, "deep/program": 0o755, "deep/note": 0o644}
+    assert stat.S_IMODE(place.stat().st_mode) & 0o700 == 0o700
+
+
+@pytest.mark.parametrize("form", ["directory", "archive"])
+@pytest.mark.parametrize(
+    "links",
+    [
+        {"out": "/etc/passwd"},
+        {"out": "../outside"},
+        {"a": "..", "b": "a/outside"},
+        {"d/s": "..", "x": "d/s/d/../../template/note"},
+        {"circle": "circle"},
+    ],
+    ids=["absolute", "above", "two", "by name", "circle"],
+)
+def test_links_that_lead_outside_are_refused(tmp_path: Path, form: str, links: dict[str, str]) -> None:
+    """In a directory as in an archive."""
+    source = tmp_path / "template"
+    source.mkdir()
+    (source / "note").touch()
+    (tmp_path / "outside").touch()
+    for name, target in links.items():
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).symlink_to(target)
+    template = source
+    if form == "archive":
+        template = packed_tar(tmp_path / "t.tar.gz", *(entry(name, to) for name, to in links.items()))
+    with pytest.raises(ConfigError, match=r"is a link to .*, which is outside"):
+        make_workspace(tmp_path / "workspaces" / "one", template)
+    assert not (tmp_path / "workspaces" / "one").exists()
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    """Neither a file nor another link, in any order of an archive's entries."""
+    (tmp_path / "outside").mkdir()
+    for bad in (entry("a/planted"), entry("a/planted", "note")):
+        archive = packed_tar(tmp_path / "t.tar.gz", entry("a", "../outside"), bad)
+        with pytest.raises(ConfigError, match="can't be unpacked"):
+            make_workspace(tmp_path / "one", archive)
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_links_that_stay_inside_stay_links(tmp_path: Path) -> None:
+    """And hard links of an archive are files."""
+    hard = entry("hard")
+    hard.type, hard.linkname = tarfile.LNKTYPE, "deep/note"
+    packed = packed_tar(tmp_path / "t.tar.gz", entry("link", "deep/note"), entry("deep/note"), hard)
+    make_workspace(tmp_path / "one", packed)
+    make_workspace(tmp_path / "two", tmp_path / "one")
+    for place in (tmp_path / "one", tmp_path / "two"):
+        assert (place / "link").readlink() == Path("deep/note")
+        assert (place / "link").read_text() == (place / "hard").read_text() == "deep/note"
+
+
+@pytest.mark.parametrize("form", ["directory", "tar.gz", "zip"])
+def test_a_template_has_a_maximum_size(tmp_path: Path, form: str) -> None:
+    """A small archive can hold very large files; what was written is removed."""
+    source = tmp_path / "template"
+    source.mkdir()
+    for name in "ab":
+        (source / name).write_bytes(bytes(600))
+    template = source
+    if form == "tar.gz":
+        template = tmp_path / "t.tar.gz"
+        with tarfile.open(template, "w:gz") as tar:
+            tar.add(source, ".")
+    elif form == "zip":
+        template = tmp_path / "t.zip"
+        with zipfile.ZipFile(template, "w", zipfile.ZIP_DEFLATED) as packed:
+            for name in "ab":
+                packed.write(source / name, name)
+    make_workspace(tmp_path / "one", template, max_bytes=20_000, max_entries=3)
+    with pytest.raises(ConfigError, match="more than 1,199 bytes"):
+        make_workspace(tmp_path / "one", template, max_bytes=1_199)
+    with pytest.raises(ConfigError, match="more than 1 entries"):
+        make_workspace(tmp_path / "one", template, max_entries=1)
+    assert not (tmp_path / "one").exists()
+
+
+def test_a_template_does_not_hold_its_own_run(tmp_path: Path) -> None:
+    """Each copy would hold the earlier ones, and itself."""
+    with pytest.raises(ConfigError, match="the run's directory is inside it"):
+        make_workspace(tmp_path / "runs" / "one", tmp_path)
+
+
+@pytest.mark.parametrize("files", ["/etc/ssl", "../..", "link"])
+def test_a_samples_files_are_in_the_suites_folder(tmp_path: Path, files: str) -> None:
+    """Rows of a downloaded file name nothing else of this machine."""
+    folder = tmp_path / "suite"
+    (folder / "given").mkdir(parents=True)
+    (folder / "link").symlink_to(tmp_path)
+    assert template_of(suite(folder=folder), Sample("s", files="given")) == folder / "given"
+    with pytest.raises(ConfigError, match=r"sample 's': the template .* is not inside the suite's folder"):
+        template_of(suite(folder=folder), Sample("s", files=files))
+
+
 def test_directories_that_may_not_be_written_are_removed(tmp_path: Path) -> None:
     """Tools may leave such."""
     place = tmp_path / "one"
@@ -125,6 +289,38 @@ def test_directories_that_may_not_be_written_are_removed(tmp_path: Path) -> None
     (place / "locked").chmod(0o500)
     remove_workspace(place)
     assert not place.exists()
+
+
+def test_directories_of_any_depth_are_removed(tmp_path: Path) -> None:
+    """Deeper than Python's recursion, a path's length and the limit of open files allow; links stay links."""
+    place = tmp_path / "one"
+    place.mkdir()
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").touch()
+    folder = os.open(place, os.O_RDONLY)
+    for _ in range(1_500):
+        os.mkdir("a", dir_fd=folder)
+        os.symlink(tmp_path / "kept", "link", dir_fd=folder)
+        inner = os.open("a", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    try:
+        remove_workspace(place)
+        assert not place.exists()
+        assert (tmp_path / "kept" / "file").exists()
+    finally:  # pytest can't remove it either
+        subprocess.run(["rm", "-rf", str(place)], check=True)
+
+
+def test_what_can_not_be_removed_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A run goes on; links and files in place of a workspace are removed themselves."""
+    remove_workspace(tmp_path / ("x" * 300))
+    assert "can't be removed" in caplog.text
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    remove_workspace(tmp_path / "link")
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
 
 
 @pytest.mark.parametrize("sample_id", ["a/b", "..", "x" * 200, "дім 家", "-rf"])
