@@ -127,7 +127,7 @@ class PlacedPools:
         rows: list[dict[str, Any]] = await asyncio.to_thread(ray.nodes)
         return {str(row["NodeID"]) for row in rows if row["Alive"]}
 
-    def is_news(self, pool: str, begun_s: float) -> bool:
+    def is_new(self, pool: str, begun_s: float) -> bool:
         """Whether a failed start is the first of those that were under way when it failed.
 
         Hosts that are started together fail together, if the cluster has no room for a while.
@@ -250,7 +250,7 @@ class PlacedTransport(LineTransport):
         try:
             await super().ready()
         except HostLost as lost:
-            if lost.counts and not self._pools.is_news(self._order.pool, begun_s):
+            if lost.counts and not self._pools.is_new(self._order.pool, begun_s):
                 raise HostLost(lost.reason, served=False, counts=False) from None
             raise
         if self._buffer:
