@@ -84,14 +84,14 @@ def make_workspace(
     try:
         path.mkdir(parents=True)
         if template is not None:
-            filling = _Filling(path, max_bytes, max_entries)
+            content = _NewContent(path, max_bytes, max_entries)
             if template.is_dir():
-                _copy(template, filling)
+                _copy(template, content)
             elif template.suffix == ".zip":
-                _unpack_zip(template, filling)
+                _unpack_zip(template, content)
             else:
-                _unpack_tar(template, filling)
-            filling.finish()
+                _unpack_tar(template, content)
+            content.finish()
     except Exception as error:  # a damaged archive raises almost anything
         remove_workspace(path)
         raise ConfigError(
@@ -101,7 +101,7 @@ def make_workspace(
         ) from error
 
 
-class _Filling:
+class _NewContent:
     """Writes what a template holds into a new workspace, and refuses what does not belong there."""
 
     def __init__(self, root: Path, max_bytes: int, max_entries: int) -> None:
@@ -194,8 +194,8 @@ def _is_inside(path: Path, folder: Path) -> bool:
         return False
 
 
-def _copy(template: Path, filling: _Filling) -> None:
-    if _is_inside(filling.root, template):
+def _copy(template: Path, content: _NewContent) -> None:
+    if _is_inside(content.root, template):
         raise ConfigError("the run's directory is inside it, so it would hold itself; use another one")
     waiting = [""]
     while waiting:
@@ -204,34 +204,34 @@ def _copy(template: Path, filling: _Filling) -> None:
             name = f"{folder}{entry.name}"
             found = entry.stat(follow_symlinks=False)
             if entry.is_symlink():
-                filling.link(name, str(Path(entry.path).readlink()))
+                content.link(name, str(Path(entry.path).readlink()))
             elif stat.S_ISDIR(found.st_mode):
-                filling.folder(name, found.st_mode)
+                content.folder(name, found.st_mode)
                 waiting.append(f"{name}/")
             elif stat.S_ISREG(found.st_mode):
                 with open(entry.path, "rb") as source:  # noqa: PTH123 - the path of a directory's entry
-                    filling.file(name, source, found.st_mode, found.st_mtime)
+                    content.file(name, source, found.st_mode, found.st_mtime)
             else:
-                filling.refuse(name)
+                content.refuse(name)
 
 
-def _unpack_tar(archive: Path, filling: _Filling) -> None:
+def _unpack_tar(archive: Path, content: _NewContent) -> None:
     with tarfile.open(archive) as tar:
         for entry in tar:
             if entry.isdir():
-                filling.folder(entry.name, entry.mode)
+                content.folder(entry.name, entry.mode)
             elif entry.issym():
-                filling.link(entry.name, entry.linkname)
+                content.link(entry.name, entry.linkname)
             elif (entry.isfile() or entry.islnk()) and (source := tar.extractfile(entry)) is not None:
                 with source:
-                    filling.file(entry.name, source, entry.mode, entry.mtime)
+                    content.file(entry.name, source, entry.mode, entry.mtime)
             else:
-                filling.refuse(entry.name)
+                content.refuse(entry.name)
         while tar.fileobj is not None and (rest := tar.fileobj.read(_CHUNK)):  # the check sum is at its end
-            filling.count(len(rest))
+            content.count(len(rest))
 
 
-def _unpack_zip(archive: Path, filling: _Filling) -> None:
+def _unpack_zip(archive: Path, content: _NewContent) -> None:
     with zipfile.ZipFile(archive) as packed:
         for entry in packed.infolist():
             mode = entry.external_attr >> 16
@@ -240,10 +240,10 @@ def _unpack_zip(archive: Path, filling: _Filling) -> None:
                     f"{entry.filename!r} is a link or is outside; pack plain files and directories"
                 )
             if entry.is_dir():
-                filling.folder(entry.filename, mode or 0o755)
+                content.folder(entry.filename, mode or 0o755)
             else:
                 with packed.open(entry) as source:
-                    filling.file(entry.filename, source, mode or 0o644)
+                    content.file(entry.filename, source, mode or 0o644)
 
 
 def remove_workspace(path: Path) -> None:
