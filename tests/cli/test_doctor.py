@@ -48,7 +48,7 @@ def listed(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 ACTOR = exactly(
-    name=TEXT, role=TEXT, pid=NUMBER, confinement=TEXT, tree_id=MAYBE, session=MAYBE, epoch=NUMBER
+    name=TEXT, role=TEXT, pid=NUMBER, confinement=TEXT, tree_id=MAYBE, session=MAYBE, epoch=NUMBER, node=TEXT
 )
 RAY = exactly(
     ray_version=TEXT,

@@ -51,9 +51,11 @@ async def test_state_inside_the_workspace_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_placement_without_a_cluster_is_refused(ray_runtime: Runtime, tmp_path: Path) -> None:
     """A private Ray has one node; the error says how to reach a cluster."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
     with pytest.raises(ConfigError, match=r"placement needs a cluster, .*address='auto'"):
         async with Runtime(tmp_path / "placed", placement={"worker": {}}) as runtime:
-            await SessionTree(tmp_path, model=MODEL, runtime=runtime).start()
+            await SessionTree(workspace, model=MODEL, runtime=runtime).start()
 
 
 @pytest.mark.slow
