@@ -63,7 +63,7 @@ def test_scores_take_values_of_other_libraries() -> None:
         ({"value": 1.0, "metadata": {"x": float("nan")}}, "metadata has no JSON form: ValueError"),
         ({"value": 1.0, "metadata": 3}, "give a dict"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else ", ".join(value),
 )
 def test_wrong_members_of_a_score_are_refused(members: dict[str, object], said: str) -> None:
     """The error says which one is wrong, and what to give."""
