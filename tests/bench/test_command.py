@@ -92,7 +92,7 @@ def test_a_suite_file_that_ends_the_program_is_one_error(tmp_path: Path) -> None
 
 
 def test_options_reach_the_function(tmp_path: Path) -> None:
-    """And ``env`` is beside the file."""
+    """And ``env`` is in the same directory as the file."""
     (tmp_path / "factories.py").write_text(FACTORIES)
     name = tmp_path / "suite.toml"
     name.write_text('suite = "factories.py:needs"\nenv = "r.txt"\n[options]\nsize = 2\n')
