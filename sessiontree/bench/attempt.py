@@ -10,8 +10,9 @@ import inspect
 import json
 import re
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel
@@ -142,7 +143,7 @@ class AttemptRun:
         limit = asyncio.timeout(place.sample_timeout_s)
         try:
             async with limit:
-                options = await in_own_task(self._options(attempt))
+                options = await in_own_task(partial(self._options, attempt))
         except BaseException as error:  # noqa: BLE001 - the suite's own function: the sample's error
             _raise_own(error)
             is_late = isinstance(error, TimeoutError) and limit.expired()
@@ -184,14 +185,14 @@ class AttemptRun:
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
-                attempt.output = await in_own_task(self._solved(attempt))
+                attempt.output = await in_own_task(partial(self._solved, attempt))
         except BaseException as error:  # noqa: BLE001 - the solver's own: the sample's error
             _raise_own(error)
             is_late = isinstance(error, TimeoutError) and limit.expired()
             return _Outcome("timeout") if is_late else _Outcome("error", error=error)
         try:
             async with asyncio.timeout(limit_s):
-                return _Outcome(scores=await in_own_task(self._scores(attempt)))
+                return _Outcome(scores=await in_own_task(partial(self._scores, attempt)))
         except BaseException as error:  # noqa: BLE001 - the scorer's own: the sample's error
             _raise_own(error)
             return _Outcome("error", error=error)
@@ -299,12 +300,12 @@ class AttemptRun:
         )
 
 
-async def in_own_task(work: Coroutine[Any, Any, T]) -> T:
-    """Await code of the suite in a task of its own: it may cancel that or exit, and never the attempt."""
+async def in_own_task(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run code of the suite in a task of its own: it may cancel that or exit, and never the attempt."""
 
     async def run() -> tuple[T, None] | tuple[None, BaseException]:
         try:
-            return await work, None
+            return await work(), None  # made here: a task that is cancelled early leaves none behind
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a task that exits would end the event loop
