@@ -356,7 +356,7 @@ def output_text(output: object) -> str:
     """Return an output as JSON text; what has no JSON form is shown as text."""
     try:
         text = json_text(output, _plain)
-    except Exception:  # noqa: BLE001 - an output that has no JSON form is no reason to fail
+    except Exception:  # noqa: BLE001 - an output without a JSON form must not fail the attempt
         text = json.dumps(shown_text(output, MAX_OUTPUT_CHARS))
     return text if len(text) <= MAX_OUTPUT_CHARS else json.dumps(f"{text[:MAX_OUTPUT_CHARS]}…")
 

@@ -113,7 +113,7 @@ def list_suites(screen: BenchScreen, *, directory: str, as_json: bool) -> int:
     """Show the suites that are installed, and the runs in a directory; return the exit code.
 
     Raises:
-        ConfigError: the directory is no possible path.
+        ConfigError: no path can have the name of the directory.
     """
     suites = [(each.name, each.about) for each in SHIPPED.values()]
     suites += [(name, entry.value) for name, entry in installed_suites().items()]

@@ -73,7 +73,7 @@ class Score:
     """What one scorer says of one sample.
 
     Raises:
-        ConfigError: the value is not a finite number, ``passed`` is no truth value, or the metadata has no
+        ConfigError: the value is not a finite number, ``passed`` is not a bool, or the metadata has no
             JSON form.
     """
 

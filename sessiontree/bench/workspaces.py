@@ -77,7 +77,7 @@ def make_workspace(
         max_entries: Most files, directories and links that it may begin with.
 
     Raises:
-        ConfigError: the template can't be read, is too large, or holds what leads outside or is no file,
+        ConfigError: the template can't be read, is too large, or holds what leads outside or is not a file,
             directory or link. Nothing of it is left.
     """
     remove_workspace(path)

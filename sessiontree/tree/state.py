@@ -430,7 +430,7 @@ class TreeState:
     alarms: Alarms = field(default_factory=Alarms)
 
     _below: TreeState | None = field(default=None, repr=False, compare=False)
-    """The state that this layer covers; None = it is no layer."""
+    """The state that this layer covers; None = it is not a layer."""
 
     def layer(self) -> TreeState:
         """Return a layer that starts equal to this state and never changes it; it has its own alarms."""

@@ -94,7 +94,7 @@ async def test_a_worker_that_spends_the_money_is_told_from_a_wrong_answer(tmp_pa
 
 
 async def test_a_wrong_answer_that_quotes_a_loss_is_scored(tmp_path: Path) -> None:
-    """What a model says is no fact about the runtime."""
+    """What a model says is not a fact about the runtime."""
     words = "session 'main/w1' crashed: the model failed (3 attempts): budget.cost_usd of 'main' is 1"
     model = FunctionModel(lambda _: words, name="liar")
     found = await ended(suite(1, model=model, solver=delegate, budget=Budget(tokens=99)), tmp_path / "run")

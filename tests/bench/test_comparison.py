@@ -65,7 +65,7 @@ def test_what_only_one_run_has_is_named(tmp_path: Path) -> None:
 
 
 def test_values_are_compared_where_they_say_more(tmp_path: Path) -> None:
-    """A score that is no pass or failure has a row of its means as well, and several scores one of all."""
+    """A score other than 0 or 1 also has a row of means, and several scores have one of all."""
     first = [GivenSample(f"s{index}", {"exact": 1.0, "near": 0.5}) for index in range(5)]
     second = [GivenSample(f"s{index}", {"exact": 1.0, "near": 0.75}) for index in range(5)]
     found = compared(tmp_path, first, second)

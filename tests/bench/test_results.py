@@ -390,7 +390,7 @@ def test_run_without_samples_has_empty_tables(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    """A directory without a ledger, a file that is no ledger, a table that there is not."""
+    """A directory without a ledger, a file that is not a ledger, a table that does not exist."""
     with pytest.raises(ConfigError, match=r"holds no run: it has no ledger\.sqlite"):
         RunResults(tmp_path)
     (tmp_path / "ledger.sqlite").write_bytes(b"not a database" * 100)
