@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,12 +35,9 @@ NODES_ANSWER_S: Final = 30.0
 """How long all nodes together may take; each starts a process, which takes seconds on a busy machine."""
 
 
-async def look_at_cluster(address: str, within_s: float = NODES_ANSWER_S) -> ClusterReport:
-    """Connect to a cluster, ask all its nodes at the same time, and leave it.
-
-    Args:
-        address: ``host:port`` or ``auto``.
-        within_s: How long the nodes may take; those that take longer are reported without answers.
+@asynccontextmanager
+async def connected_to(address: str) -> AsyncIterator[Engine]:
+    """Connect to a cluster, and leave it at the end.
 
     Raises:
         ConfigError: no cluster can be reached there.
@@ -54,11 +52,25 @@ async def look_at_cluster(address: str, within_s: float = NODES_ANSWER_S) -> Clu
             "it on a node whose raylet answers, or correct the address"
         ) from None
     try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+async def look_at_cluster(address: str, within_s: float = NODES_ANSWER_S) -> ClusterReport:
+    """Connect to a cluster, ask all its nodes at the same time, and leave it.
+
+    Args:
+        address: ``host:port`` or ``auto``.
+        within_s: How long the nodes may take; those that take longer are reported without answers.
+
+    Raises:
+        ConfigError: no cluster can be reached there.
+    """
+    async with connected_to(address) as engine:
         nodes = await asyncio.to_thread(_look_at_nodes, within_s)
         security = await asyncio.to_thread(engine.protection)
         return ClusterReport(str(ray.get_runtime_context().gcs_address), security, nodes)
-    finally:
-        await engine.close()
 
 
 def _look_at_nodes(within_s: float) -> tuple[NodeReport, ...]:

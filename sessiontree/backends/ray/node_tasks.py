@@ -9,9 +9,8 @@ from typing import Any, Final
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.cluster_probe import CONNECT_S
-from sessiontree.backends.ray.engine import Engine
-from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.backends.ray.cluster_probe import connected_to
+from sessiontree.contracts.errors import words_of
 
 TASKS_S: Final = 900.0
 """How long all nodes together may take."""
@@ -34,19 +33,8 @@ async def call_on_nodes(
     Raises:
         ConfigError: no cluster can be reached there.
     """
-    engine = Engine(address)
-    try:
-        async with asyncio.timeout(CONNECT_S):
-            await engine.start()
-    except TimeoutError:
-        raise ConfigError(
-            f"the cluster at address {address!r} did not let this program in within {CONNECT_S:.0f} s; start "
-            "it on a node whose raylet answers, or correct the address"
-        ) from None
-    try:
+    async with connected_to(address):
         return await asyncio.to_thread(_call, function, given, within_s)
-    finally:
-        await engine.close()
 
 
 def _call(
