@@ -17,7 +17,8 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -58,6 +59,11 @@ class ProgramCopies:
         self._latest: tuple[frozenset[tuple[str, str, int, int]], Path] | None = None
         self._alone = threading.RLock()
         """Held by the thread that makes a copy: several trees may open at the same time."""
+        self._counting = threading.Lock()
+        self._asked = 0
+        self._answered = 0
+        self._answer: Path | None = None
+        """The copy that the first ``_answered`` calls of ``take`` got."""
 
     @property
     def is_used(self) -> bool:
@@ -98,11 +104,16 @@ class ProgramCopies:
             ConfigError: a module has the name of an installed one, the modules are too many or too large, or
                 the copy cannot be written.
         """
-        sources = modules_of_the_program()
-        if not sources:
-            return None
+        with self._counting:
+            self._asked += 1
+            number = self._asked
         with self._alone:
-            return self._taken(sources)
+            if self._answered < number:  # else somebody looked after this call began
+                number = self._asked
+                sources = modules_of_the_program()
+                self._answer = self._taken(sources) if sources else None
+                self._answered = number
+            return self._answer
 
     def _taken(self, sources: Sources) -> Path:
         seen = frozenset(_seen(sources))
@@ -194,22 +205,65 @@ def modules_of_the_program() -> Sources:
 def _imported(installed: _Installed) -> dict[str, list[ModuleType]]:
     """Return the loaded modules from outside the environment by their top-level names."""
     found: dict[str, list[ModuleType]] = {}
+    judged = _judged(installed.directories)
     for name, module in list(sys.modules.items()):
-        top = name.partition(".")[0]
-        if top not in _NEVER and installed.is_foreign(_file_of(module)):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str):
+            continue
+        is_foreign = judged.get(file)
+        if is_foreign is None:
+            is_foreign = installed.is_foreign(_file_of(module))
+            if os.path.isabs(file):  # noqa: PTH117 - others depend on the working directory
+                judged[file] = is_foreign
+        if is_foreign and (top := name.partition(".")[0]) not in _NEVER:
             found.setdefault(top, []).append(module)
     return found
+
+
+@lru_cache(maxsize=8)
+def _judged(directories: tuple[str, ...]) -> dict[str, bool]:
+    """Return the files of modules that were judged, each with whether it is outside these directories.
+
+    A program opens many trees and has thousands of modules loaded, nearly always the same ones. To resolve
+    the links of each would take more time than all else that opens a tree.
+    """
+    return {}
+
+
+@lru_cache(maxsize=8)
+def _declared_in(directories: tuple[str, ...], changes: tuple[int, ...]) -> frozenset[str]:
+    """Return the names that editable installs declare in directories as they were after these changes."""
+    return declared_names(list(directories))
+
+
+@lru_cache(maxsize=8)
+def _found_in(path: tuple[str, ...], changes: tuple[int, ...]) -> dict[str, str | None]:
+    """Return what was looked up on a path as it was after these changes: modules by name, None = none."""
+    return {}
+
+
+def _changes_of(directories: Iterable[str]) -> tuple[int, ...]:
+    """Return when the entries of directories changed last; an installation or a removal changes that."""
+    return tuple(map(_changed_ns, directories))
+
+
+def _changed_ns(directory: str) -> int:
+    try:
+        return os.stat(directory).st_mtime_ns  # noqa: PTH116 - text
+    except OSError:
+        return 0
 
 
 class _Installed:
     """The modules installed in the current environment."""
 
     def __init__(self) -> None:
-        directories = environment()
-        self._places = Directories(*directories)
-        self._declared = declared_names(directories)
+        self.directories = tuple(environment())
+        self._places = Directories(*self.directories)
+        self._declared = _declared_in(self.directories, _changes_of(self.directories))
         self._path = [path for path in sys.path if os.path.isabs(path) and self._places.hold(path)]  # noqa: PTH117 - text
         self._others = [path for path in sys.path if os.path.isabs(path) and path not in self._path]  # noqa: PTH117 - text
+        self._found = _found_in(tuple(self._path), _changes_of(self._path))
 
     def is_foreign(self, file: str) -> bool:
         """Return whether a module's file is outside the environment."""
@@ -238,10 +292,14 @@ class _Installed:
         """Return the file installed with a name, empty for a module without a file; None = not installed."""
         if name in sys.builtin_module_names or name in sys.stdlib_module_names:
             return ""
-        spec = PathFinder.find_spec(name, self._path)
-        if spec is None and name in self._declared:
+        if name not in self._found:
+            spec = PathFinder.find_spec(name, self._path)
+            self._found[name] = None if spec is None else spec.origin or ""
+        found = self._found[name]
+        if found is None and name in self._declared:
             spec = self._editable(name)
-        return None if spec is None else spec.origin or ""
+            return None if spec is None else spec.origin or ""
+        return found
 
     def _editable(self, name: str) -> ModuleSpec | None:
         behind = sys.meta_path[sys.meta_path.index(PathFinder) + 1 :] if PathFinder in sys.meta_path else []
