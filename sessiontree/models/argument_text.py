@@ -7,11 +7,10 @@ Also accepted, and nothing else:
   backslash is kept), Python's ``True``, ``False`` and ``None``;
 - a code fence around the object, or the object spelled as a JSON string;
 - the same object twice, and additional empty objects (some providers begin with ``{}``);
-- a missing end after the first value: open strings, lists and objects are closed, a key without its value is
-  left out.
+- a missing last brace after a whole value.
 
-Never guessed: missing commas or quotes, text around the object, two objects that differ, NaN, an object that
-ends before its first value.
+Never guessed: missing commas or quotes, text around the object, two objects that differ, NaN. A text that breaks
+off anywhere else is refused: half a path or half a list is another path or list.
 Each character is read a bounded number of times.
 """
 
@@ -42,7 +41,6 @@ _WORDS: Final[dict[str, JsonValue]] = {
 }
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "'": "'", "\\": "\\", "/": "/"}
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
-_CUT_HEX = re.compile(r"[0-9a-fA-F]{0,3}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class ParsedArguments:
 
     values: dict[str, JsonValue]
     closed: bool = False
-    """Whether the text ended too early: the last value may be incomplete."""
+    """Whether the last brace is missing: all values are whole, but members may be missing."""
 
 
 class _Unreadable(ValueError):
@@ -127,7 +125,7 @@ class _TextReader:
         self._closed = False
 
     def objects(self) -> ParsedArguments:
-        """Return the one object in the text, which may be repeated; it is empty only if it is whole."""
+        """Return the one object in the text, which may be repeated."""
         self._skip(_SPACE)
         fenced = self._skip(_FENCE)
         found: dict[str, JsonValue] = {}
@@ -145,7 +143,7 @@ class _TextReader:
             if said != "{}":
                 raise _Unreadable
             found, said = value, words
-        if not has_object or (self._closed and not found):
+        if not has_object:
             raise _Unreadable
         return ParsedArguments(found, self._closed)
 
@@ -175,7 +173,7 @@ class _TextReader:
         if word in _WORDS:
             return _WORDS[word]
         number = _NUMBER.fullmatch(word)
-        if number is None:
+        if number is None or self._at == len(self._text):  # more digits may be missing
             raise _Unreadable
         return int(word) if number.group(1) is None and number.group(2) is None else _finite(word)
 
@@ -187,14 +185,11 @@ class _TextReader:
             if begins not in _PLAIN:
                 raise _Unreadable
             key = self._string(begins)
-            if self._take(":") and self._next():
-                members[key] = self._value(depth + 1)
-            elif self._next():
+            if not self._take(":"):
                 raise _Unreadable
-            else:
-                self._closed = True
+            members[key] = self._value(depth + 1)
 
-        self._members("}", member)
+        self._members("}", member, may_be_open=depth == 0)
         return members
 
     def _list(self, depth: int) -> list[JsonValue]:
@@ -202,15 +197,17 @@ class _TextReader:
         self._members("]", lambda: items.append(self._value(depth + 1)))
         return items
 
-    def _members(self, end: str, read: Callable[[], None]) -> None:
-        """Read members up to an end, which may be missing; a comma may be before it."""
+    def _members(self, end: str, read: Callable[[], None], *, may_be_open: bool = False) -> None:
+        """Read members up to an end; a comma may be before it. The end may be missing after a whole member."""
         self._at += 1
         while not self._take(end):
-            if not self._next():
+            read()
+            if self._take(","):
+                continue
+            if may_be_open and not self._next():
                 self._closed = True
                 return
-            read()
-            if not self._take(",") and self._next() not in {end, ""}:
+            if self._next() != end:
                 raise _Unreadable
 
     def _take(self, sign: str) -> bool:
@@ -229,6 +226,8 @@ class _TextReader:
             if sign == "\\":
                 parts.append(self._escaped())
                 continue
+            if not sign:
+                raise _Unreadable
             return _joined("".join(parts))
 
     def _escaped(self) -> str:
@@ -238,11 +237,7 @@ class _TextReader:
             return _ESCAPES.get(sign, f"\\{sign}" if sign else "")
         if digits := self._skip(_HEX):
             return chr(int(digits, 16))
-        cut = _CUT_HEX.match(self._text, self._at)
-        if cut is None:
-            return "\\u"
-        self._at = cut.end()
-        return ""
+        return "\\u"
 
 
 def _joined(text: str) -> str:

@@ -184,12 +184,13 @@ async def test_call_is_a_call_and_usage_stays() -> None:
 
 async def test_call_that_is_cut_short_is_never_acted_on() -> None:
     """It stays a call whose arguments can't be read."""
-    message, _ = await replied(['{"tool": "read", "arguments": {"path": "a'], request())
-    assert message.tool_calls[0].arguments == {"path": "a"}
-    message, _ = await replied(['{"tool": "read", "arguments": {"path": "a', StopPiece("length")], request())
-    (cut,) = message.tool_calls
-    assert (cut.name, dict(cut.arguments), cut.unread) == ("read", {}, '{"path": "a')
-    assert message.stop_reason == "length"
+    half = '{"tool": "read", "arguments": {"path": "a'
+    unsaid, _ = await replied([half], request())
+    said, _ = await replied([half, StopPiece("length")], request())
+    for message in (unsaid, said):
+        (cut,) = message.tool_calls
+        assert (cut.name, dict(cut.arguments), cut.unread) == ("read", {}, '{"path": "a')
+    assert said.stop_reason == "length"
 
 
 @pytest.mark.parametrize(

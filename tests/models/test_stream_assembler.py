@@ -116,8 +116,11 @@ def test_two_calls_are_two_calls(pieces: list[CallPiece]) -> None:
     assert [call.arguments for call in message.tool_calls] == [{"a": 1}, {"a": 2}]
 
 
-def test_a_call_cut_short_by_the_limit_of_a_reply_is_not_acted_on() -> None:
-    """Half a content must not be written; what came is kept, so that the model sees what it did."""
+def test_a_call_cut_short_is_not_acted_on() -> None:
+    """Half a content must not be written, also if the provider does not say that it was cut.
+
+    What came is kept, so that the model sees what it did. A last brace may be missing where nothing was cut.
+    """
     half = CallPiece('{"path": "a", "content": "half of', 0, "c1", "write", ends=True)
     whole = CallPiece('{"path": "a"}', 1, "c2", "read", ends=True)
     cut, events = assembled(iter([half, whole, StopPiece("length")]))
@@ -126,8 +129,13 @@ def test_a_call_cut_short_by_the_limit_of_a_reply_is_not_acted_on() -> None:
         ToolCall("c2", "read", {"path": "a"}),
     )
     assert [e.tool_call for e in events if isinstance(e, ToolCallEnd)] == [*reversed(cut.tool_calls)]
-    said, _ = assembled(iter([half]))
-    assert said.tool_calls == (ToolCall("c1", "write", {"path": "a", "content": "half of"}),)
+    unsaid, _ = assembled(iter([half]))
+    assert unsaid.tool_calls == cut.tool_calls[:1]
+    open_ended = CallPiece('{"path": "a"', 0, "c1", "read", ends=True)
+    read, _ = assembled(iter([open_ended]))
+    assert read.tool_calls == (ToolCall("c1", "read", {"path": "a"}),)
+    refused, _ = assembled(iter([open_ended, StopPiece("length")]))
+    assert refused.tool_calls == (ToolCall("c1", "read", {}, '{"path": "a"'),)
 
 
 def test_streamed_reply_says_who_answered_and_keeps_its_providers_form() -> None:
