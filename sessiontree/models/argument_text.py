@@ -9,8 +9,8 @@ Also accepted, and nothing else:
 - the same object twice, and additional empty objects (some providers begin with ``{}``);
 - a missing last brace after a whole value.
 
-Never guessed: missing commas or quotes, text around the object, two objects that differ, NaN. A text that breaks
-off anywhere else is refused: half a path or half a list is another path or list.
+Never guessed: missing commas or quotes, text around the object, two objects that differ, NaN. A text that
+breaks off anywhere else is refused: half a path or half a list is another path or list.
 Each character is read a bounded number of times.
 """
 
@@ -198,7 +198,13 @@ class _TextReader:
         return items
 
     def _members(self, end: str, read: Callable[[], None], *, may_be_open: bool = False) -> None:
-        """Read members up to an end; a comma may be before it. The end may be missing after a whole member."""
+        """Read members up to an end; a comma may be before it.
+
+        Args:
+            end: The character that ends them.
+            read: Reads one of them.
+            may_be_open: Whether the end may be missing after a whole member.
+        """
         self._at += 1
         while not self._take(end):
             read()

@@ -9,6 +9,7 @@ lets an idle session go by itself then. Sessions that wait behind a long call ar
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ TAKE_BACK_S = 0.1
 """How long a session may run before those that wait at its host are taken back, and none joins them."""
 GRACE_S = 5.0
 """How long after the time-out of a call its host counts as stuck."""
+STANDSTILL_S = 2.0
+"""How long a pool places no session before it grows even if no core is idle."""
+IDLE_CORES = 0.5
+"""How many cores must be idle for one more host to be of use."""
 
 
 MAX_BEGUN_IN_A_ROW = 8
@@ -118,6 +123,28 @@ class FairQueue:
             self.discard(live)
 
 
+@dataclass(frozen=True, slots=True)
+class CoreTime:
+    """The time of all cores since the machine's start, in ticks: when they were idle, and all of it."""
+
+    idle: int
+    total: int
+
+    @classmethod
+    def now(cls) -> CoreTime | None:
+        """Read it; None where the system does not say. Source: proc_stat(5)."""
+        try:
+            with open("/proc/stat", "rb") as file:  # noqa: PTH123 - a Path would take longer than the reading
+                ticks = [int(each) for each in file.readline().split()[1:9]]
+            return cls(ticks[3] + ticks[4], sum(ticks))
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def idle_cores_since(self, before: CoreTime) -> float:
+        """Return how many cores were idle on average since then."""
+        return (self.idle - before.idle) / max(1, self.total - before.total) * (os.cpu_count() or 1)
+
+
 @dataclass(slots=True)
 class Pool:
     """Hosts with the same confinement, and the sessions that wait for one."""
@@ -136,6 +163,10 @@ class Pool:
     """How many hosts in a row failed to start."""
     growing: asyncio.TimerHandle | None = None
     """Fires when one more host is due for the sessions that wait."""
+    idle: CoreTime | None = None
+    """What the cores had done when the timer was set."""
+    placed_at: float = 0.0
+    """When a session was placed last, by the clock of the event loop."""
 
     @property
     def shared(self) -> int:
@@ -161,7 +192,8 @@ class Scheduler:
     """
 
     # The start of a host takes half a second of a processor. Sessions therefore share the hosts that are
-    # ready, and one more than usual is started only after a session has waited for about that long.
+    # ready. One more is started only if a session has waited for about that long, fewer hosts than usual are
+    # without a long call, and a core is idle: with all cores busy, hosts would only take each other's time.
 
     def __init__(
         self,
@@ -412,6 +444,7 @@ class Scheduler:
                 self._end(pool, link)
         link = self._find_queue(pool, live, keeper)
         if link is None and pool.shared < pool.size.most and not pool.starting and pool.growing is None:
+            pool.idle = CoreTime.now()
             pool.growing = asyncio.get_running_loop().call_later(GROW_AFTER_S, self._grow, pool)
         return link
 
@@ -464,10 +497,20 @@ class Scheduler:
     def _grow(self, pool: Pool) -> None:
         pool.growing = None
         now = asyncio.get_running_loop().time()
-        is_held = any(now - link.since > self.take_back_s for link in pool.links)
-        if pool.wanting and is_held and not pool.starting and pool.shared < pool.size.most:
+        if pool.wanting and not pool.starting and pool.shared < pool.size.most and self._is_short(pool, now):
             self.warm(pool.name)
         self._match(pool)
+
+    def _is_short(self, pool: Pool, now: float) -> bool:
+        """Whether one more host would help the sessions that wait."""
+        held = sum(
+            bool(link.leases) and now - link.since > self.take_back_s for link in pool.links - pool.dedicated
+        )
+        if pool.shared - held >= pool.size.usual:
+            return False
+        before, after = pool.idle, CoreTime.now()
+        is_idle = before is None or after is None or after.idle_cores_since(before) >= IDLE_CORES
+        return is_idle or now - pool.placed_at > STANDSTILL_S
 
     def _start(self, pool: Pool) -> HostLink | None:
         """Start a host; return it if it is ready at once, else None."""
@@ -545,6 +588,7 @@ class Scheduler:
         live.prompt_owed = False
         live.link = link
         link.leases[live.epoch] = live
+        self._pool(live).placed_at = asyncio.get_running_loop().time()
         link.send(adopt)
         if len(link.leases) == 1:
             self._begins(link)

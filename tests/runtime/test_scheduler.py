@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from pydantic import BaseModel
 
-from sessiontree import FunctionModel, ModelRequest, ScriptedModel, SessionKind, SessionTree
+from sessiontree import (
+    FunctionModel,
+    ModelRequest,
+    PermissionTier,
+    ScriptedModel,
+    SessionKind,
+    SessionTree,
+    Tool,
+    ToolContext,
+    ToolResult,
+)
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.contracts.errors import ApprovalClosed, JournalCorrupt
 from sessiontree.contracts.tree_facts import ApprovalWaiting
@@ -15,9 +31,11 @@ from sessiontree.models.answers import Answer, call
 from sessiontree.runtime.frames import Adopt, Outcome, Unfit
 from sessiontree.runtime.host import HostCore
 from sessiontree.runtime.live_session import LiveSession
+from sessiontree.runtime.scheduler import IDLE_CORES, CoreTime, PoolSize, Scheduler
 from sessiontree.runtime.supervisor import SupervisorCore
 from tests.behaviours.effect_fakes import TOOLS
 from tests.behaviours.fact_fixtures import until
+from tests.behaviours.waiting_fakes import Nothing
 from tests.runtime.runtime_fakes import FaultyRuntime
 
 PATIENCE_S = 60.0
@@ -169,3 +187,117 @@ async def test_a_tree_made_after_all_hosts_were_started_gets_a_new_one(tmp_path:
         assert backend.made == 6
         backend.readable[later.tree_id] = backend.made
         assert await later.main.send("hello") == "here"
+
+
+class Call(Tool[Nothing]):
+    """Takes as long as the test says."""
+
+    name = "take"
+    description = "Take a while."
+    Params: ClassVar[type[BaseModel]] = Nothing
+    tier = PermissionTier.READ_ONLY
+    kinds = frozenset(SessionKind)
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.ending = asyncio.Event()
+
+    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
+        self.under_way += 1
+        await self.ending.wait()
+        return ToolResult("taken")
+
+
+def taking(request: ModelRequest) -> Answer:
+    """Make one call, which lasts."""
+    return call("take") if request.turn == 1 else "done"
+
+
+@asynccontextmanager
+async def held_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle_cores: float
+) -> AsyncIterator[tuple[Scheduler, Call]]:
+    """Run four Workers with long calls on a pool that usually has one host; so many cores are idle."""
+    ticks = itertools.count()
+    cores = os.cpu_count() or 1
+
+    def now(cls: type[CoreTime]) -> CoreTime:
+        at = 1000 * next(ticks)
+        return cls(idle=round(at * idle_cores / cores), total=at)
+
+    monkeypatch.setattr(CoreTime, "now", classmethod(now))
+    monkeypatch.setattr("sessiontree.runtime.scheduler.GROW_AFTER_S", 0.02)
+    take = Call()
+    async with (
+        FaultyRuntime(tmp_path / "state", slots=4) as runtime,
+        SessionTree(tmp_path, model=FunctionModel(taking), tools=(take,), runtime=runtime) as tree,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        scheduler = runtime.local.core.scheduler
+        scheduler.take_back_s = 0.01
+        (pool,) = scheduler._pools.values()
+        pool.size = PoolSize(most=4, usual=1)
+        children = [await tree.main.spawn("worker", "go") for _ in range(4)]
+        yield scheduler, take
+        take.ending.set()
+        for child in children:
+            await child.result()
+
+
+async def reached(take: Call, count: int) -> None:
+    """Wait until so many calls run."""
+    while take.under_way < count:  # noqa: ASYNC110 - calls that begin later count too
+        await asyncio.sleep(0.005)
+
+
+async def test_a_pool_grows_while_a_core_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to its limit, as long as every host is held by a long call."""
+    async with held_hosts(tmp_path, monkeypatch, IDLE_CORES) as (scheduler, take):
+        await reached(take, 4)
+        assert len(scheduler.links) == 4
+
+
+async def test_a_pool_does_not_grow_while_all_cores_are_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more process would only take time from the others."""
+    async with held_hosts(tmp_path, monkeypatch, IDLE_CORES / 2) as (scheduler, take):
+        await reached(take, 1)
+        await asyncio.sleep(0.5)
+        assert (len(scheduler.links), take.under_way) == (1, 1)
+
+
+async def test_a_pool_that_stands_still_grows_on_a_busy_machine_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls that last for minutes must not hold up everybody else."""
+    monkeypatch.setattr("sessiontree.runtime.scheduler.STANDSTILL_S", 0.1)
+    async with held_hosts(tmp_path, monkeypatch, 0.0) as (scheduler, take):
+        await reached(take, 4)
+        assert len(scheduler.links) == 4
+
+
+async def test_a_pool_with_a_host_for_short_sessions_does_not_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits there gets its turn soon."""
+    async with held_hosts(tmp_path, monkeypatch, 1.0) as (scheduler, take):
+        await reached(take, 4)
+        (pool,) = scheduler._pools.values()
+        pool.size = PoolSize(most=8, usual=1)
+        free = next(iter(pool.links))
+        now = asyncio.get_running_loop().time() + 1.0
+        assert scheduler._is_short(pool, now)
+        monkeypatch.setattr(free, "since", now)
+        assert not scheduler._is_short(pool, now)
+
+
+async def test_idle_cores_are_read_from_the_system() -> None:
+    """Between none and all."""
+    before = CoreTime.now()
+    assert before is not None
+    await asyncio.sleep(0.1)
+    after = CoreTime.now()
+    assert after is not None
+    assert after.total > before.total
+    assert 0.0 <= after.idle_cores_since(before) <= (os.cpu_count() or 1)

@@ -63,6 +63,8 @@ HOST_BYTES: Final = 2 * 2**30
 GATEWAY_BYTES: Final = 4 * 2**30
 MEMORY_BYTES: Final = 4 * 2**30
 HOSTS_PER_CORE: Final = 4
+MIN_HOSTS: Final = 8
+"""How many hosts a pool may have on the smallest node: sessions also wait for things other than a core."""
 CLOSE_S: Final = 10.0
 REMOVE_AGAIN_S: Final = 0.05
 PASSED: Final = "variables"
@@ -75,7 +77,8 @@ class RayBackend:
     Args:
         state_dir: The state directory, hidden from tools; memory is in it by default.
         journal_dir: The directory of the journal, which the supervisor locks; None = the state directory.
-        slots: How many hosts each pool has at most; None = four per core, at least eight.
+        slots: How many hosts each pool has at most; None = four per CPU that Ray counts
+            for the node, at least eight.
         address: The cluster to connect to; None = the program's own Ray, or a private one.
         num_cpus: CPUs of a private Ray; None = as many as the machine has.
         insecure: Whether a private Ray may run without authentication.
@@ -117,9 +120,8 @@ class RayBackend:
             )
         self._state_dir = state_dir
         self._journal_dir = journal_dir or state_dir
-        cores = os.cpu_count() or 1
-        most = max(8, HOSTS_PER_CORE * cores) if slots is None else slots
-        self._pool = PoolSize(most=most, usual=min(most, max(1, max(2, cores) // sharing)))
+        self._slots = slots
+        self._sharing = sharing
         self._engine = Engine(address, num_cpus, insecure)
         if placement is not None and address is None and not ray.is_initialized():
             raise _no_cluster()
@@ -376,6 +378,11 @@ class RayBackend:
             "scheduling_strategy": NodeAffinitySchedulingStrategy(self._engine.node_id, soft=False),
         }
 
+    def _pool(self) -> PoolSize:
+        cores = self._engine.cores
+        most = max(MIN_HOSTS, HOSTS_PER_CORE * cores) if self._slots is None else self._slots
+        return PoolSize(most=most, usual=min(most, max(1, cores // self._sharing)))
+
     def _unseen_s(self) -> float:
         return JOINED_UNSEEN_S if self._engine.home is None else UNSEEN_S
 
@@ -394,7 +401,7 @@ class RayBackend:
             scratch=self._scratch,
             reports=self._scratch / "reports",
             program=program,
-            pool=self._pool,
+            pool=self._pool(),
             warm=1,
             host_bytes=self._host_bytes,
             gateway_bytes=GATEWAY_BYTES,

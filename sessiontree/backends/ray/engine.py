@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import math
 import os
 import shutil
 import subprocess
@@ -73,6 +74,7 @@ class ClusterInfo:
         webui_url: The address of Ray's dashboard; empty if it is off.
         raylet: The raylet of this node, if the Ray is not private and the process can be seen.
         gcs_address: Host and port of the GCS.
+        cores: The CPUs that Ray counts for this node, or the machine's cores if Ray counts none.
     """
 
     node_id: str
@@ -82,6 +84,7 @@ class ClusterInfo:
     webui_url: str
     raylet: Server | None
     gcs_address: str
+    cores: int
 
 
 class ClusterLease:
@@ -337,14 +340,17 @@ def find_place(home: Path | None) -> ClusterInfo:
             "connect with ray.init('auto')"
         )
     raylet = listener_of(Path(node.raylet_socket_name)) if home is None else None
+    node_id = ray.get_runtime_context().get_node_id()
+    rows = [row for row in _nodes() if row["NodeID"] == node_id]
     return ClusterInfo(
-        node_id=ray.get_runtime_context().get_node_id(),
+        node_id=node_id,
         session_dir=Path(node.get_session_dir_path()),
         logs_dir=Path(node.get_logs_dir_path()),
         home=home,
         webui_url=node.webui_url or "",
         raylet=None if raylet is None else Server(engine_servers.RAYLET, raylet),
         gcs_address=str(node.gcs_address),
+        cores=math.ceil(sum(row["Resources"].get("CPU", 0) for row in rows)) or os.cpu_count() or 1,
     )
 
 
@@ -416,6 +422,11 @@ class Engine:
     def node_id(self) -> str:
         """Ray's id of the node on which this process runs, in hex."""
         return self._there().node_id
+
+    @property
+    def cores(self) -> int:
+        """The CPUs that Ray counts for this node; a container may have fewer than the machine."""
+        return self._there().cores
 
     @property
     def logs_dir(self) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event
@@ -52,7 +51,7 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_each_copy_holds_the_modules_as_they_are_then(tmp_path: Path, own_module: Path) -> None:
-    """What was found out about a module's place is kept; its content and its neighbours are looked at again."""
+    """The place of a module is found once; its content is looked at again."""
     copies = ProgramCopies(tmp_path)
     first = copies.take()
     assert first is not None
@@ -93,7 +92,7 @@ def test_an_installation_is_noticed_by_the_next_copy(
     site.mkdir()
     monkeypatch.setattr("sessiontree.backends.ray.program_copy.environment", lambda: [str(site)])
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
-    others = {name for name, module in sys.modules.items() if name != own_module.stem and module}
+    others = {name for name, module in sys.modules.items() if name != own_module.stem}
     monkeypatch.setattr("sessiontree.backends.ray.program_copy._NEVER", frozenset(others))
     copies = ProgramCopies(tmp_path)
     assert copies.take() is not None
@@ -124,8 +123,8 @@ def test_those_that_wait_for_a_copy_share_the_next_one(
         assert began.wait(30)
         own_module.write_text("VALUE = 22\n")
         others = [pool.submit(copies.take) for _ in range(THREADS - 1)]
-        while copies._asked < THREADS:  # noqa: SLF001 - nothing else says that they wait
-            time.sleep(0.001)
+        while copies._asked < THREADS:
+            Event().wait(0.001)  # nothing else says that they wait
         go_on.set()
         found = {each.result() for each in others}
         first.result()
