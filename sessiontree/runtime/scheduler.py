@@ -1,7 +1,5 @@
 """Which session is on which host. Some hosts are started early; idle sessions leave when hosts are short.
 
-Trees take turns for the hosts, so thousands of waiting sessions of one tree do not delay another tree.
-
 A host runs one session. Others may wait at it for their turn, so that it need not wait for the next one: it
 lets an idle session go by itself then. Sessions that wait behind a long call are taken back.
 """
@@ -11,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.stimuli import ApprovalAnswered
+from sessiontree.runtime.fair_queue import FairQueue
 from sessiontree.runtime.frames import Feed, Kill, LetGo, Outcome, Release, Unfit
 from sessiontree.runtime.grants import Grants
 from sessiontree.runtime.link import HostLink, HostLost
-from sessiontree.runtime.live_session import Controller, Input, LiveSession
+from sessiontree.runtime.live_session import Input, LiveSession
 
 MAX_FALSE_STARTS = 4
 """How many hosts of a pool may fail to start in a row before the sessions that wait for one end."""
@@ -36,10 +35,6 @@ IDLE_CORES = 0.5
 """How many cores must be idle for one more host to be of use."""
 
 
-MAX_BEGUN_IN_A_ROW = 8
-"""How many sessions of a tree that have begun go before one that has not and waits."""
-
-
 @dataclass(frozen=True, slots=True)
 class PoolSize:
     """How many hosts a pool has."""
@@ -50,77 +45,6 @@ class PoolSize:
     """Hosts that are started before a session is passivated; beyond that, only if all sessions are busy."""
     ahead: int = 16
     """How many sessions may wait at a host for their turn."""
-
-
-@dataclass(slots=True)
-class TreeQueue:
-    """The waiting sessions of one tree, each group in order of arrival."""
-
-    begun: OrderedDict[LiveSession, None] = field(default_factory=OrderedDict)
-    """Those with facts in the journal; to finish them frees what they hold."""
-    new: OrderedDict[LiveSession, None] = field(default_factory=OrderedDict)
-    in_a_row: int = 0
-    """How many that have begun went before those that have not and wait."""
-
-    def first(self) -> LiveSession:
-        """Return the session whose turn it is."""
-        begun_first = self.begun and (not self.new or self.in_a_row < MAX_BEGUN_IN_A_ROW)
-        return next(iter(self.begun if begun_first else self.new))
-
-    def discard(self, live: LiveSession) -> bool:
-        """Remove a session; return whether it waited."""
-        if live in self.begun:
-            del self.begun[live]
-        elif live in self.new:
-            del self.new[live]
-        else:
-            return False
-        return True
-
-
-class FairQueue:
-    """Sessions that wait for a host of a pool. Trees take turns; each keeps its own :class:`TreeQueue`."""
-
-    def __init__(self) -> None:
-        self._trees: OrderedDict[Controller, TreeQueue] = OrderedDict()
-        self._count = 0
-
-    def __len__(self) -> int:
-        """Return how many sessions wait."""
-        return self._count
-
-    def __iter__(self) -> Iterator[LiveSession]:
-        """Iterate over all of them, tree by tree."""
-        for tree in self._trees.values():
-            yield from tree.begun
-            yield from tree.new
-
-    def add(self, live: LiveSession) -> None:
-        """Let a session wait; one that waits already keeps its place."""
-        tree = self._trees.setdefault(live.controller, TreeQueue())
-        if live not in tree.begun and live not in tree.new:
-            (tree.begun if live.journaled else tree.new)[live] = None
-            self._count += 1
-
-    def first(self) -> LiveSession:
-        """Return the session whose turn it is."""
-        return next(iter(self._trees.values())).first()
-
-    def discard(self, live: LiveSession) -> None:
-        """Remove a session if it waits; its tree keeps its turn."""
-        tree = self._trees.get(live.controller)
-        if tree is not None and tree.discard(live):
-            self._count -= 1
-            if not tree.begun and not tree.new:
-                del self._trees[live.controller]
-
-    def take(self, live: LiveSession) -> None:
-        """Remove a session that got a host; the next turn is another tree's."""
-        tree = self._trees.get(live.controller)
-        if tree is not None:
-            tree.in_a_row = tree.in_a_row + 1 if tree.new and live in tree.begun else 0
-            self._trees.move_to_end(live.controller)
-            self.discard(live)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +64,7 @@ class CoreTime:
         except (OSError, ValueError, IndexError):
             return None
 
-    def idle_cores_since(self, before: CoreTime) -> float:
+    def idle_from(self, before: CoreTime) -> float:
         """Return how many cores were idle on average since then."""
         return (self.idle - before.idle) / max(1, self.total - before.total) * (os.cpu_count() or 1)
 
@@ -509,7 +433,7 @@ class Scheduler:
         if pool.shared - held >= pool.size.usual:
             return False
         before, after = pool.idle, CoreTime.now()
-        is_idle = before is None or after is None or after.idle_cores_since(before) >= IDLE_CORES
+        is_idle = before is None or after is None or after.idle_from(before) >= IDLE_CORES
         return is_idle or now - pool.placed_at > STANDSTILL_S
 
     def _start(self, pool: Pool) -> HostLink | None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import SessionKind
+from sessiontree.runtime.fair_queue import MAX_BEGUN_IN_A_ROW, FairQueue
 from sessiontree.runtime.live_session import LiveSession
-from sessiontree.runtime.scheduler import MAX_BEGUN_IN_A_ROW, FairQueue
 
 if TYPE_CHECKING:
     from sessiontree.runtime.live_session import Controller

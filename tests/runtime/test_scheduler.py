@@ -300,4 +300,4 @@ async def test_idle_cores_are_read_from_the_system() -> None:
     after = CoreTime.now()
     assert after is not None
     assert after.total > before.total
-    assert 0.0 <= after.idle_cores_since(before) <= (os.cpu_count() or 1)
+    assert 0.0 <= after.idle_from(before) <= (os.cpu_count() or 1)

@@ -379,7 +379,7 @@ class RayBackend:
         }
 
     def _pool(self) -> PoolSize:
-        cores = self._engine.cores
+        cores = self._engine.core_count
         most = max(MIN_HOSTS, HOSTS_PER_CORE * cores) if self._slots is None else self._slots
         return PoolSize(most=most, usual=min(most, max(1, cores // self._sharing)))
 

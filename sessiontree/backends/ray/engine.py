@@ -74,7 +74,7 @@ class ClusterInfo:
         webui_url: The address of Ray's dashboard; empty if it is off.
         raylet: The raylet of this node, if the Ray is not private and the process can be seen.
         gcs_address: Host and port of the GCS.
-        cores: The CPUs that Ray counts for this node, or the machine's cores if Ray counts none.
+        core_count: The CPUs that Ray counts for this node, or the machine's cores if Ray counts none.
     """
 
     node_id: str
@@ -84,7 +84,7 @@ class ClusterInfo:
     webui_url: str
     raylet: Server | None
     gcs_address: str
-    cores: int
+    core_count: int
 
 
 class ClusterLease:
@@ -350,7 +350,7 @@ def find_place(home: Path | None) -> ClusterInfo:
         webui_url=node.webui_url or "",
         raylet=None if raylet is None else Server(engine_servers.RAYLET, raylet),
         gcs_address=str(node.gcs_address),
-        cores=math.ceil(sum(row["Resources"].get("CPU", 0) for row in rows)) or os.cpu_count() or 1,
+        core_count=math.ceil(sum(row["Resources"].get("CPU", 0) for row in rows)) or os.cpu_count() or 1,
     )
 
 
@@ -424,9 +424,9 @@ class Engine:
         return self._there().node_id
 
     @property
-    def cores(self) -> int:
+    def core_count(self) -> int:
         """The CPUs that Ray counts for this node; a container may have fewer than the machine."""
-        return self._there().cores
+        return self._there().core_count
 
     @property
     def logs_dir(self) -> Path:

@@ -143,7 +143,7 @@ async def share() -> None:
     actor = sleeper(engines[0])
     told: dict[str, Any] = {
         "nodes": sorted({engine.node_id for engine in engines}),
-        "cores": [engine.cores for engine in engines],
+        "cores": [engine.core_count for engine in engines],
         "home": str(engines[0].home),
         "logs_inside": engines[0].logs_dir.is_relative_to(engines[0].home or "nowhere"),
         "changed": [name for name, value in surroundings().items() if value != before[name]],
@@ -192,7 +192,7 @@ async def join() -> None:
     await own.start()
     actor = sleeper(own)
     told: dict[str, Any] = {"private": own.home is not None, "node_fits": own.node_id == _node_id()}
-    told["cores"] = own.cores
+    told["cores"] = own.core_count
     told["token"] = str(own.token_path)
     told["open"] = bool(own.security_settings()["listening"])
     told["refused"] = []
