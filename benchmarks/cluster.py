@@ -12,6 +12,10 @@ nodes with cores of their own add up.
   number of shards; `cpu_ratio`: with all nodes over one. `servers_ms_per_session`: the same of Ray's servers
   and agents, which also run while nothing happens, and of processes that ended.
 - `sessions_per_s` by number of shards; `rate_ratio`: with all nodes over one; aim 0.9.
+- `processes`: supervisors and hosts by number of shards. `alone_cpu_ms_per_session`, by number of processes:
+  what a session costs on the local backend while so many programs run that share nothing but the machine;
+  `alone_cpu_ratio`: with most processes over fewest. Processes that outnumber the cores push each other out of
+  the cores' caches. So much of `cpu_ratio` is due to the one machine, and not to the shards.
 
 Then each node has a tree, and one raylet is killed by SIGKILL.
 
@@ -27,6 +31,7 @@ import argparse
 import json
 import os
 import secrets
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -39,7 +44,9 @@ from benchmarks.report import Figure, Options, show
 from sessiontree.backends.ray import engine_home
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-SESSIONS_USUAL, SESSIONS_QUICK = 3_000, 24
+SESSIONS_USUAL, SESSIONS_QUICK = 9_000, 24
+MIN_ALONE: Final = 20
+"""The fewest sessions of each program that runs alone."""
 LIMIT_S: Final = 1800
 MOST_NODES: Final = 4
 
@@ -81,6 +88,19 @@ def run(nodes: Sequence[int], sessions: int, way: str) -> dict[str, Figure]:
     return figures
 
 
+def alone(processes: int, sessions: int) -> float:
+    """Run so many programs at once that share nothing; return their processor time per session, in ms."""
+    words = ["-m", "benchmarks.tree", "--backend", "local", "--sessions", str(sessions), "--json"]
+    running = [
+        subprocess.Popen(
+            [sys.executable, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        for _ in range(processes)
+    ]
+    found = [json.loads(each.communicate(timeout=LIMIT_S)[0]) for each in running]
+    return statistics.fmean(float(each["cpu_ms_per_session"]["all"]) for each in found)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -95,6 +115,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     nodes = (1, given.nodes) if given.quick else range(1, given.nodes + 1)
     sessions = given.sessions or (SESSIONS_QUICK if given.quick else SESSIONS_USUAL)
     figures = run(tuple(nodes), sessions, STARTED if given.start else "test")
+    counts: dict[str, int] = figures["processes"]  # type: ignore[assignment]  # as the program writes it
+    each = max(MIN_ALONE, sessions // max(counts.values()))
+    costs = {count: alone(count, each) for count in sorted({min(counts.values()), max(counts.values())})}
+    figures["alone_cpu_ms_per_session"] = {str(count): cost for count, cost in costs.items()}
+    figures["alone_cpu_ratio"] = costs[max(costs)] / costs[min(costs)]
     show({"nodes": given.nodes, "sessions": sessions, **figures}, Options(given.quick, given.as_json, "ray"))
 
 

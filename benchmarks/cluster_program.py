@@ -180,6 +180,17 @@ def used_ms() -> Counter[str]:
     return found
 
 
+def busy_processes() -> list[int]:
+    """Return the processes of supervisors and hosts. Others of a node do next to nothing."""
+    found = []
+    for pid in descendants(os.getpid()):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            name = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if name.startswith((b"ray::SupervisorActor", b"ray::HostActor")):
+                found.append(pid)
+    return found
+
+
 def kill(raylet: int) -> None:
     """Kill a raylet. Its workers end once its parent, which may be this process, has collected it."""
     os.kill(raylet, signal.SIGKILL)
@@ -204,6 +215,7 @@ class Measuring:
         self._sessions = sessions
         self.cpu_ms: dict[str, float] = {}
         self.servers_ms: dict[str, float] = {}
+        self.processes: dict[str, int] = {}
         self.rate: dict[str, float] = {}
 
     def runtime(self, nodes: int) -> Runtime:
@@ -243,9 +255,11 @@ class Measuring:
         wall_s = await self._run(runtime, each)
         used = used_ms()
         used.subtract(before)
+        processes = len(busy_processes())
         sessions, shards = each * self._trees, str(len(runtime.shards()))
         self.cpu_ms[shards] = used["sessions"] / sessions
         self.servers_ms[shards] = used["servers"] / sessions
+        self.processes[shards] = processes
         self.rate[shards] = sessions / wall_s
 
     async def lose_one(self, runtime: Runtime) -> dict[str, Figure]:
@@ -303,6 +317,7 @@ async def play(measuring: Measuring, cluster: Nodes, counts: Sequence[int]) -> d
         "cpu_ms_per_session": measuring.cpu_ms,
         "cpu_ratio": measuring.cpu_ms[last] / measuring.cpu_ms[first],
         "servers_ms_per_session": measuring.servers_ms,
+        "processes": measuring.processes,
         "sessions_per_s": measuring.rate,
         "rate_ratio": measuring.rate[last] / measuring.rate[first],
         **found,
