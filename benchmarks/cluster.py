@@ -12,10 +12,10 @@ nodes with cores of their own add up.
   number of shards; `cpu_ratio`: with all nodes over one. `servers_ms_per_session`: the same of Ray's servers
   and agents, which also run while nothing happens, and of processes that ended.
 - `sessions_per_s` by number of shards; `rate_ratio`: with all nodes over one; aim 0.9.
-- `processes`: supervisors and hosts by number of shards. `alone_cpu_ms_per_session`, by number of processes:
-  what a session costs on the local backend while so many programs run that share only the machine;
-  `alone_cpu_ratio`: with most processes over fewest. Processes that outnumber the cores push each other out of
-  the cores' caches. So much of `cpu_ratio` is due to the one machine, and not to the shards.
+- `processes`: supervisors and hosts by number of shards. `alone_cpu_ms_per_session`, by number of
+  processes: what a session costs on the local backend while so many programs run that share only the
+  machine; `alone_cpu_ratio`: with most processes over fewest. Processes that outnumber the cores push each
+  other out of the cores' caches. So much of `cpu_ratio` is due to the one machine, and not to the shards.
 
 Then each node has a tree, and one raylet is killed by SIGKILL.
 
