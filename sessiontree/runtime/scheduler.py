@@ -7,7 +7,7 @@ lets an idle session go by itself then. Sessions that wait behind a long call ar
 from __future__ import annotations
 
 import asyncio
-import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,9 +30,9 @@ TAKE_BACK_S = 0.1
 GRACE_S = 5.0
 """How long after the time-out of a call its host counts as stuck."""
 STANDSTILL_S = 2.0
-"""How long a pool places no session before it grows even if no core is idle."""
-IDLE_CORES = 0.5
-"""How many cores must be idle for one more host to be of use."""
+"""How long a pool places no session before it grows even if the supervisor is busy."""
+BUSY = 0.4
+"""With this share of its time taken, the supervisor itself is what sessions wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +47,17 @@ class PoolSize:
     """How many sessions may wait at a host for their turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class CoreTime:
-    """The time of all cores since the machine's start, in ticks: when they were idle, and all of it."""
+def running_ns() -> int:
+    """Return how long this thread has run, or could have run and waited for a core, in nanoseconds.
 
-    idle: int
-    total: int
-
-    @classmethod
-    def now(cls) -> CoreTime | None:
-        """Read it; None where the system does not say. Source: proc_stat(5)."""
-        try:
-            with open("/proc/stat", "rb") as file:  # noqa: PTH123 - a Path would take longer than the reading
-                ticks = [int(each) for each in file.readline().split()[1:9]]
-            return cls(ticks[3] + ticks[4], sum(ticks))
-        except (OSError, ValueError, IndexError):
-            return None
-
-    def idle_from(self, before: CoreTime) -> float:
-        """Return how many cores were idle on average since then."""
-        return (self.idle - before.idle) / max(1, self.total - before.total) * (os.cpu_count() or 1)
+    Source: /proc/thread-self/schedstat; where the kernel does not keep it, the time that the thread has run.
+    """
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:  # noqa: PTH123 - a Path takes longer than the reading
+            ran, waited, _ = file.read().split()
+        return int(ran) + int(waited)
+    except (OSError, ValueError):
+        return time.thread_time_ns()
 
 
 @dataclass(slots=True)
@@ -87,8 +78,8 @@ class Pool:
     """How many hosts in a row failed to start."""
     growing: asyncio.TimerHandle | None = None
     """Fires when one more host is due for the sessions that wait."""
-    idle: CoreTime | None = None
-    """What the cores had done when the timer was set."""
+    running_ns: int = 0
+    """What :func:`running_ns` was when the timer was set."""
     placed_at: float = 0.0
     """When a session was placed last, by the clock of the event loop."""
 
@@ -117,7 +108,8 @@ class Scheduler:
 
     # The start of a host takes half a second of a processor. Sessions therefore share the hosts that are
     # ready. One more is started only if a session has waited for about that long, fewer hosts than usual are
-    # without a long call, and a core is idle: with all cores busy, hosts would only take each other's time.
+    # without a long call, and the supervisor is not busy: otherwise the calls are long because they wait for
+    # its answers, and more hosts would only take its time.
 
     def __init__(
         self,
@@ -368,7 +360,7 @@ class Scheduler:
                 self._end(pool, link)
         link = self._find_queue(pool, live, keeper)
         if link is None and pool.shared < pool.size.most and not pool.starting and pool.growing is None:
-            pool.idle = CoreTime.now()
+            pool.running_ns = running_ns()
             pool.growing = asyncio.get_running_loop().call_later(GROW_AFTER_S, self._grow, pool)
         return link
 
@@ -432,9 +424,8 @@ class Scheduler:
         )
         if pool.shared - held >= pool.size.usual:
             return False
-        before, after = pool.idle, CoreTime.now()
-        is_idle = before is None or after is None or after.idle_from(before) >= IDLE_CORES
-        return is_idle or now - pool.placed_at > STANDSTILL_S
+        is_busy = running_ns() - pool.running_ns > BUSY * GROW_AFTER_S * 1e9
+        return not is_busy or now - pool.placed_at > STANDSTILL_S
 
     def _start(self, pool: Pool) -> HostLink | None:
         """Start a host; return it if it is ready at once, else None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,7 +31,7 @@ from sessiontree.models.answers import Answer, call
 from sessiontree.runtime.frames import Adopt, Outcome, Unfit
 from sessiontree.runtime.host import HostCore
 from sessiontree.runtime.live_session import LiveSession
-from sessiontree.runtime.scheduler import IDLE_CORES, CoreTime, PoolSize, Scheduler
+from sessiontree.runtime.scheduler import BUSY, PoolSize, Scheduler, running_ns
 from sessiontree.runtime.supervisor import SupervisorCore
 from tests.behaviours.effect_fakes import TOOLS
 from tests.behaviours.fact_fixtures import until
@@ -39,6 +39,7 @@ from tests.behaviours.waiting_fakes import Nothing
 from tests.runtime.runtime_fakes import FaultyRuntime
 
 PATIENCE_S = 60.0
+GROW_S = 0.02
 
 
 def reply(request: ModelRequest) -> Answer:
@@ -215,18 +216,13 @@ def taking(request: ModelRequest) -> Answer:
 
 @asynccontextmanager
 async def held_hosts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle_cores: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: float
 ) -> AsyncIterator[tuple[Scheduler, Call]]:
-    """Run four Workers with long calls on a pool that usually has one host; so many cores are idle."""
-    ticks = itertools.count()
-    cores = os.cpu_count() or 1
-
-    def now(cls: type[CoreTime]) -> CoreTime:
-        at = 1000 * next(ticks)
-        return cls(idle=round(at * idle_cores / cores), total=at)
-
-    monkeypatch.setattr(CoreTime, "now", classmethod(now))
-    monkeypatch.setattr("sessiontree.runtime.scheduler.GROW_AFTER_S", 0.02)
+    """Run four Workers with long calls on a pool that usually has one host; the supervisor is so busy."""
+    step_ns = round(busy * GROW_S * 1e9)
+    wanted = itertools.count(0, step_ns) if step_ns else itertools.repeat(0)
+    monkeypatch.setattr("sessiontree.runtime.scheduler.running_ns", lambda: next(wanted))
+    monkeypatch.setattr("sessiontree.runtime.scheduler.GROW_AFTER_S", GROW_S)
     take = Call()
     async with (
         FaultyRuntime(tmp_path / "state", slots=4) as runtime,
@@ -250,29 +246,31 @@ async def reached(take: Call, count: int) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_a_pool_grows_while_a_core_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pool_grows_while_the_supervisor_has_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Up to its limit, as long as every host is held by a long call."""
-    async with held_hosts(tmp_path, monkeypatch, IDLE_CORES) as (scheduler, take):
+    async with held_hosts(tmp_path, monkeypatch, BUSY) as (scheduler, take):
         await reached(take, 4)
         assert len(scheduler.links) == 4
 
 
-async def test_a_pool_does_not_grow_while_all_cores_are_busy(
+async def test_a_pool_does_not_grow_while_the_supervisor_is_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more process would only take time from the others."""
-    async with held_hosts(tmp_path, monkeypatch, IDLE_CORES / 2) as (scheduler, take):
+    """Calls are long then because they wait for it."""
+    async with held_hosts(tmp_path, monkeypatch, BUSY + 0.1) as (scheduler, take):
         await reached(take, 1)
         await asyncio.sleep(0.5)
         assert (len(scheduler.links), take.under_way) == (1, 1)
 
 
-async def test_a_pool_that_stands_still_grows_on_a_busy_machine_too(
+async def test_a_pool_that_stands_still_grows_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls that last for minutes must not hold up everybody else."""
     monkeypatch.setattr("sessiontree.runtime.scheduler.STANDSTILL_S", 0.1)
-    async with held_hosts(tmp_path, monkeypatch, 0.0) as (scheduler, take):
+    async with held_hosts(tmp_path, monkeypatch, 1.0) as (scheduler, take):
         await reached(take, 4)
         assert len(scheduler.links) == 4
 
@@ -281,7 +279,7 @@ async def test_a_pool_with_a_host_for_short_sessions_does_not_grow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits there gets its turn soon."""
-    async with held_hosts(tmp_path, monkeypatch, 1.0) as (scheduler, take):
+    async with held_hosts(tmp_path, monkeypatch, 0.0) as (scheduler, take):
         await reached(take, 4)
         (pool,) = scheduler._pools.values()
         pool.size = PoolSize(most=8, usual=1)
@@ -292,12 +290,13 @@ async def test_a_pool_with_a_host_for_short_sessions_does_not_grow(
         assert not scheduler._is_short(pool, now)
 
 
-async def test_idle_cores_are_read_from_the_system() -> None:
-    """Between none and all."""
-    before = CoreTime.now()
-    assert before is not None
-    await asyncio.sleep(0.1)
-    after = CoreTime.now()
-    assert after is not None
-    assert after.total > before.total
-    assert 0.0 <= after.idle_from(before) <= (os.cpu_count() or 1)
+async def test_a_thread_wants_a_core_only_while_it_does_something() -> None:
+    """Time in which it waits for events is not counted; time in which it waits for a core is."""
+    began, before = time.monotonic_ns(), running_ns()
+    await asyncio.sleep(0.3)
+    rested = running_ns() - before
+    assert 0 <= rested < 0.5 * (time.monotonic_ns() - began)
+    began, before = time.monotonic_ns(), running_ns()
+    while time.monotonic_ns() - began < 200_000_000:
+        pass
+    assert running_ns() - before > 0.8 * 200_000_000
