@@ -47,7 +47,7 @@ class PoolSize:
     """How many sessions may wait at a host for their turn."""
 
 
-def running_ns() -> int:
+def busy_time() -> int:
     """Return how long this thread has run, or could have run and waited for a core, in nanoseconds.
 
     Source: /proc/thread-self/schedstat; where the kernel does not keep it, the time that the thread has run.
@@ -78,8 +78,8 @@ class Pool:
     """How many hosts in a row failed to start."""
     growing: asyncio.TimerHandle | None = None
     """Fires when one more host is due for the sessions that wait."""
-    running_ns: int = 0
-    """What :func:`running_ns` was when the timer was set."""
+    busy_ns: int = 0
+    """What :func:`busy_time` was when the timer was set."""
     placed_at: float = 0.0
     """When a session was placed last, by the clock of the event loop."""
 
@@ -360,7 +360,7 @@ class Scheduler:
                 self._end(pool, link)
         link = self._find_queue(pool, live, keeper)
         if link is None and pool.shared < pool.size.most and not pool.starting and pool.growing is None:
-            pool.running_ns = running_ns()
+            pool.busy_ns = busy_time()
             pool.growing = asyncio.get_running_loop().call_later(GROW_AFTER_S, self._grow, pool)
         return link
 
@@ -424,7 +424,7 @@ class Scheduler:
         )
         if pool.shared - held >= pool.size.usual:
             return False
-        is_busy = running_ns() - pool.running_ns > BUSY * GROW_AFTER_S * 1e9
+        is_busy = busy_time() - pool.busy_ns > BUSY * GROW_AFTER_S * 1e9
         return not is_busy or now - pool.placed_at > STANDSTILL_S
 
     def _start(self, pool: Pool) -> HostLink | None:

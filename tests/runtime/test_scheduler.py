@@ -31,7 +31,7 @@ from sessiontree.models.answers import Answer, call
 from sessiontree.runtime.frames import Adopt, Outcome, Unfit
 from sessiontree.runtime.host import HostCore
 from sessiontree.runtime.live_session import LiveSession
-from sessiontree.runtime.scheduler import BUSY, PoolSize, Scheduler, running_ns
+from sessiontree.runtime.scheduler import BUSY, PoolSize, Scheduler, busy_time
 from sessiontree.runtime.supervisor import SupervisorCore
 from tests.behaviours.effect_fakes import TOOLS
 from tests.behaviours.fact_fixtures import until
@@ -221,7 +221,7 @@ async def held_hosts(
     """Run four Workers with long calls on a pool that usually has one host; the supervisor is so busy."""
     step_ns = round(busy * GROW_S * 1e9)
     wanted = itertools.count(0, step_ns) if step_ns else itertools.repeat(0)
-    monkeypatch.setattr("sessiontree.runtime.scheduler.running_ns", lambda: next(wanted))
+    monkeypatch.setattr("sessiontree.runtime.scheduler.busy_time", lambda: next(wanted))
     monkeypatch.setattr("sessiontree.runtime.scheduler.GROW_AFTER_S", GROW_S)
     take = Call()
     async with (
@@ -292,11 +292,11 @@ async def test_a_pool_with_a_host_for_short_sessions_does_not_grow(
 
 async def test_a_thread_wants_a_core_only_while_it_does_something() -> None:
     """Time in which it waits for events is not counted; time in which it waits for a core is."""
-    began, before = time.monotonic_ns(), running_ns()
+    began, before = time.monotonic_ns(), busy_time()
     await asyncio.sleep(0.3)
-    rested = running_ns() - before
+    rested = busy_time() - before
     assert 0 <= rested < 0.5 * (time.monotonic_ns() - began)
-    began, before = time.monotonic_ns(), running_ns()
+    began, before = time.monotonic_ns(), busy_time()
     while time.monotonic_ns() - began < 200_000_000:
         pass
-    assert running_ns() - before > 0.8 * 200_000_000
+    assert busy_time() - before > 0.8 * 200_000_000
