@@ -35,7 +35,8 @@ from sessiontree.api.stored_trees import StoredFacts
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
 from sessiontree.bench.ledger_tables import AttemptResult
 from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text
-from sessiontree.bench.run_place import STATE, WORKSPACES, RunPlace
+from sessiontree.bench.recorded_run import STATE
+from sessiontree.bench.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
 from sessiontree.bench.tree_faults import TreeFaults, faults_in
 from sessiontree.bench.workspaces import make_workspace, template_of
@@ -252,9 +253,8 @@ class AttemptRun:
     ) -> None:
         """Raise if it is not the sample's fault that it did not pass; note if its tree used up its budget."""
         errors = [] if outcome.error is None else list(causes_of(outcome.error))
-        lost = next((each for each in errors if isinstance(each, LOST)), None)
         faults = TreeFaults() if tree is None else await self._faults(tree, is_over=bool(receipt))
-        lost = lost or faults.lost
+        lost = next((each for each in errors if isinstance(each, LOST)), faults.lost)
         if lost is not None:
             raise AttemptLost(lost, self.tree_id, self._cost(receipt)) from outcome.error
         if faults.unpriced is not None:

@@ -31,28 +31,21 @@ from tests.bench.recorded_run_fixtures import (
     HOSTILE,
     SUMS,
     GivenSample,
-    add_lost_attempt,
     answer,
+    anyio_backend,
     make_run,
     passes,
-    run_sums,
+    run_sums_with_a_loss,
     tree_of,
 )
 
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """The run below is shared, and so is its loop."""
-    return "asyncio"
+__all__ = ["anyio_backend"]  # a fixture
 
 
 @pytest.fixture(scope="module")
 async def sums(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> RunResults:
     """A run of two epochs that really ran, with one attempt that was lost."""
-    run_dir = tmp_path_factory.mktemp("sums") / "run"
-    results = await run_sums(run_dir, epochs=2)
-    await add_lost_attempt(run_dir, "sum-1-1")
-    return results
+    return await run_sums_with_a_loss(tmp_path_factory.mktemp("sums") / "run", epochs=2)
 
 
 def run_with_scores(run_dir: Path, text: str) -> RunResults:
