@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -24,6 +24,7 @@ from sessiontree import (
     EngineLost,
     JournalError,
     ReceiptLine,
+    Record,
     Runtime,
     SessionCrashed,
     SessionTree,
@@ -31,11 +32,10 @@ from sessiontree import (
     TreeNotFound,
     Usage,
 )
-from sessiontree.api.stored_trees import StoredFacts
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
 from sessiontree.bench.ledger_tables import AttemptResult
 from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text
-from sessiontree.bench.recorded_run import STATE
+from sessiontree.bench.run_facts import RunFacts, keep_fetched
 from sessiontree.bench.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
 from sessiontree.bench.tree_faults import TreeFaults, faults_in
@@ -141,7 +141,7 @@ class AttemptRun:
             _raise_own(error)
             is_late = isinstance(error, TimeoutError) and limit.expired()
             outcome = _Outcome("timeout") if is_late else _Outcome("error", error=error)
-            await self._checked(outcome, None, ())
+            await self._checked(outcome, None, None, ())
             return self._result(attempt, outcome, ())
         self.tree = self._made(options)
         self._ledger.note_tree(lease, self.tree.tree_id)
@@ -169,8 +169,9 @@ class AttemptRun:
             except SessionTreeError as error:  # the solver has closed it, for instance
                 if outcome.error is None:
                     outcome = _Outcome("error", error=error)
+            records = await self._records(tree, outcome) if receipt else None
             if not outcome.is_pass:  # a tree that reached its aim in spite of a loss counts
-                await self._checked(outcome, tree, receipt)
+                await self._checked(outcome, tree, records, receipt)
         return self._result(attempt, outcome, receipt)
 
     async def _judged(self, attempt: Attempt[Any]) -> _Outcome:
@@ -249,11 +250,20 @@ class AttemptRun:
             raise ConfigError(f"suite {self._place.suite.name!r}: tree: {error}") from error
 
     async def _checked(
-        self, outcome: _Outcome, tree: SessionTree | None, receipt: tuple[ReceiptLine, ...]
+        self,
+        outcome: _Outcome,
+        tree: SessionTree | None,
+        records: Sequence[Record] | None,
+        receipt: tuple[ReceiptLine, ...],
     ) -> None:
         """Raise if it is not the sample's fault that it did not pass; note if its tree used up its budget."""
         errors = [] if outcome.error is None else list(causes_of(outcome.error))
-        faults = TreeFaults() if tree is None else await self._faults(tree, is_over=bool(receipt))
+        if records is not None:
+            faults = faults_in(records)
+        elif tree is not None:  # the suite's code has closed it
+            faults = await asyncio.to_thread(self._stored_faults, tree.tree_id)
+        else:
+            faults = TreeFaults()
         lost = next((each for each in errors if isinstance(each, LOST)), faults.lost)
         if lost is not None:
             raise AttemptLost(lost, self.tree_id, self._cost(receipt)) from outcome.error
@@ -266,17 +276,25 @@ class AttemptRun:
         if spent and outcome.status != "timeout":
             outcome.status = "budget"
 
-    async def _faults(self, tree: SessionTree, *, is_over: bool) -> TreeFaults:
-        if is_over:
-            return faults_in([record async for record in tree.events()])
-        # the suite's code has closed it; a tree that was ended in another way has a receipt
-
-        def read() -> TreeFaults:
-            with StoredFacts(self._place.path / STATE) as stored:
-                return faults_in(stored.read(tree.tree_id))
-
+    async def _records(self, tree: SessionTree, outcome: _Outcome) -> list[Record] | None:
+        """Return the facts of a tree that is over, if they are needed; keep those of another node."""
+        is_elsewhere = self.runtime.sharing.journal_of(tree.tree_id) is None
+        if outcome.is_pass and not is_elsewhere:
+            return None
         try:
-            return await asyncio.to_thread(read)
+            records = [record async for record in tree.events()]
+            if is_elsewhere:
+                await asyncio.to_thread(keep_fetched, self._place.path, tree.tree_id, records)
+        except LOST:
+            if not outcome.is_pass:
+                raise
+            return None  # it is scored; its events are listed as unreadable
+        return records
+
+    def _stored_faults(self, tree_id: str) -> TreeFaults:
+        try:
+            with RunFacts(self._place.path) as stored:
+                return faults_in(stored.read(tree_id))
         except TreeNotFound:  # its journal is on another node's disk, or nothing of it was written
             return TreeFaults()
 
