@@ -28,7 +28,7 @@ from sessiontree.contracts.errors import (
     ShardLost,
     TreeNotFound,
 )
-from sessiontree.contracts.thread_calls import acquire_in_thread
+from sessiontree.contracts.thread_calls import claim_in_thread
 from sessiontree.contracts.tree_config import ShardRow
 from sessiontree.journal.claim import JournalClaim, holds_tree, journal_holding
 from sessiontree.journal.place import JournalPlace
@@ -311,7 +311,7 @@ class ShardedBackend:
         await self._reach_remote()
         own = [shard for shard in self._shards if not shard.node]
         if len(own) < self._most and all(shard.trees for shard in own):
-            claim = await acquire_in_thread(partial(JournalClaim.take, self._state_dir), JournalClaim.release)
+            claim = await claim_in_thread(partial(JournalClaim.take, self._state_dir), JournalClaim.release)
             return self._begin(claim)
         shards = [each for each in self._shards if not each.lost]
         if len(shards) > 1 and all(shard.trees for shard in shards):
@@ -394,7 +394,7 @@ class ShardedBackend:
         while True:
             try:
                 take = partial(JournalClaim.take, directory, tree_id)
-                return await acquire_in_thread(take, JournalClaim.release)
+                return await claim_in_thread(take, JournalClaim.release)
             except JournalLocked:
                 if asyncio.get_running_loop().time() > deadline:
                     raise

@@ -35,7 +35,7 @@ from sessiontree import (
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
 from sessiontree.bench.ledger_tables import AttemptResult
 from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text
-from sessiontree.bench.run_facts import RunFacts, keep_fetched
+from sessiontree.bench.run_facts import RunFacts, keep_facts
 from sessiontree.bench.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
 from sessiontree.bench.tree_faults import TreeFaults, faults_in
@@ -284,7 +284,7 @@ class AttemptRun:
         try:
             records = [record async for record in tree.events()]
             if is_elsewhere:
-                await asyncio.to_thread(keep_fetched, self._place.path, tree.tree_id, records)
+                await asyncio.to_thread(keep_facts, self._place.path, tree.tree_id, records)
         except LOST:
             if not outcome.is_pass:
                 raise

@@ -67,7 +67,7 @@ class RunFacts:
         yield from stored
 
 
-def keep_fetched(run_dir: Path, tree_id: str, records: Iterable[Record]) -> None:
+def keep_facts(run_dir: Path, tree_id: str, records: Iterable[Record]) -> None:
     """Write the facts of a tree of another node, whole or not at all. Blocks.
 
     Raises:

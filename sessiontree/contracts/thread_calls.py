@@ -68,7 +68,7 @@ async def in_thread_until_stopped(work: Callable[[Stop], T]) -> T:
     return running.result()
 
 
-async def acquire_in_thread(acquire: Callable[[], T], release: Callable[[T], object]) -> T:
+async def claim_in_thread(acquire: Callable[[], T], release: Callable[[T], object]) -> T:
     """Acquire something in a thread, such as a lock, and return it.
 
     Contract: if the awaiting task is cancelled, nothing stays acquired: it is released as soon as the thread

@@ -36,7 +36,7 @@ from sessiontree.contracts.errors import (
     words_of,
 )
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
-from sessiontree.contracts.thread_calls import acquire_in_thread
+from sessiontree.contracts.thread_calls import claim_in_thread
 from sessiontree.memory.place import directory_of
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.memory_api import MemoryStore
@@ -189,7 +189,7 @@ class _OwnStore:
         """
         own = cls(store, directory, embedder)
         try:
-            listener = await acquire_in_thread(own._listen, socket.socket.close)
+            listener = await claim_in_thread(own._listen, socket.socket.close)
             own._server = await asyncio.start_unix_server(own._hear, sock=listener, limit=MAX_LINE_BYTES)
         except asyncio.CancelledError:
             await store.close()

@@ -12,7 +12,7 @@ import pytest
 from sessiontree.contracts import thread_calls
 from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.thread_calls import Stop, acquire_in_thread, end_if, in_call_thread
+from sessiontree.contracts.thread_calls import Stop, claim_in_thread, end_if, in_call_thread
 from sessiontree.testing.context import make_context
 
 
@@ -65,7 +65,7 @@ async def test_a_cancelled_caller_holds_nothing(when: str, monkeypatch: pytest.M
         held.remove(each)
         loop.call_soon_threadsafe(released.set)
 
-    task = asyncio.create_task(acquire_in_thread(acquire, release))
+    task = asyncio.create_task(claim_in_thread(acquire, release))
     await begun.wait()
     if when == "just after":
         may_end.set()
@@ -84,9 +84,9 @@ async def test_a_cancelled_caller_holds_nothing(when: str, monkeypatch: pytest.M
 async def test_what_was_acquired_is_kept() -> None:
     """Unless the caller is cancelled; and an error of the thread releases nothing."""
     released = list[int]()
-    assert await acquire_in_thread(lambda: 7, released.append) == 7
+    assert await claim_in_thread(lambda: 7, released.append) == 7
     with pytest.raises(ZeroDivisionError):
-        await acquire_in_thread(lambda: 1 // 0, released.append)
+        await claim_in_thread(lambda: 1 // 0, released.append)
     assert released == []
 
 
