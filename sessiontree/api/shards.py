@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -27,6 +28,7 @@ from sessiontree.contracts.errors import (
     ShardLost,
     TreeNotFound,
 )
+from sessiontree.contracts.thread_calls import claim_in_thread
 from sessiontree.contracts.tree_config import ShardRow
 from sessiontree.journal.claim import JournalClaim, holds_tree, journal_holding
 from sessiontree.journal.place import JournalPlace
@@ -309,7 +311,7 @@ class ShardedBackend:
         await self._reach_remote()
         own = [shard for shard in self._shards if not shard.node]
         if len(own) < self._most and all(shard.trees for shard in own):
-            claim = await asyncio.to_thread(JournalClaim.take, self._state_dir)
+            claim = await claim_in_thread(partial(JournalClaim.take, self._state_dir), JournalClaim.release)
             return self._begin(claim)
         shards = [each for each in self._shards if not each.lost]
         if len(shards) > 1 and all(shard.trees for shard in shards):
@@ -391,7 +393,8 @@ class ShardedBackend:
         deadline = asyncio.get_running_loop().time() + (0.0 if place is None else LOST_ENDS_S)
         while True:
             try:
-                return await asyncio.to_thread(JournalClaim.take, directory, tree_id)
+                take = partial(JournalClaim.take, directory, tree_id)
+                return await claim_in_thread(take, JournalClaim.release)
             except JournalLocked:
                 if asyncio.get_running_loop().time() > deadline:
                     raise

@@ -32,6 +32,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.memory import Selection
 from sessiontree.contracts.replay_report import ReplayReport
 from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.thread_calls import claim_in_thread
 from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
 from sessiontree.journal.claim import (
     JournalClaim,
@@ -293,7 +294,7 @@ async def erase_tree(state_dir: Path, tree_id: str, memory_uri: str | None) -> i
         MemoryFailed, JournalError: memory, or the journal, can't be written.
     """
     await asyncio.to_thread(count_facts, state_dir, tree_id)  # before a claim makes files in an empty place
-    claim = await asyncio.to_thread(JournalClaim.take, state_dir, tree_id)
+    claim = await claim_in_thread(partial(JournalClaim.take, state_dir, tree_id), JournalClaim.release)
     try:
         forgotten = 0 if memory_uri is None else await _in_memory(memory_uri, partial(_forget, tree_id))
         await asyncio.to_thread(_erase, claim, (tree_id,))

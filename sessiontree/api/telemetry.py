@@ -52,7 +52,9 @@ def checked(telemetry: TelemetryLike) -> TelemetryLike:
         raise ConfigError(f"telemetry is {telemetry!r}; give Telemetry(…), True, False, or None")
     if telemetry.provider is not None and not _is_sdk(telemetry.provider):
         kind = type(telemetry.provider).__name__
-        raise ConfigError(f"telemetry: a {kind} is no TracerProvider of opentelemetry-sdk; give one, or None")
+        raise ConfigError(
+            f"telemetry: a {kind} is not a TracerProvider of opentelemetry-sdk; give one, or None"
+        )
     if not isinstance(telemetry.content, bool):
         raise ConfigError(f"telemetry: content is {telemetry.content!r}; give True or False")
     return telemetry

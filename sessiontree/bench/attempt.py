@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import re
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -24,21 +23,22 @@ from sessiontree import (
     ConfigError,
     EngineLost,
     JournalError,
-    ModelKeyRefused,
     ReceiptLine,
+    Record,
     Runtime,
     SessionCrashed,
-    SessionFailed,
-    SessionStatus,
     SessionTree,
     SessionTreeError,
+    TreeNotFound,
     Usage,
 )
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
 from sessiontree.bench.ledger_tables import AttemptResult
 from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text
+from sessiontree.bench.run_facts import RunFacts, keep_facts
 from sessiontree.bench.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
+from sessiontree.bench.tree_faults import TreeFaults, faults_in
 from sessiontree.bench.workspaces import make_workspace, template_of
 
 T = TypeVar("T")
@@ -46,13 +46,6 @@ MAX_OUTPUT_CHARS: Final = 1_000_000
 PURPOSE_CHARS: Final = 200
 LOST: Final = (EngineLost, JournalError, SessionCrashed)
 """Errors of the runtime, whoever reports them."""
-_BUDGET: Final = re.compile(r"\bbudget\.(\w+) of 'main'")
-_NO_PRICE: Final = re.compile(r"\bbudget\.cost_usd of '[^']*' can't be kept: the price of")
-_MODEL_LOST: Final = re.compile(rf"the model failed(?: \(\d+ attempts\)|: {ModelKeyRefused.__name__}: )")
-"""How a session says that a provider could not be reached, or was too busy, again and again, or that it
-refused the key."""
-_STOPPED: Final = re.compile(r"(?:the model failed: |ended after \S+ s without wrapping up: )?")
-"""How the summary of a session may begin that did not end by its own words."""
 
 
 class AttemptLost(SessionTreeError):
@@ -148,7 +141,7 @@ class AttemptRun:
             _raise_own(error)
             is_late = isinstance(error, TimeoutError) and limit.expired()
             outcome = _Outcome("timeout") if is_late else _Outcome("error", error=error)
-            self._check(outcome, ())
+            await self._checked(outcome, None, None, ())
             return self._result(attempt, outcome, ())
         self.tree = self._made(options)
         self._ledger.note_tree(lease, self.tree.tree_id)
@@ -176,8 +169,9 @@ class AttemptRun:
             except SessionTreeError as error:  # the solver has closed it, for instance
                 if outcome.error is None:
                     outcome = _Outcome("error", error=error)
+            records = await self._records(tree, outcome) if receipt else None
             if not outcome.is_pass:  # a tree that reached its aim in spite of a loss counts
-                self._check(outcome, receipt)
+                await self._checked(outcome, tree, records, receipt)
         return self._result(attempt, outcome, receipt)
 
     async def _judged(self, attempt: Attempt[Any]) -> _Outcome:
@@ -255,25 +249,54 @@ class AttemptRun:
         except TypeError as error:
             raise ConfigError(f"suite {self._place.suite.name!r}: tree: {error}") from error
 
-    def _check(self, outcome: _Outcome, receipt: tuple[ReceiptLine, ...]) -> None:
+    async def _checked(
+        self,
+        outcome: _Outcome,
+        tree: SessionTree | None,
+        records: Sequence[Record] | None,
+        receipt: tuple[ReceiptLine, ...],
+    ) -> None:
         """Raise if it is not the sample's fault that it did not pass; note if its tree used up its budget."""
         errors = [] if outcome.error is None else list(causes_of(outcome.error))
-        lost = next((each for each in errors if _is_lost(each)), None)
-        if lost is None:
-            line = next((each for each in receipt if _was_lost(each)), None)
-            lost = None if line is None else SessionFailed(line.session_id, line.summary)
+        if records is not None:
+            faults = faults_in(records)
+        elif tree is not None:  # the suite's code has closed it
+            faults = await asyncio.to_thread(self._stored_faults, tree.tree_id)
+        else:
+            faults = TreeFaults()
+        lost = next((each for each in errors if isinstance(each, LOST)), faults.lost)
         if lost is not None:
             raise AttemptLost(lost, self.tree_id, self._cost(receipt)) from outcome.error
-        unpriced = [plain_text(each) for each in errors if _NO_PRICE.search(plain_text(each))]
-        unpriced += [each.summary for each in receipt if _stop_of(each, _NO_PRICE)]
-        if unpriced:
-            raise ConfigError(unpriced[0]) from outcome.error
-        spent = spent_member(self._budget, errors, receipt)
+        if faults.unpriced is not None:
+            raise ConfigError(plain_text(faults.unpriced)) from outcome.error
+        spent = faults.spent or spent_member(self._budget, errors, receipt)
         if spent == "cost_usd" and self._is_capped:
             self._ledger.costs[self._lease.lease_id] = self._cost(receipt)
             raise CostCapReached(self._lease.sample_id, self._lease.reserved_usd or 0.0) from outcome.error
         if spent and outcome.status != "timeout":
             outcome.status = "budget"
+
+    async def _records(self, tree: SessionTree, outcome: _Outcome) -> list[Record] | None:
+        """Return the facts of a tree that is over, if they are needed; keep those of another node."""
+        is_elsewhere = self.runtime.sharing.journal_of(tree.tree_id) is None
+        if outcome.is_pass and not is_elsewhere:
+            return None
+        try:
+            records = [record async for record in tree.events()]
+            if is_elsewhere:
+                await asyncio.to_thread(keep_facts, self._place.path, tree.tree_id, records)
+        except LOST:
+            if not outcome.is_pass:
+                raise
+            return None  # it is scored; its events are listed as unreadable
+        return records
+
+    def _stored_faults(self, tree_id: str) -> TreeFaults:
+        try:
+            with RunFacts(self._place.path) as stored:
+                return faults_in(stored.read(tree_id))
+        except TreeNotFound:  # its journal is on another node's disk, or nothing of it was written
+            return TreeFaults()
 
     def _cost(self, receipt: tuple[ReceiptLine, ...]) -> float:
         known = self._ledger.costs.get(self._lease.lease_id, 0.0)
@@ -383,40 +406,16 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
         waiting += [each for each in (found.__cause__, found.__context__) if each is not None]
 
 
-def _is_lost(error: BaseException) -> bool:
-    if isinstance(error, LOST):
-        return True
-    return isinstance(error, SessionTreeError) and bool(_MODEL_LOST.search(str(error)))
-
-
-def _was_lost(line: ReceiptLine) -> bool:
-    """Whether a session ended because its hosts, or its model's provider, were lost again and again."""
-    if line.forced and line.summary.startswith(f"session {line.session_id!r} crashed: "):
-        return line.status is SessionStatus.FAILED
-    return _stop_of(line, _MODEL_LOST) is not None
-
-
-def _stop_of(line: ReceiptLine, reason: re.Pattern[str]) -> re.Match[str] | None:
-    """Return the reason that ended a session, if it is this one, and not a model's own words."""
-    if line.status is not SessionStatus.FAILED:
-        return None
-    return reason.match(line.summary) or reason.match(_STOPPED.sub("", line.summary, count=1))
-
-
 def spent_member(
     budget: Budget | None, errors: Iterable[BaseException], receipt: tuple[ReceiptLine, ...]
 ) -> str:
-    """Return the member of a tree's budget that stopped it or led to an error; empty = none did."""
-    if budget is None:
+    """Return the member of a tree's budget that is used up and led to an error; empty = none did."""
+    if budget is None or not receipt or not any(isinstance(each, SessionTreeError) for each in errors):
         return ""
-    stopped = next((found for line in receipt if (found := _stop_of(line, _BUDGET))), None)
-    if stopped is not None:
-        return stopped[1]
-    own = [plain_text(each) for each in errors if isinstance(each, SessionTreeError)]
     used = sum((line.usage for line in receipt), Usage())
     amounts = {"cost_usd": used.cost_usd, "tokens": used.tokens, "tool_calls": used.tool_calls}
     for name, amount in amounts.items():
         most = getattr(budget, name)
-        if own and receipt and most is not None and amount >= most:
+        if most is not None and amount >= most:
             return name
-    return next((found[1] for text in own if (found := _BUDGET.search(text))), "")
+    return ""

@@ -27,9 +27,8 @@ from sessiontree.bench.progress import (
     TerminalProgress,
     bench_command,
 )
-from sessiontree.bench.recorded_run import RunCounts
+from sessiontree.bench.recorded_run import LEDGER, RunCounts
 from sessiontree.bench.results import RunResults
-from sessiontree.bench.run_place import LEDGER
 from sessiontree.bench.suite import Suite
 from sessiontree.bench.suite_loader import environment_file, installed_suites, load_suite, module_of
 from sessiontree.bench.suites.catalog import SHIPPED

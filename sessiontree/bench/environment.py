@@ -4,8 +4,10 @@ Suites pin other libraries than each other and than this package, so each lock g
 Its packages come first; ``sessiontree`` and what it needs are found in the environment that made it. A file
 that pins everything is installed without resolving it again, and by its hashes where it has them.
 
-A finished environment has a file ``suite.json`` that says from what it was built. A changed lock, another
-interpreter or an interrupted build means that it is built again.
+A finished environment has a file ``suite.json`` that says from what it was built, and the name of its
+directory has a digest of the same. A changed lock or another interpreter has another directory, so nothing is
+built where a run imports from. Every interpreter of an environment holds a shared lock on it. A later build
+removes an environment that is out of date and that no process holds.
 """
 
 from __future__ import annotations
@@ -36,12 +38,22 @@ LOCKS: Final = Path(__file__).parent / "suites" / "locks"
 """Locks of the suites that come with this package."""
 _MARK: Final = "suite.json"
 _LINK: Final = "sessiontree_suite.pth"
-_FORM: Final = 2
+_FORM: Final = 3
 """Changes when environments are built in another way; earlier ones are then built again."""
 _TAIL_CHARS: Final = 2_000
 """Maximum characters of pip's complaint in an error."""
+_HOLD: Final = """\
+try:
+    import fcntl, os
+    fcntl.flock(os.open({lock!r}, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
+except OSError:
+    pass
+"""
+"""How an interpreter of an environment holds it from its start to its end; a sandbox may not see the lock."""
 _PINNED: Final = re.compile(r"==|\.whl\b|\s@\s")
 """In a line that names one release: a version, a wheel, or an address."""
+_NAME_CHARS: Final = 16
+"""Characters of a digest in the name of a directory."""
 Say = Callable[[str], None]
 
 
@@ -51,15 +63,26 @@ class SuiteEnvironment:
 
     Args:
         lock: A requirements file; one that pins every version, with hashes, is installed as it is.
-        place: Directory of the environment.
+        folder: Directory of environments; it has one subdirectory for each thing that they were built from.
         base: Prefix of the environment that holds ``sessiontree``.
         libraries: Directories of that environment's packages.
     """
 
     lock: Path
-    place: Path
+    folder: Path
     base: Path
     libraries: tuple[str, ...]
+
+    @property
+    def place(self) -> Path:
+        """Its directory; another one as soon as anything differs that it is built from.
+
+        Raises:
+            ConfigError: the lock can't be read.
+        """
+        text = json.dumps(self._wanted(), sort_keys=True)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        return self.folder / f"{self.lock.stem}-{digest[:_NAME_CHARS]}"
 
     @property
     def python(self) -> Path:
@@ -87,43 +110,53 @@ class SuiteEnvironment:
         """
         if self.is_ready:
             return
-        with _alone(self.place):
+        place = self.place
+        with _alone(place, say) as held:
             if self.is_ready:
                 return
-            say(f"preparing {self.place} from {self.lock.name} (once; it may take a minute)")
+            say(f"preparing {place} from {self.lock.name} (once; it may take a minute)")
             try:
-                self._build()
+                self._build(place, held)
+                self._remove_outdated(place)
             except (OSError, subprocess.CalledProcessError) as failure:
                 raise ConfigError(
-                    f"suite environment {self.place}: it could not be built from {self.lock}: "
+                    f"suite environment {place}: it could not be built from {self.lock}: "
                     f"{_tail_of(failure)}\nThe next attempt starts again."
                 ) from failure
 
-    def _build(self) -> None:
+    def _build(self, place: Path, held: int) -> None:
+        """Build it in a place whose lock is held by this descriptor."""
         wanted = self._wanted()
-        shutil.rmtree(self.place, ignore_errors=True)
-        inside = importlib.util.find_spec("ensurepip") is not None
-        venv.EnvBuilder(symlinks=True, with_pip=inside).create(self.place)
-        pip = [str(self.python), "-m", "pip"] if inside else [*_pip_here(), "--python", str(self.python)]
+        if place.exists():
+            shutil.rmtree(place)
+        venv.EnvBuilder(symlinks=True).create(place)
+        python = str(place / "bin" / "python")
+        if importlib.util.find_spec("ensurepip") is not None:
+            _run([python, "-I", "-m", "ensurepip", "--upgrade", "--default-pip"], place, held)
+            pip = [python, "-m", "pip"]
+        else:
+            pip = [*_pip_here(), "--python", python]
         options = ("--quiet", "--disable-pip-version-check", "--no-input", *pip_options(self.lock))
-        subprocess.run(  # noqa: S603 - this interpreter's pip, fixed words and the owner's file
-            [*pip, "install", *options, "-r", str(self.lock)],
-            cwd=self.lock.parent,  # a path in the file starts there
-            env={**os.environ, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=True,
-        )
+        _run([*pip, "install", *options, "-r", str(self.lock)], self.lock.parent, held)
         # A closed interpreter imports only from the directories of known prefixes.
         adding = f"site.PREFIXES.append({str(self.base)!r})"
         adding = "; ".join([adding, *(f"site.addsitedir({each!r})" for each in self.libraries)])
-        packages = Path(sysconfig.get_path("purelib", vars=_vars_of(self.place)))
-        (packages / _LINK).write_text(f"import site; {adding}\n", "utf-8")
-        fresh = self.place / f"{_MARK}.new"
+        holding = f"import sys; exec({_HOLD.format(lock=str(_lock_of(place)))!r})"
+        packages = Path(sysconfig.get_path("purelib", vars=_vars_of(place)))
+        (packages / _LINK).write_text(f"import site; {adding}\n{holding}\n", "utf-8")
+        fresh = place / f"{_MARK}.new"
         fresh.write_text(json.dumps(wanted), "utf-8")
-        fresh.replace(self.place / _MARK)
+        fresh.replace(place / _MARK)
+
+    def _remove_outdated(self, place: Path) -> None:
+        """Remove what was built from other releases of a lock of this package, unless a process holds it."""
+        if self.folder != self.base / "suites":  # elsewhere, other programs have environments of their own
+            return
+        for other in self.folder.glob(f"{self.lock.stem}-*"):
+            if other != place and other.is_dir() and _lock_of(other).is_file():
+                with contextlib.suppress(OSError, ConfigError), _alone(other, None):
+                    (other / _MARK).unlink(missing_ok=True)  # first: nobody takes what is half removed
+                    shutil.rmtree(other)
 
     def _wanted(self) -> dict[str, Any]:
         return {
@@ -177,17 +210,10 @@ def environment_of(lock: Path) -> SuiteEnvironment:
         base = Path(sys.prefix)
         libraries = tuple(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
     is_own = mark or (sys.prefix != sys.base_prefix and os.access(base, os.W_OK))
-    if lock.parent != LOCKS:
-        made_of = f"{_digest_of(lock)} {sys.version} {base}"
-        name = f"{lock.stem}-{hashlib.sha256(made_of.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
-        return SuiteEnvironment(
-            lock, user_cache_path("sessiontree", appauthor=False) / "suites" / name, base, libraries
-        )
-    if is_own and base != Path(sys.base_prefix):
-        return SuiteEnvironment(lock, base / "suites" / lock.stem, base, libraries)
-    name = f"{lock.stem}-{hashlib.sha256(str(base).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
-    cache = user_cache_path("sessiontree", appauthor=False)
-    return SuiteEnvironment(lock, cache / "suites" / name, base, libraries)
+    _digest_of(lock)  # refused here if it can't be read
+    is_beside = lock.parent == LOCKS and is_own and base != Path(sys.base_prefix)
+    above = base if is_beside else user_cache_path("sessiontree", appauthor=False)
+    return SuiteEnvironment(lock, above / "suites", base, libraries)
 
 
 def prepare_here(name: str, text: str) -> str:
@@ -203,7 +229,9 @@ def prepare_here(name: str, text: str) -> str:
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         lock = user_cache_path("sessiontree", appauthor=False) / "suites" / "files" / digest / name
         lock.parent.mkdir(parents=True, exist_ok=True)
-        lock.write_text(text, "utf-8")
+        fresh = lock.with_name(f"{name}.{os.getpid()}")
+        fresh.write_text(text, "utf-8")
+        fresh.replace(lock)  # a machine may have several nodes
     environment = environment_of(lock)
     environment.prepare()
     return str(environment.place)
@@ -286,16 +314,45 @@ def _tail_of(failure: OSError | subprocess.CalledProcessError) -> str:
     return f"pip ended with exit code {failure.returncode}\n{said[-_TAIL_CHARS:]}"
 
 
+def _run(command: Sequence[str], folder: Path, held: int) -> None:
+    """Run a step of a build; it holds the lock as long as it runs, even if this process is killed."""
+    subprocess.run(  # noqa: S603 - this interpreter's pip, fixed words and the owner's file
+        command,
+        cwd=folder,  # a path in the file starts there
+        env={**os.environ, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+        pass_fds=(held,),
+    )
+
+
+def _lock_of(place: Path) -> Path:
+    return place.with_name(f".{place.name}.lock")
+
+
 @contextlib.contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Hold the lock of an environment's place."""
+def _alone(place: Path, say: Say | None) -> Iterator[int]:
+    """Hold the lock of an environment's place alone; with ``say``, wait for it.
+
+    Raises:
+        BlockingIOError: another process holds it, and this one is not to wait.
+    """
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(place.with_name(f".{place.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(_lock_of(place), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as failure:
         raise ConfigError(f"suite environment {place}: its place can't be written: {failure}") from failure
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if say is None:
+                raise
+            say(f"waiting for another process that builds or uses {place}")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
     finally:
         os.close(descriptor)

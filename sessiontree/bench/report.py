@@ -9,8 +9,8 @@ from html import escape
 from typing import Any, Final
 
 from sessiontree import ConfigError, JournalError, Usage, visible
-from sessiontree.api.stored_trees import StoredFacts
 from sessiontree.bench.recorded_run import AttemptRecord, RecordedRun, RunCounts, ScoredSample, usage_by_model
+from sessiontree.bench.run_facts import RunFacts
 from sessiontree.bench.statistics import (
     CONFIDENCE,
     Estimate,
@@ -411,7 +411,7 @@ def _models(run: RecordedRun) -> tuple[ModelTotals, ...]:
 def _unscored(run: RecordedRun) -> tuple[RunTotals, int]:
     """Return what trees of unscored attempts used, and how many can't be read."""
     total, trees, sessions, unreadable = Usage(), 0, 0, 0
-    with StoredFacts(run.state_dir) as facts:
+    with RunFacts(run.run_dir) as facts:
         for attempt in run.unscored_attempts(0, _ALL):
             try:
                 used = usage_by_model(facts.read(attempt.tree_id))

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sessiontree import JournalError
-from sessiontree.api.stored_trees import StoredFacts
 from sessiontree.bench.recorded_run import (
     AttemptRecord,
     RecordedRun,
@@ -30,6 +29,7 @@ from sessiontree.bench.recorded_run import (
     recorded_scores,
     usage_by_model,
 )
+from sessiontree.bench.run_facts import RunFacts
 
 SAMPLES_PER_PART: Final = 1_000
 """How many samples, with all their epochs, a part covers."""
@@ -219,11 +219,11 @@ class ResultRows:
     def _usage(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         for sample_id, epoch, model, *amounts in self._run.rows(_USAGE, first, last):
             yield (sample_id, epoch, model, True, *amounts)
-        with StoredFacts(self._run.state_dir) as facts:
+        with RunFacts(self._run.run_dir) as facts:
             for attempt in self._run.unscored_attempts(first, last):
                 yield from self._unscored(facts, attempt)
 
-    def _unscored(self, facts: StoredFacts, attempt: AttemptRecord) -> Iterator[tuple[Any, ...]]:
+    def _unscored(self, facts: RunFacts, attempt: AttemptRecord) -> Iterator[tuple[Any, ...]]:
         try:
             used = usage_by_model(facts.read(attempt.tree_id))
         except JournalError as error:
@@ -234,7 +234,7 @@ class ResultRows:
             yield (attempt.sample_id, attempt.epoch, model, False, 1, sessions, *tokens)
 
     def _events(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
-        with StoredFacts(self._run.state_dir) as facts:
+        with RunFacts(self._run.run_dir) as facts:
             for sample_id, epoch, number, tree_id in self._run.rows(_TREES, first, last):
                 head = (sample_id, epoch, number, tree_id)
                 try:

@@ -21,9 +21,7 @@ from sessiontree.bench.samples import digest_of_samples
 from sessiontree.bench.suite import Sample, Suite, checked_count, checked_seconds
 from sessiontree.bench.workspaces import Keep
 
-LEDGER: Final = "ledger.sqlite"
 CONFIG: Final = "config.json"
-STATE: Final = "state"
 WORKSPACES: Final = "workspaces"
 RECORDED: Final = "recorded:"
 """How the name of a model begins whose replies are in a cassette; the file follows."""

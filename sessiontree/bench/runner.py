@@ -20,8 +20,9 @@ from sessiontree.bench.attempt import AttemptLost, AttemptRun, causes_of
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease, Tally
 from sessiontree.bench.ledger_rules import BEAT_S, BeatWatch, CostCap
 from sessiontree.bench.plain_values import plain_text
+from sessiontree.bench.recorded_run import LEDGER, STATE
 from sessiontree.bench.results import RunResults
-from sessiontree.bench.run_place import LEDGER, STATE, WORKSPACES, RunOptions, RunPlace
+from sessiontree.bench.run_place import WORKSPACES, RunOptions, RunPlace
 from sessiontree.bench.samples import samples_of
 from sessiontree.bench.suite import Suite, checked_count
 from sessiontree.bench.workspaces import remove_workspace, template_of

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from sessiontree import ConfigError, JournalError
-from sessiontree.api.stored_trees import StoredFacts
 from sessiontree.bench.recorded_run import AttemptRecord, RecordedRun, ScoredSample
 from sessiontree.bench.report import number, seconds
+from sessiontree.bench.run_facts import RunFacts
 from sessiontree.bench.transcript import TranscriptStep, transcript_of
 
 MAX_TEXT_CHARS: Final = 4_000
@@ -135,7 +135,7 @@ def _read(run: RecordedRun, tree_id: str) -> tuple[tuple[TranscriptStep, ...], s
     if not tree_id:
         return (), "no tree was opened"
     try:
-        with StoredFacts(run.state_dir) as facts:
+        with RunFacts(run.run_dir) as facts:
             return tuple(transcript_of(facts.read(tree_id))), ""
     except JournalError as error:
         return (), str(error)

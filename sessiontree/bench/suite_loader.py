@@ -99,9 +99,7 @@ def _checked(found: Any, name: str, options: dict[str, Any] | None = None) -> Su
     """
     is_function = callable(found) and not isinstance(found, Suite)
     if options and not is_function:
-        raise ConfigError(
-            f"{name!r} has [options], and its suite is no function that takes them; leave them out"
-        )
+        raise ConfigError(f"{name!r} has [options], but its suite is not a function; remove [options]")
     try:
         suite = found(**(options or {})) if is_function else found
     except SessionTreeError:

@@ -114,6 +114,11 @@ class ReplyCut:
     text: str
 
 
+FailureCause: TypeAlias = Literal["", "provider", "price", "budget.tokens", "budget.cost_usd"]
+"""Why a model could not reply, if the failure is not its own: its provider could not be reached, was too busy
+or refused the key; a budget needs a price that is not known; too little of a budget is left."""
+
+
 @recorded("turn_failed")
 @dataclass(frozen=True, slots=True)
 class TurnFailed:
@@ -127,6 +132,9 @@ class TurnFailed:
     """When the request is retried; None = not at all."""
     overflow: bool = added(False, sparse=True)
     """Whether the request was longer than the model's context."""
+    cause: FailureCause = added("", sparse=True)  # noqa: RUF009 - a declaration
+    account: str = added("", sparse=True)
+    """The session whose budget the cause names; empty = it names none."""
 
 
 @recorded("turn_retried")

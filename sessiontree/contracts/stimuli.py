@@ -19,7 +19,7 @@ from sessiontree.contracts.messages import AssistantMessage, ImageContent, Origi
 from sessiontree.contracts.model_settings import ModelSettings, OnLength
 from sessiontree.contracts.results import Artifact, SessionResult
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import ApproverReplied, HookFailed, ToolGivenUp
+from sessiontree.contracts.session_facts import ApproverReplied, FailureCause, HookFailed, ToolGivenUp
 from sessiontree.contracts.tree_facts import ClientCallEnded
 
 SendMode: TypeAlias = Literal["follow_up", "steer"]
@@ -107,6 +107,9 @@ class ModelFailed:
     """Seconds that the provider asks to wait before a retry; None = it does not say."""
     overflow: bool = False
     """Whether the question is longer than the model's context."""
+    cause: FailureCause = ""
+    account: str = ""
+    """The session whose budget the cause names."""
 
 
 @quickly_made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Lock
 from typing import Any, TypeAlias, TypeVar
 
 from sessiontree.contracts.context import ToolContext
@@ -66,6 +66,36 @@ async def in_thread_until_stopped(work: Callable[[Stop], T]) -> T:
         await asyncio.wait({running}, timeout=CLEANUP_LIMIT_S)
         raise
     return running.result()
+
+
+async def claim_in_thread(acquire: Callable[[], T], release: Callable[[T], object]) -> T:
+    """Acquire something in a thread, such as a lock, and return it.
+
+    Contract: if the awaiting task is cancelled, nothing stays acquired: it is released as soon as the thread
+    has it. The cancellation continues after at most 2 s.
+
+    Raises:
+        RuntimeError: as :func:`in_thread` says.
+    """
+    guard, acquired = Lock(), list[T]()
+
+    def work(stop: Stop) -> None:
+        found = acquire()
+        with guard:
+            if not stop():
+                acquired.append(found)
+                return
+        release(found)
+
+    try:
+        await in_thread_until_stopped(work)
+    except BaseException:
+        with guard:
+            left = acquired.copy()
+        for each in left:  # it was acquired just before the cancellation
+            release(each)
+        raise
+    return acquired[0]
 
 
 def _retrieve(running: asyncio.Future[T]) -> None:

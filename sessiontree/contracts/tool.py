@@ -270,7 +270,9 @@ def check_is_tool(value: object) -> None:
             f"{name} is a function; write @tool above it (from sessiontree import tool), or give tool({name})"
         )
     else:
-        why = f"{value!r} is no tool; give a function with @tool above it, or an instance of a class of Tool"
+        why = (
+            f"{value!r} is not a tool; give a function with @tool above it, or an instance of a class of Tool"
+        )
     raise ConfigError(f"tools: {why}")
 
 

@@ -207,7 +207,7 @@ def _question(number: int, ask: str, given: Mapping[str, Any]) -> bytes:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    """Return the object of a line, or an empty one if it is no object: the runtime is not trusted either."""
+    """Return the object of a line; an empty one if it holds something else: the runtime is not trusted."""
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):

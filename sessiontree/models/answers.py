@@ -22,6 +22,8 @@ from sessiontree.contracts.messages import (
     ToolCall,
     Usage,
 )
+from sessiontree.contracts.session_facts import FailureCause
+from sessiontree.contracts.stimuli import ModelFailed
 
 Answer: TypeAlias = "str | ToolCall | list[str | ToolCall] | AssistantMessage"
 """Text, a call, several of both in order, or a whole message."""
@@ -128,6 +130,14 @@ class ModelFailure:
     """Seconds to wait before asking again; None = the provider does not say."""
     overflow: bool = False
     """Whether the question is longer than the model's context."""
+    cause: FailureCause = ""
+    account: str = ""
+    """The session whose budget the cause names."""
+
+    def at(self, at_ms: int, turn: int) -> ModelFailed:
+        """Return it as the stimulus of the session that asked at a turn."""
+        why = (self.reason, self.said, self.retryable, self.retry_after_s, self.overflow)
+        return ModelFailed(at_ms, turn, *why, self.cause, self.account)
 
 
 def failure_of(error: BaseException, said: str = "") -> ModelFailure:
@@ -144,7 +154,8 @@ def failure_of(error: BaseException, said: str = "") -> ModelFailure:
     after_s: Any = getattr(error, "retry_after_s", None)
     is_time = type(after_s) in {int, float} and after_s >= 0
     overflow = isinstance(error, ContextOverflow)
-    return ModelFailure(message, said, retryable, after_s if is_time else None, overflow)
+    cause: FailureCause = "provider" if retryable or isinstance(error, ModelKeyRefused) else ""
+    return ModelFailure(message, said, retryable, after_s if is_time else None, overflow, cause)
 
 
 def _is_whole(block: object) -> bool:

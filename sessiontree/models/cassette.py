@@ -57,7 +57,7 @@ class Cassette:
         """Return what a file holds.
 
         Raises:
-            ConfigError: it can't be read, is no cassette, or was written by a later release; names the line.
+            ConfigError: it can't be read, is not a cassette, or is of a later release; names the line.
         """
         try:
             lines = path.read_bytes().decode("utf-8", "surrogatepass").split("\n")
@@ -66,7 +66,9 @@ class Cassette:
         head = _object_of(lines[0], path, 1)
         version = head.get("cassette")
         if type(version) is not int or not isinstance(head.get("models"), dict):
-            raise ConfigError(f'{path} is no cassette: line 1 is not {{"cassette": {VERSION}, "models": …}}')
+            raise ConfigError(
+                f'{path} is not a cassette: line 1 is not {{"cassette": {VERSION}, "models": …}}'
+            )
         if version != VERSION:
             raise ConfigError(f"cassette {path} has version {version}; this release reads version {VERSION}")
         found = cls({name: _size_of(given) for name, given in head["models"].items()})

@@ -349,8 +349,7 @@ class EffectRunner:
     def failed(self, asked: AwaitedReply, failure: ModelFailure) -> None:
         """Report to a session why its model did not reply."""
         self._drop_reserved(asked.live.session)
-        why = (failure.reason, failure.said, failure.retryable, failure.retry_after_s, failure.overflow)
-        self._settle(asked, ModelFailed(self._controller.now_ms(), asked.turn, *why))
+        self._settle(asked, failure.at(self._controller.now_ms(), asked.turn))
 
     def resend_prompt(self, asked: AwaitedReply) -> None:
         """Have a session ask its model again with the whole conversation."""
@@ -400,7 +399,7 @@ class EffectRunner:
             "ModelSettings(deadline_s=…)"
         )
         if self._controller.failure is None:
-            failed(ModelFailure(reason, retryable=True))
+            failed(ModelFailure(reason, retryable=True, cause="provider"))
 
     def stop_waiting(self, session: str) -> None:
         """Stop the timer of a session's request."""

@@ -36,6 +36,7 @@ from sessiontree.contracts.errors import (
     words_of,
 )
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
+from sessiontree.contracts.thread_calls import claim_in_thread
 from sessiontree.memory.place import directory_of
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.memory_api import MemoryStore
@@ -188,8 +189,11 @@ class _OwnStore:
         """
         own = cls(store, directory, embedder)
         try:
-            listener = await asyncio.to_thread(own._listen)
+            listener = await claim_in_thread(own._listen, socket.socket.close)
             own._server = await asyncio.start_unix_server(own._hear, sock=listener, limit=MAX_LINE_BYTES)
+        except asyncio.CancelledError:
+            await store.close()
+            raise
         except OSError as error:
             await store.close()
             reason = f"can't serve other programs there: {error.strerror or error}"
@@ -389,5 +393,9 @@ async def open_store(settings: MemorySettings, uri: str) -> MemoryStore:
     if directory is None:
         return await open_own()
     shared = SharedStore(directory, embedder.identity, open_own)
-    await shared.open()
+    try:
+        await shared.open()
+    except asyncio.CancelledError:
+        await shared.close()  # its lock is held as soon as it is open
+        raise
     return shared

@@ -406,7 +406,7 @@ class GatewayLink:
             if losses > MAX_LOSSES:
                 del self._losses[place]
                 reason = f"the model gateway was lost {losses} times over this question: {lost}"
-                asker.failed(ModelFailure(reason))
+                asker.failed(ModelFailure(reason, cause="provider"))
             else:
                 asker.resend_prompt()
 

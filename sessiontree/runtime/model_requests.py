@@ -15,7 +15,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.messages import Message, shown
 from sessiontree.contracts.model_settings import ModelSettings, joined_settings
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.stimuli import Adopted, ModelAnswered, ModelFailed, Stimulus
+from sessiontree.contracts.stimuli import Adopted, ModelAnswered, Stimulus
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.answers import checked_reply, failure_of
 from sessiontree.models.port import InProcessModel, ModelRequest, ToolSpec, model_name
@@ -157,9 +157,7 @@ class ModelRequestBuilder:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a model may raise anything; the session gets the reason
-            failure = failure_of(error)
-            why = (failure.retryable, failure.retry_after_s, failure.overflow)
-            return ModelFailed(now_ms(), turn, failure.reason, "", *why)
+            return failure_of(error).at(now_ms(), turn)
         on_length = request.settings.on_length or "fail"
         return ModelAnswered(now_ms(), turn, message, on_length, self._config.context_tokens)
 

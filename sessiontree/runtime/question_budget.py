@@ -20,6 +20,7 @@ from sessiontree.contracts.messages import (
     Usage,
 )
 from sessiontree.contracts.model_settings import ModelPrice, ModelSettings, joined_settings
+from sessiontree.contracts.session_facts import FailureCause
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.frames import AskModel, ModelPrompt
 from sessiontree.tree.budgets import payers_of
@@ -107,9 +108,9 @@ class QuestionBudget:
 
     def _try(self, session: str, waiting: _HeldBack) -> None:
         question, config = waiting.question, waiting.config
-        if price_of(question, config) == "unknown" and self._payer(session, "cost_usd") is not None:
-            name = config.compaction_model if question.by_compaction_model else config.model
-            waiting.refuse(ModelFailure(_no_price(self._payer(session, "cost_usd"), name)))
+        payer = self._payer(session, "cost_usd")
+        if payer is not None and price_of(question, config) == "unknown":
+            waiting.refuse(_no_price(payer, question, config))
             return
         most = _most_used(question, config, self.sizes[session])
         answer = self._reserved.ask(session, most)
@@ -120,7 +121,8 @@ class QuestionBudget:
                 f"{answer.limit} of {answer.account!r} has {answer.left:g} left; the next question may have "
                 f"{most.input_tokens} tokens, and needs a reply"
             )
-            waiting.refuse(ModelFailure(reason))
+            cause: FailureCause = "budget.tokens" if answer.limit == "budget.tokens" else "budget.cost_usd"
+            waiting.refuse(ModelFailure(reason, cause=cause, account=answer.account))
         else:
             waiting.send(_bounded(question, answer))
 
@@ -140,11 +142,13 @@ def price_of(question: AskModel, config: AgentConfig) -> ModelPrice | Literal["u
     return config.compaction_price if question.by_compaction_model else config.model_price
 
 
-def _no_price(account: str | None, model: str) -> str:
-    return (
+def _no_price(account: str, question: AskModel, config: AgentConfig) -> ModelFailure:
+    model = config.compaction_model if question.by_compaction_model else config.model
+    reason = (
         f"budget.cost_usd of {account!r} can't be kept: the price of {model!r} is not known; give "
         "ProviderModel(price=ModelPrice(…)), or a budget in tokens"
     )
+    return ModelFailure(reason, cause="price", account=account)
 
 
 def _bounded(question: AskModel, admitted: Admitted) -> AskModel:

@@ -217,7 +217,14 @@ def _replied(
 def _model_failed(state: SessionState, at_ms: int, head: facts.TurnFailed) -> Iterator[Stimulus]:
     retry_at_ms = head.retry_at_ms
     failed = stimuli.ModelFailed(
-        at_ms, head.turn, head.reason, head.said, retryable=retry_at_ms is not None, overflow=head.overflow
+        at_ms,
+        head.turn,
+        head.reason,
+        head.said,
+        retryable=retry_at_ms is not None,
+        overflow=head.overflow,
+        cause=head.cause,
+        account=head.account,
     )
     yield failed
     if retry_at_ms is not None:

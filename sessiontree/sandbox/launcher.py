@@ -6,7 +6,7 @@ It imports only the standard library, because no package may be importable yet::
     python -I -S launcher.py OPTIONS --exec COMMAND …
 
 - ``--role``: what the process will be; the environment variable ``SESSIONTREE_ROLE`` has it.
-- ``--cwd``: its working directory, made if it is missing; never a workspace.
+- ``--cwd``: its working directory, which must exist; never a workspace.
 - ``--user-site``: the directory of the user's own installed distributions, if they are enabled.
 - ``--reap``: this process becomes a reaper (``process_tree.py``) that keeps its reports in that directory,
   and a child of it continues here. Ray accepts that: a worker reports its process id when it registers.
@@ -21,7 +21,7 @@ It imports only the standard library, because no package may be importable yet::
 """
 
 # Paths are text here: every start of a process pays for what this file imports.
-# ruff: noqa: PTH100, PTH103, PTH117, PTH118, PTH120, PTH123
+# ruff: noqa: PTH100, PTH117, PTH118, PTH120, PTH123
 
 from __future__ import annotations
 
@@ -149,8 +149,7 @@ def begin(start: Start) -> NoReturn:
     if start.keep is not None:
         keep_variables(start.keep.split(","), start.given)
     try:
-        os.makedirs(start.cwd, 0o700, exist_ok=True)
-        os.chdir(start.cwd)
+        os.chdir(start.cwd)  # not made: a process that starts after its runtime was closed must leave nothing
     except OSError as error:
         raise LaunchError(UNUSABLE, f"can't work in {start.cwd!r}: {error}") from error
     if start.reports:

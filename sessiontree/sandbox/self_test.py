@@ -60,7 +60,7 @@ def prepare_canaries(directory: Path) -> tuple[Trace, ...]:
         ConfigError: the directory is not empty.
         OSError: it can't be written.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(exist_ok=True)
     if any(directory.iterdir()):
         raise ConfigError(f"can't prepare a self-test in {str(directory)!r}: it is not empty")
     for name in sorted(NAMES):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sessiontree.contracts import session_facts as facts
@@ -90,12 +91,14 @@ def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
     if wait_ms is None and state.compacting is not None:
         decision.facts.append(compaction.failed(state, state.compacting, stimulus))
         return decision
+    cause, account = stimulus.cause, stimulus.account
+    fact = facts.TurnFailed(stimulus.turn, stimulus.reason, stimulus.said, cause=cause, account=account)
     if stimulus.overflow:
         # What follows from it is decided where the next turn begins.
-        decision.facts.append(facts.TurnFailed(stimulus.turn, stimulus.reason, stimulus.said, overflow=True))
+        decision.facts.append(replace(fact, overflow=True))
         return decision
     retry_at_ms = None if wait_ms is None else stimulus.at_ms + wait_ms
-    decision.facts.append(facts.TurnFailed(stimulus.turn, stimulus.reason, stimulus.said, retry_at_ms))
+    decision.facts.append(replace(fact, retry_at_ms=retry_at_ms))
     if retry_at_ms is not None:
         decision.instructions.append(todo.WakeSessionAt(retry_at_ms))
         return decision

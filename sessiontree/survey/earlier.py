@@ -97,7 +97,7 @@ def _look(reader: FileReader, path: str) -> tuple[ListedEntry | None, bool]:
     entry = next((one for one in reader.list(folder or ".") if one.path.rpartition("/")[2] == name), None)
     line = b""
     if entry is not None and entry.type == "file":
-        with contextlib.suppress(ToolError, OSError):  # what can't be read is no report
+        with contextlib.suppress(ToolError, OSError):  # what can't be read is not a report
             line = read_bytes(reader, path, _FIRST_LINE_BYTES)[0].partition(b"\n")[0]
     return entry, _MARKER.fullmatch(line.decode("latin-1")) is not None
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -295,6 +296,34 @@ async def test_erase_reaches_memory(export: list[str], tmp_path: Path) -> None:
     await remembered(state / "memory", tree_id)
     assert await SessionTree.erase(tree_id, state_dir=state, keep_memory=True) == 0
     assert await known(state / "memory") == ({"it's another", tree_id}, {"it's another", tree_id})
+
+
+async def test_cancelled_erase_claims_nothing(
+    export: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the thread that claims the journal is not cancelled."""
+    (tmp_path / "export").write_text("".join(export), "ascii")
+    tree_id = import_tree(tmp_path / "export", tmp_path / "state").tree_id
+    loop, begun, may_claim, claimed = asyncio.get_running_loop(), asyncio.Event(), Event(), Event()
+    take = JournalClaim.take
+
+    def late(*given: Any) -> JournalClaim:
+        loop.call_soon_threadsafe(begun.set)
+        may_claim.wait(30)
+        claim = take(*given)
+        claimed.set()
+        return claim
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JournalClaim, "take", late)
+        erasing = asyncio.create_task(SessionTree.erase(tree_id, state_dir=tmp_path / "state"))
+        await begun.wait()
+        erasing.cancel()
+        loop.call_later(0.01, may_claim.set)
+        with pytest.raises(asyncio.CancelledError):
+            await erasing
+    assert claimed.is_set()
+    JournalClaim.take(tmp_path / "state", tree_id).release()
 
 
 async def test_erase_of_an_unknown_tree_makes_no_file(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ WRONG_TOOLS: dict[str, tuple[Any, str]] = {
     "a function": ([plain], "plain is a function; write @tool above it .*, or give tool\\(plain\\)"),
     "a class": ([NeedsBoth], "NeedsBoth is a class; give an instance of it: NeedsBoth\\(\\)"),
     "a name": (["read"], "'read' is a name; give the tool itself"),
-    "something else": ([3], "3 is no tool; give a function with @tool above it"),
+    "something else": ([3], "3 is not a tool; give a function with @tool above it"),
     "one tool": (Look(), "give a list of tools, such as tools=\\[my_tool\\]"),
     "nothing": (None, "give a list of tools"),
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,46 @@ from sessiontree.backends.ray.engine_servers import loopback_only
 from sessiontree.bench.environment import prepare_here
 
 LOOPBACK = {"node_ip_address": "127.0.0.1", "num_cpus": 1}
+
+
+INSIDE = """
+import asyncio, json, sys
+from sessiontree import ConfigError, FunctionModel, Runtime, SessionTree, ToolResult, call, tool
+
+@tool
+async def where() -> str:
+    \"\"\"Say where this runs, and what it finds there.\"\"\"
+    import os, tiny_harness, ray
+    return f"{ray.get_runtime_context().get_node_id()} {sys.prefix} {tiny_harness.WORD}"
+
+async def main():
+    options = {"model": FunctionModel(lambda _: "done"), "tools": [where], "builtin_tools": False}
+    options["approvals"] = "auto"
+    found = []
+    async with Runtime(sys.argv[1], address=sys.argv[2], shards="per-node") as runtime:
+        for _ in range(2):
+            tree = await SessionTree(sys.argv[3], runtime=runtime, **options).start()
+            found.append((await tree.main.call("where", {})).text)
+    sys.executable = sys.executable + "-3"
+    try:
+        async with Runtime(sys.argv[1], address=sys.argv[2], shards="per-node") as runtime:
+            await SessionTree(sys.argv[3], runtime=runtime, **options).start()
+    except ConfigError as error:
+        found.append(str(error))
+    print(json.dumps(found))
+
+asyncio.run(main())
+"""
+"""A program in the environment of a suite, with a tree on each node."""
+
+
+def inside(python: Path, *given: str) -> Any:
+    """Run that program."""
+    ran = subprocess.run(
+        [python, "-c", INSIDE, *given], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return json.loads(ran.stdout)
 
 
 async def play(address: str, wheel: Path) -> dict[str, Any]:
@@ -37,6 +78,10 @@ def main() -> None:
         try:
             cluster.add_node(**LOOPBACK)
             found = asyncio.run(play(cluster.address, Path(sys.argv[3])))
+            place, base = Path(found["good"][0][0]), Path(sys.argv[1])
+            (base / "workspace").mkdir()
+            given = str(base / "state"), cluster.address, str(base / "workspace")
+            found["inside"] = inside(place / "bin" / "python", *given)
             print(json.dumps(found), flush=True)  # noqa: T201
         finally:
             cluster.shutdown()

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sessiontree import (
     AssistantMessage,
     FunctionModel,
@@ -211,6 +213,19 @@ async def run_sums(run_dir: Path, **options: Any) -> RunResults:
     suite = Suite("sums", SUMS, solve, [exact, near], model=FunctionModel(answer, name="adder"))
     await suite.run(run_dir, backend="local", **options)
     return RunResults(run_dir)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """A run that is shared by the tests of a module shares their loop."""
+    return "asyncio"
+
+
+async def run_sums_with_a_loss(run_dir: Path, **options: Any) -> RunResults:
+    """Run the suite, and let one more attempt be lost."""
+    results = await run_sums(run_dir, **options)
+    await add_lost_attempt(run_dir, "sum-1-1")
+    return results
 
 
 async def add_lost_attempt(run_dir: Path, sample_id: str, epoch: int = 1) -> str:

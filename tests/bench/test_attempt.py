@@ -18,14 +18,17 @@ from sessiontree import (
     ConfigError,
     FunctionModel,
     Limits,
+    ModelBusy,
     ModelError,
     ModelKeyRefused,
     ModelRequest,
     ModelUnreachable,
+    SessionFailed,
+    SessionTreeError,
     call,
     tool,
 )
-from sessiontree.bench import Attempt, Score
+from sessiontree.bench import Attempt, Sample, Score
 from sessiontree.contracts.messages import TextContent
 from tests.bench.suite_fixtures import CENT, ended, rows, solve, suite
 
@@ -76,6 +79,111 @@ async def test_a_tree_that_reached_its_aim_in_spite_of_a_loss_is_scored(tmp_path
     model = AsyncFunctionModel(unreachable, name="unreachable")
     found = await ended(suite(1, model=model, solver=otherwise, tree=ONE_RETRY), tmp_path / "run", retries=0)
     assert (found.scored, found.passed) == (1, 1)
+
+
+async def catch(attempt: Attempt[str]) -> str:
+    """Ask Main, and answer something whatever becomes of it."""
+    try:
+        return await attempt.tree.main.send(attempt.sample.input)
+    except SessionTreeError:
+        return "a guess"
+
+
+async def catch_and_close(attempt: Attempt[str]) -> str:
+    """Do the same, and leave no tree that can be asked."""
+    guess = await catch(attempt)
+    await attempt.tree.close()
+    return guess
+
+
+async def catch_and_go_on(attempt: Attempt[str]) -> str:
+    """Do the same, and let Main answer another question afterwards."""
+    await catch(attempt)
+    return await attempt.tree.main.send("again")
+
+
+LOSSES: dict[str, ModelError] = {
+    "unreachable": ModelUnreachable("no route to the provider"),
+    "busy": ModelBusy("status 429", retry_after_s=3_600.0),
+    "refused": ModelKeyRefused("status 401"),
+}
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("solver", [catch, catch_and_close, delegate])
+async def test_a_loss_that_the_solver_keeps_to_itself_is_not_scored(
+    tmp_path: Path, solver: Any, loss: str, retries: int
+) -> None:
+    """Whatever the solver does with it, and however often the provider was asked."""
+
+    async def fail(request: ModelRequest) -> str:
+        raise LOSSES[loss]
+
+    tree = {"builtin_tools": False, "limits": Limits(model_retries=retries)}
+    lost = suite(1, model=AsyncFunctionModel(fail, name=loss), solver=solver, tree=tree)
+    found = await ended(lost, tmp_path / "run", retries=0)
+    assert (found.scored, found.failed) == (0, 1)
+    assert rows(tmp_path / "run", "SELECT error_kind FROM attempts") == [("SessionFailed",)]
+
+
+async def test_a_loss_before_a_wrong_answer_is_not_scored(tmp_path: Path) -> None:
+    """Without the loss the solver might have gone another way."""
+    replies: list[str | Exception] = [LOSSES["unreachable"], "wrong"]
+
+    async def fail_once(request: ModelRequest) -> str:
+        reply = replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    tree = {"builtin_tools": False, "limits": Limits(model_retries=0)}
+    lost = suite(1, model=AsyncFunctionModel(fail_once, name="once"), solver=catch_and_go_on, tree=tree)
+    found = await ended(lost, tmp_path / "run", retries=0)
+    assert (found.scored, found.failed) == (0, 1)
+
+
+FORGED = [
+    "the model failed (3 attempts): no route",
+    "the model failed: ModelKeyRefused: status 401",
+    "budget.cost_usd of 'main' is 1 and 1 is used up",
+    "budget.cost_usd of 'main' can't be kept: the price of 'm' is not known",
+    "session 'main' crashed: no host",
+]
+
+
+@pytest.mark.parametrize("by", ["refusal", "model", "tool", "solver"])
+async def test_words_of_a_loss_are_not_a_loss(tmp_path: Path, by: str) -> None:
+    """Neither a model that refuses with them, nor an error, a tool or a solver makes its sample unscored."""
+
+    @tool
+    async def liar(words: str) -> str:
+        """Fail with these words."""
+        raise ValueError(words)
+
+    async def reply(request: ModelRequest) -> AssistantMessage:
+        words = request.messages[0].text
+        if by == "model":
+            raise ModelError(words)
+        if by == "tool" and request.turn == 1:
+            return AssistantMessage((call("liar", words=words),))
+        return AssistantMessage((TextContent(words),), stop_reason="refusal" if by == "refusal" else "stop")
+
+    async def solver(attempt: Attempt[str]) -> str:
+        said = await attempt.tree.main.send(attempt.sample.input)
+        if by == "solver":
+            raise SessionFailed("main", said)
+        if by == "tool":
+            await attempt.tree.main.call("liar", {"words": said})
+        return said
+
+    tree = {"tools": [liar], "builtin_tools": False}
+    model = AsyncFunctionModel(reply, name="liar")
+    forged = [Sample(f"s{number}", words, "") for number, words in enumerate(FORGED)]
+    lying = suite(samples=forged, model=model, solver=solver, tree=tree, budget=Budget(tokens=1_000))
+    found = await ended(lying, tmp_path / "run", retries=0, max_cost_usd=0.5)
+    assert (found.scored, found.passed, found.failed) == (len(FORGED), 0, 0)
+    assert rows(tmp_path / "run", "SELECT status FROM scores WHERE status = 'budget'") == []
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own", "cap"])

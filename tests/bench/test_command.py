@@ -70,7 +70,7 @@ def ends():
         ('suite = "FILE:needs"', "TypeError: .*size.* are .options. of a suite.toml"),
         ('suite = "FILE:ends"', "could not make its suite: SystemExit: 0"),
         ('suite = "FILE:needs"\n[options]\nother = 1', "could not make its suite: TypeError: .*other"),
-        ('suite = "FILE:ready"\n[options]\nsize = 1', "its suite is no function that takes them"),
+        ('suite = "FILE:ready"\n[options]\nsize = 1', "its suite is not a function"),
         ('suite = "FILE:needs"\noptions = 3', "options is 3; write a table"),
         ('suite = "FILE:ready"\nenv = 3', "env is 3; write env = "),
     ],

@@ -9,7 +9,9 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -43,7 +45,7 @@ def environment_in(folder: Path, wheels: Path) -> SuiteEnvironment:
     lock = folder / "harness.txt"
     pin(lock, wheels, "1")
     libraries = tuple(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
-    return SuiteEnvironment(lock, folder / "suites" / "harness", Path(sys.prefix), libraries)
+    return SuiteEnvironment(lock, folder / "suites", Path(sys.prefix), libraries)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +94,7 @@ def test_lock_is_installed_once_and_its_packages_come_first(built: SuiteEnvironm
 @pytest.mark.slow
 def test_program_is_replaced_by_the_environments_interpreter(built: SuiteEnvironment) -> None:
     """It keeps its process; nothing behind the call runs."""
-    given = ", ".join(f"Path({str(each)!r})" for each in (built.lock, built.place, built.base))
+    given = ", ".join(f"Path({str(each)!r})" for each in (built.lock, built.folder, built.base))
     code = (
         "import os; from pathlib import Path\n"
         "from sessiontree.bench.environment import SuiteEnvironment\n"
@@ -125,6 +127,60 @@ def test_changed_lock_and_broken_builds_are_built_again(tmp_path: Path, wheels: 
         environment.command([])
 
 
+@pytest.mark.slow
+def test_nothing_is_built_where_a_run_imports_from(tmp_path: Path, wheels: Path) -> None:
+    """A running process finds its own release after another one was prepared; what nobody uses is removed."""
+    found = environment_in(tmp_path, wheels)
+    environment = SuiteEnvironment(found.lock, tmp_path / "suites", tmp_path, found.libraries)
+    environment.prepare()
+    first = environment.place
+    code = "import sys; print('up', flush=True); sys.stdin.read(); import harness; print(harness.version)"
+    with subprocess.Popen(
+        environment.command(["-I", "-c", code]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as user:
+        assert user.stdout is not None
+        assert user.stdout.readline() == "up\n"
+        pin(environment.lock, wheels, "2")
+        environment.prepare()
+        assert asked(environment, "import harness; print(harness.version)") == "2"
+        assert user.communicate()[0] == "1\n"
+    second = environment.place
+    assert first.is_dir()
+    environment.lock.write_text(f"# of another release\n{environment.lock.read_text()}")
+    environment.prepare()
+    assert not first.exists()
+    assert not second.exists()
+    assert environment.is_ready
+
+
+@pytest.mark.slow
+def test_a_killed_build_does_not_disturb_the_next_one(tmp_path: Path, wheels: Path) -> None:
+    """The pip that it left is waited for; the environment is then built from the start."""
+    environment = environment_in(tmp_path, wheels)
+    line, pipe, lines = environment.lock.read_bytes(), tmp_path / "more.txt", SimpleQueue[str]()
+    os.mkfifo(pipe)  # pip waits at it
+    environment.lock.write_text("-r more.txt\n")
+    code = (
+        "from pathlib import Path; from sessiontree.bench.environment import SuiteEnvironment as of\n"
+        f"of(Path({str(environment.lock)!r}), Path({str(environment.folder)!r}), "
+        f"Path({str(environment.base)!r}), {environment.libraries!r}).prepare()"
+    )
+    with subprocess.Popen([sys.executable, "-I", "-c", code]) as killed:
+        left = os.open(pipe, os.O_WRONLY)
+        killed.kill()
+    with ThreadPoolExecutor() as pool:
+        preparing = pool.submit(environment.prepare, lines.put)
+        assert lines.get(timeout=30).startswith("waiting for another process that builds or uses ")
+        os.write(left, line)
+        os.close(left)
+        assert lines.get(timeout=60).startswith("preparing ")
+        own = os.open(pipe, os.O_WRONLY)
+        os.write(own, line)
+        os.close(own)
+        preparing.result(60)
+    assert asked(environment, "import harness; print(harness.version)") == "1"
+
+
 def test_unreadable_lock_is_an_error_that_names_it(tmp_path: Path) -> None:
     """Before anything is built."""
     with pytest.raises(ConfigError, match=r"the suite's env .*missing\.txt: it can't be read: No such file"):
@@ -142,7 +198,7 @@ def test_lock_in_another_encoding_is_an_error_that_names_it(tmp_path: Path) -> N
 
 
 def test_shipped_locks_have_an_environment_of_their_own() -> None:
-    """Beneath the environment that runs this; its name is the lock's."""
+    """Beneath the environment that runs this."""
     found = {environment_of(lock).place for lock in shipped_locks()}
     assert len(found) == len(shipped_locks()) >= 2
     assert all(place.parent == Path(sys.prefix) / "suites" for place in found)

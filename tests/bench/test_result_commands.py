@@ -17,26 +17,19 @@ from sessiontree.cli.app import app
 from tests.bench.recorded_run_fixtures import (
     HOSTILE,
     GivenSample,
-    add_lost_attempt,
+    anyio_backend,
     make_run,
     passes,
-    run_sums,
+    run_sums_with_a_loss,
 )
 
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """The run below is shared, and so is its loop."""
-    return "asyncio"
+__all__ = ["anyio_backend"]  # a fixture
 
 
 @pytest.fixture(scope="module")
 async def sums(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> RunResults:
     """A run that really ran, with one attempt that was lost."""
-    run_dir = tmp_path_factory.mktemp("sums") / "run"
-    results = await run_sums(run_dir)
-    await add_lost_attempt(run_dir, "sum-1-1")
-    return results
+    return await run_sums_with_a_loss(tmp_path_factory.mktemp("sums") / "run")
 
 
 def said(*words: str | Path, code: int = 0) -> str:

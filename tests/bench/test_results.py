@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -20,39 +21,35 @@ import pyarrow.parquet as pq
 import pytest
 
 from sessiontree import ConfigError, FunctionModel, Runtime, SessionTree, TreeNotFound, Usage
+from sessiontree.api.runtime import Sharing
 from sessiontree.api.stored_trees import StoredFacts
 from sessiontree.bench import RunResults
 from sessiontree.bench.recorded_run import RecordedRun
 from sessiontree.bench.result_tables import ROWS_PER_GROUP, SCHEMAS, record_batches, write_tables
 from sessiontree.bench.results import TABLES
+from sessiontree.bench.run_facts import RunFacts
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from tests.bench.recorded_run_fixtures import (
     HOSTILE,
     SUMS,
     GivenSample,
-    add_lost_attempt,
     answer,
+    anyio_backend,
     make_run,
     passes,
     run_sums,
+    run_sums_with_a_loss,
     tree_of,
 )
 
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """The run below is shared, and so is its loop."""
-    return "asyncio"
+__all__ = ["anyio_backend"]  # a fixture
 
 
 @pytest.fixture(scope="module")
 async def sums(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> RunResults:
     """A run of two epochs that really ran, with one attempt that was lost."""
-    run_dir = tmp_path_factory.mktemp("sums") / "run"
-    results = await run_sums(run_dir, epochs=2)
-    await add_lost_attempt(run_dir, "sum-1-1")
-    return results
+    return await run_sums_with_a_loss(tmp_path_factory.mktemp("sums") / "run", epochs=2)
 
 
 def run_with_scores(run_dir: Path, text: str) -> RunResults:
@@ -244,6 +241,28 @@ async def test_events_come_from_the_journals_of_all_shards(tmp_path: Path) -> No
     report = RunResults(run_dir).write(["events"])
     assert report.rows == {"events": 0}
     assert list(report.unreadable) == [tree_of(0, 1, 1)]
+
+
+async def test_events_of_another_node_are_fetched_when_an_attempt_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scored or not, they are there without the other node's disk; a damaged file is named."""
+    monkeypatch.setattr(Sharing, "journal_of", lambda sharing, tree_id: None)
+    results = await run_sums(tmp_path / "run")
+    tree_ids = {str(each) for (each,) in RecordedRun(results.run_dir).rows("SELECT tree_id FROM attempts")}
+    with StoredFacts(results.run_dir / "state") as stored:
+        expected = {tree_id: list(stored.read(tree_id)) for tree_id in tree_ids}
+    shutil.rmtree(results.run_dir / "state")
+    with RunFacts(results.run_dir) as facts:
+        assert {tree_id: list(facts.read(tree_id)) for tree_id in tree_ids} == expected
+        with pytest.raises(TreeNotFound):
+            list(facts.read("t0"))
+    report = results.write()
+    assert report.unreadable == {}
+    assert report.rows["events"] == sum(map(len, expected.values()))
+    damaged = min(tree_ids)
+    (results.run_dir / "fetched" / f"{damaged}.jsonl").write_text("[1]\n")
+    assert list(results.write(["events"]).unreadable) == [damaged]
 
 
 def test_writing_again_makes_no_duplicates(tmp_path: Path) -> None:

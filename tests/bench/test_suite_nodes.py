@@ -17,12 +17,19 @@ PROGRAM = Path(__file__).with_name("prepare_program.py")
 
 @pytest.mark.slow
 def test_an_environment_is_prepared_on_every_ray_node(tmp_path: Path, short_path: Path) -> None:
-    """Each node answers with its place, or with what is wrong."""
+    """Each node answers with its place, or with what is wrong; sessions of every node then run in it."""
     line = wheel(tmp_path).strip().removeprefix("./")
     found = played(PROGRAM, tmp_path, short_path, str(tmp_path / line))
     assert [failure for _, failure in found["good"]] == ["", ""]
     assert all(Path(place).name.startswith("needs-") for place, _ in found["good"])
     assert all("could not be built" in failure for _, failure in found["bad"]), json.dumps(found)
+    *trees, refusal = found["inside"]
+    place = found["good"][0][0]
+    nodes, prefixes, words = zip(*(text.split() for text in trees), strict=True)
+    assert len(set(nodes)) == 2
+    assert set(prefixes) == {place}
+    assert set(words) == {"tiny"}
+    assert "can't have a shard: the program runs in the environment" in refusal
 
 
 @pytest.mark.slow

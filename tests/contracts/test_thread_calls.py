@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree.contracts import thread_calls
 from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.thread_calls import Stop, claim_in_thread, end_if, in_call_thread
 from sessiontree.testing.context import make_context
 
 
@@ -45,6 +46,48 @@ async def test_cancelled_work_ends_before_the_cancellation_goes_on(tmp_path: Pat
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()
+
+
+@pytest.mark.parametrize("when", ["before", "just after", "after 2 s"])
+async def test_a_cancelled_caller_holds_nothing(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the thread acquires after all is released, whenever that is."""
+    monkeypatch.setattr(thread_calls, "CLEANUP_LIMIT_S", 0.01 if when == "after 2 s" else 60.0)
+    held, released = list[int](), asyncio.Event()
+    loop, begun, may_end = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def acquire() -> int:
+        loop.call_soon_threadsafe(begun.set)
+        may_end.wait(30)
+        held.append(1)
+        return 1
+
+    def release(each: int) -> None:
+        held.remove(each)
+        loop.call_soon_threadsafe(released.set)
+
+    task = asyncio.create_task(claim_in_thread(acquire, release))
+    await begun.wait()
+    if when == "just after":
+        may_end.set()
+        while not held:  # the loop has not taken note of it
+            pass
+    task.cancel()
+    if when == "before":
+        loop.call_later(0.01, may_end.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    may_end.set()
+    await asyncio.wait_for(released.wait(), 30)
+    assert held == []
+
+
+async def test_what_was_acquired_is_kept() -> None:
+    """Unless the caller is cancelled; and an error of the thread releases nothing."""
+    released = list[int]()
+    assert await claim_in_thread(lambda: 7, released.append) == 7
+    with pytest.raises(ZeroDivisionError):
+        await claim_in_thread(lambda: 1 // 0, released.append)
+    assert released == []
 
 
 async def test_work_is_stopped_by_flag_and_by_deadline(tmp_path: Path) -> None:

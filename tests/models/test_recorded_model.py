@@ -412,7 +412,7 @@ def test_bad_files_and_arguments_are_named(tmp_path: Path) -> None:
             mistake()
     files = {
         r"line 1: Expecting value": "",
-        r"is no cassette: line 1 is not": '{"a": 1}',
+        r"is not a cassette: line 1 is not": '{"a": 1}',
         r"has version 2; this release reads version 1": '{"cassette": 2, "models": {}}',
         r"line 2: this is not an object": '{"cassette": 1, "models": {}}\n[]',
         r"line 2: an exchange has": '{"cassette": 1, "models": {}}\n{"model": "a"}',

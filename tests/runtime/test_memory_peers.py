@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -14,8 +15,9 @@ import pytest
 from sessiontree.contracts.errors import EmbedderMismatch, MemoryFailed, MemoryLocked, MemoryUnwritable
 from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.memory.place import StoreLock
+from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime import memory_peers
-from sessiontree.runtime.memory_peers import KEY, SOCKET, SharedStore
+from sessiontree.runtime.memory_peers import KEY, SOCKET, SharedStore, open_store
 from tests.runtime.memory_fakes import ListStore
 
 PATIENCE_S = 60.0
@@ -204,3 +206,16 @@ async def test_what_is_no_question_is_refused(sharing: Sharing, tmp_path: Path, 
     assert told["error"][0] == "MemoryFailed"
     writer.close()
     assert await one.search(QUERY, None) == []
+
+
+async def test_a_cancelled_opening_leaves_the_store_free(tmp_path: Path) -> None:
+    """Whatever is under way when the program stops waiting."""
+    place = str(tmp_path / "memory")
+    for steps in (1, 5, 20, 60, 200):
+        opening = asyncio.create_task(open_store(MemorySettings(), place))
+        for _ in range(steps):
+            await asyncio.wait([opening], timeout=0.001)
+        opening.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await (await opening).close()
+        StoreLock(tmp_path / "memory").release()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from sessiontree import FunctionModel, SessionTree
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.journal.record import Record
+from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.tree_fork import Identity, checked, group_around
 from tests.runtime.runtime_fakes import FaultyRuntime
 
@@ -59,14 +62,36 @@ def test_newest_fact_is_taken_where_none_is_named() -> None:
     assert checked("t", RECORDS, None) == len(RECORDS)
 
 
-async def test_other_trees_go_on_while_a_fork_is_written(tmp_path: Path) -> None:
-    """The supervisor's loop does not wait for the disk."""
-    disk, reached = threading.Event(), threading.Event()
+@dataclass(frozen=True, slots=True)
+class HeldDisk:
+    """A tree whose supervisor's writer waits until it may go on."""
+
+    tree: SessionTree
+    supervisor: SupervisorCore
+    free: threading.Event
+    """Lets it go on."""
+    done: asyncio.Task[None]
+    """Ends when it has gone on."""
+    in_time: list[bool]
+    """Whether it went on before it gave up."""
+
+    async def asked(self, forking: asyncio.Task[object]) -> None:
+        """Wait until the writer has been given a fork, or the fork has ended."""
+        appender = self.supervisor.journal._appender
+        assert appender is not None
+        while not (appender._writer._queue.qsize() or forking.done()):  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def held(tmp_path: Path) -> AsyncIterator[HeldDisk]:
+    """A tree with one answer, and a disk that does not answer."""
+    free, reached = threading.Event(), threading.Event()
     in_time: list[bool] = []
 
     def hold(_: object) -> None:
         reached.set()
-        in_time.append(disk.wait(10.0))
+        in_time.append(free.wait(10.0))
 
     async with (
         FaultyRuntime(tmp_path / "state") as runtime,
@@ -78,50 +103,38 @@ async def test_other_trees_go_on_while_a_fork_is_written(tmp_path: Path) -> None
         assert appender is not None
         holding = asyncio.create_task(asyncio.to_thread(appender._writer.do, hold))
         assert await asyncio.to_thread(reached.wait, 30.0)
-        forking = asyncio.create_task(
-            supervisor.fork(tree.tree_id, None, Identity("t" + 16 * "0", 32 * "a", 1))
-        )
-        while not (appender._writer._queue.qsize() or forking.done()):  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0)
-        disk.set()
-        await forking
-        await holding
-        assert in_time == [True]
-        assert supervisor.journal.last_seq("t" + 16 * "0") > supervisor.journal.last_seq(tree.tree_id)
+        yield HeldDisk(tree, supervisor, free, holding, in_time)
 
 
-async def test_repeated_request_for_a_fork_waits_for_the_first(tmp_path: Path) -> None:
+async def test_other_trees_go_on_while_a_fork_is_written(held: HeldDisk) -> None:
+    """The supervisor's loop does not wait for the disk."""
+    new = Identity("t" + 16 * "0", 32 * "a", 1)
+    forking = asyncio.create_task(held.supervisor.fork(held.tree.tree_id, None, new))
+    await held.asked(forking)
+    held.free.set()
+    await forking
+    await held.done
+    assert held.in_time == [True]
+    journal = held.supervisor.journal
+    assert journal.last_seq(new.tree_id) > journal.last_seq(held.tree.tree_id)
+
+
+async def test_repeated_request_for_a_fork_waits_for_the_first(held: HeldDisk) -> None:
     """One tree is written, each request returns when it is durable, and the journal takes facts as before."""
-    disk, reached = threading.Event(), threading.Event()
-
-    def hold(_: object) -> None:
-        reached.set()
-        disk.wait(10.0)
-
-    async with (
-        FaultyRuntime(tmp_path / "state") as runtime,
-        SessionTree(tmp_path, model=FunctionModel(lambda _: "fine"), runtime=runtime) as tree,
-    ):
-        await tree.main.send("hello")
-        supervisor = runtime.local.core
-        appender = supervisor.journal._appender
-        assert appender is not None
-        holding = asyncio.create_task(asyncio.to_thread(appender._writer.do, hold))
-        assert await asyncio.to_thread(reached.wait, 30.0)
-        new = Identity("t" + 16 * "0", 32 * "a", 1)
-        given_up, *repeated = [
-            asyncio.create_task(supervisor.fork(tree.tree_id, None, new)) for _ in range(3)
-        ]
-        while not appender._writer._queue.qsize():  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0)
-        given_up.cancel()
-        await asyncio.sleep(0.05)
-        assert not any(each.done() for each in repeated)
-        disk.set()
-        for each in (*repeated, holding):
-            await each
-        await supervisor.fork(tree.tree_id, None, new)
-        assert given_up.cancelled()
-        assert {row.tree_id for row in supervisor.journal.trees()} == {tree.tree_id, new.tree_id}
-        assert supervisor.journal.verify(new.tree_id).ok
-        assert await tree.main.send("go on") == "fine"
+    new = Identity("t" + 16 * "0", 32 * "a", 1)
+    given_up, *repeated = [
+        asyncio.create_task(held.supervisor.fork(held.tree.tree_id, None, new)) for _ in range(3)
+    ]
+    await held.asked(given_up)
+    given_up.cancel()
+    await asyncio.sleep(0.05)
+    assert not any(each.done() for each in repeated)
+    held.free.set()
+    for each in (*repeated, held.done):
+        await each
+    await held.supervisor.fork(held.tree.tree_id, None, new)
+    assert given_up.cancelled()
+    known = {row.tree_id for row in held.supervisor.journal.trees()}
+    assert known == {held.tree.tree_id, new.tree_id}
+    assert held.supervisor.journal.verify(new.tree_id).ok
+    assert await held.tree.main.send("go on") == "fine"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.stubborn import KINDS, survivors, words
-from sessiontree.sandbox import launcher
+from sessiontree.sandbox import launcher, prepare_canaries
 from sessiontree.sandbox.process_tree import REPORT, ancestors, process_of
 
 TIMEOUT_S = 120
@@ -81,6 +81,21 @@ def test_a_host_ends_with_its_reaper(tmp_path: Path) -> None:
         reaper.kill()
         assert select.select([host], [], [], TIMEOUT_S)[0]
         os.close(host)
+
+
+def test_a_host_that_starts_too_late_makes_nothing(tmp_path: Path) -> None:
+    """Its runtime was closed and has removed its directory; a self-test makes nothing either."""
+    host = tmp_path / "host.py"
+    host.write_text("print('up')", "utf-8")
+    place = tmp_path / "runtime" / "scratch"
+    late = [sys.executable, "-I", "-S", launcher.__file__, "--role", "trial", "--cwd", str(place)]
+    done = subprocess.run([*late, "--run", str(host)], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"can't work in '{place}'" in done.stderr
+    assert done.stdout == ""
+    with pytest.raises(FileNotFoundError):
+        prepare_canaries(place / "victims")
+    assert list(tmp_path.iterdir()) == [host]
 
 
 def test_a_process_is_known_by_its_start() -> None:

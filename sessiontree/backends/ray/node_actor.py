@@ -13,6 +13,7 @@ import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.thread_calls import claim_in_thread
 from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.journal.claim import JournalClaim, holds_tree, state_dir_of_journal
@@ -120,7 +122,8 @@ class NodeActor:
         found = difference_of_releases(plan.release)
         if found is not None:
             raise ConfigError(f"it has {found}; install the same on every node")
-        claim = self._claim = await asyncio.to_thread(JournalClaim.take, plan.state_dir)
+        take = partial(JournalClaim.take, plan.state_dir)
+        claim = self._claim = await claim_in_thread(take, JournalClaim.release)
         root = state_dir_of_journal(claim.directory)
         try:
             self._backend = RayBackend(root, journal_dir=claim.directory, **plan.options)

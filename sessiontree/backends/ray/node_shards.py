@@ -10,6 +10,9 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
+import shlex
+import site
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
@@ -308,6 +311,39 @@ def _files_of(directory: Path) -> ProgramFiles:
     return ProgramFiles(digest.hexdigest(), files)
 
 
+def _program_python() -> str | None:
+    """Return this interpreter if its environment is over another one, as that of a suite is; else None."""
+    own = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
+    return None if own.issuperset(site.PREFIXES) else sys.executable
+
+
+def _is_file(path: str) -> bool:
+    return Path(path).is_file()
+
+
+async def _check_python(python: str, name: str, options: Mapping[str, Any]) -> None:
+    """Check that a node has an interpreter.
+
+    Raises:
+        ConfigError: it has not, or it does not answer.
+    """
+    looking: Any = ray.remote(_is_file)
+    where = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": options["scheduling_strategy"]}
+    try:
+        async with asyncio.timeout(START_S):
+            has_it = await looking.options(**where).remote(python)
+    except (TimeoutError, RayError) as error:
+        reason = (
+            f"it did not answer within {START_S:.0f} s" if isinstance(error, TimeoutError) else _reason(error)
+        )
+        raise ConfigError(f"node {name} can't have a shard: {reason}") from None
+    if not has_it:
+        raise ConfigError(
+            f"node {name} can't have a shard: the program runs in the environment {sys.prefix!r}, which that "
+            "node does not have; prepare it there with `sessiontree bench prepare SUITE --address ADDRESS`"
+        )
+
+
 class ClusterShards:
     """The other nodes of a cluster, as they are when the first tree opens.
 
@@ -362,8 +398,13 @@ class ClusterShards:
     async def _begin(self, node_id: str, name: str) -> NodeShard:
         key = secrets.token_hex(16)
         where = NodeAffinitySchedulingStrategy(node_id, soft=False)
+        options = {**OPTIONS, "scheduling_strategy": where}
+        python = _program_python()
+        if python is not None:
+            await _check_python(python, name, options)
+            options["runtime_env"] = {"py_executable": shlex.quote(python)}
         make: Any = ray.remote(NodeActor)
-        actor = make.options(**OPTIONS, scheduling_strategy=where).remote(key)
+        actor = make.options(**options).remote(key)
         shard = NodeShard(actor, key, f"{name} ({node_id[:8]})", self._first.hidden, self._first.program_copy)
         try:
             await shard.begin(NodePlan(self._state_dir, release(), self._options))

@@ -1,0 +1,101 @@
+"""The facts of a run's trees: in its journals on this disk, or as they were fetched from another node.
+
+A tree on another node keeps its journal there. When an attempt ends, the facts of its tree are fetched
+through the tree's supervisor into ``fetched/<tree id>.jsonl`` of the run's directory: one fact a line, as a
+JSON array of number, session, cause, time and text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, Self
+
+from sessiontree import JournalCorrupt, JournalUnwritable, Record, TreeNotFound
+from sessiontree.api.stored_trees import StoredFacts
+from sessiontree.bench.recorded_run import STATE
+
+FETCHED: Final = "fetched"
+
+
+class RunFacts:
+    """Reads the facts of many trees of one run. The trees may be live: what is durable is read.
+
+    Use it as a context manager; each journal is opened once.
+
+    Args:
+        run_dir: The run's directory.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._stored = StoredFacts(run_dir / STATE)
+
+    def __enter__(self) -> Self:
+        """Open the journals that exist now.
+
+        Raises:
+            JournalError: one of them can't be read.
+        """
+        self._stored.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close them."""
+        self._stored.__exit__()
+
+    def read(self, tree_id: str) -> Iterator[Record]:
+        """Yield a tree's facts in order; those of a damaged tree up to the damage.
+
+        Raises:
+            TreeNotFound: no journal here holds it, and it was not fetched.
+            JournalError: nothing of it can be read.
+        """
+        stored = self._stored.read(tree_id)
+        try:
+            first = next(stored, None)
+        except TreeNotFound:
+            file = _file_of(self._run_dir, tree_id)
+            if not file.is_file():
+                raise
+            yield from _fetched(file)
+            return
+        if first is not None:
+            yield first
+        yield from stored
+
+
+def keep_facts(run_dir: Path, tree_id: str, records: Iterable[Record]) -> None:
+    """Write the facts of a tree of another node, whole or not at all. Blocks.
+
+    Raises:
+        JournalUnwritable: the file can't be written.
+    """
+    file = _file_of(run_dir, tree_id)
+    fresh = file.with_name(f"{file.name}.new")
+    try:
+        file.parent.mkdir(exist_ok=True)
+        with fresh.open("w", encoding="ascii") as out:
+            for each in records:
+                out.write(json.dumps([each.seq, each.session, each.cause, each.at_ms, each.text]) + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.replace(file)
+    except OSError as error:
+        reason = f"the facts of tree {tree_id!r} can't be kept: {error.strerror or error}"
+        raise JournalUnwritable(str(file), reason) from error
+
+
+def _file_of(run_dir: Path, tree_id: str) -> Path:
+    return run_dir / FETCHED / f"{tree_id}.jsonl"
+
+
+def _fetched(file: Path) -> Iterator[Record]:
+    try:
+        with file.open(encoding="ascii") as lines:
+            for line in lines:
+                yield Record(*json.loads(line))
+    except (OSError, ValueError, TypeError) as error:
+        raise JournalCorrupt(str(file), f"the facts that were fetched can't be read: {error}") from error

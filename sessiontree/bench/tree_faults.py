@@ -1,0 +1,76 @@
+"""What kept a tree from its aim, as its facts have it: a lost provider or host, a missing price, its budget.
+
+Facts come from the runtime alone. What a solver raised or caught, and what a model or a tool wrote, decides
+nothing here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sessiontree import Record, SessionFailed, SessionStatus
+from sessiontree.bench.recorded_run import fact_kind
+
+_MAIN: Final = "main"
+_BUDGET: Final = "budget."
+_READ: Final = frozenset({"turn_failed", "budget_spent", "session_ended"})
+
+
+@dataclass(slots=True)
+class TreeFaults:
+    """The first fault of each kind in a tree."""
+
+    lost: SessionFailed | None = None
+    """A session whose provider failed after all attempts or refused the key, or whose hosts were lost."""
+    unpriced: SessionFailed | None = None
+    """A session whose budget in US dollars needs a price that is not known."""
+    spent: str = ""
+    """The member of the whole tree's budget that is used up; empty = none is."""
+
+
+def faults_in(records: Iterable[Record]) -> TreeFaults:
+    """Return what a tree's facts say of its faults."""
+    found, failures = TreeFaults(), Counter[tuple[str, int]]()
+    for record in records:
+        kind = fact_kind(record.text)
+        if kind not in _READ:
+            continue
+        fact = record.fact()
+        if kind == "turn_failed":
+            failures[record.session, fact["turn"]] += 1
+            if fact.get("retry_at_ms") is None:
+                _note_turn(found, record.session, fact, failures[record.session, fact["turn"]])
+        elif kind == "budget_spent":
+            _note_spent(found, fact["account"], fact["limit"])
+        else:
+            _note_end(found, fact)
+    return found
+
+
+def _note_turn(found: TreeFaults, session: str, fact: dict[str, Any], attempts: int) -> None:
+    cause = fact.get("cause", "")
+    tried = f" ({attempts} attempts)" if attempts > 1 else ""
+    error = SessionFailed(session, f"the model failed{tried}: {fact['reason']}")
+    if cause == "provider":
+        found.lost = found.lost or error
+    elif cause == "price":
+        found.unpriced = found.unpriced or error
+    elif cause.startswith(_BUDGET):
+        _note_spent(found, fact["account"], cause)
+
+
+def _note_spent(found: TreeFaults, account: str, limit: str) -> None:
+    if account == _MAIN:
+        found.spent = found.spent or limit.removeprefix(_BUDGET)
+
+
+def _note_end(found: TreeFaults, fact: dict[str, Any]) -> None:
+    """Note a session that the runtime itself ended because nothing could run it any more."""
+    name, result = fact["session"], fact["result"]
+    crashed = f"session {name!r} crashed: "
+    is_failed = fact["forced"] and fact["status"] == SessionStatus.FAILED.value
+    if is_failed and result["summary"].startswith(crashed):
+        found.lost = found.lost or SessionFailed(name, result["summary"])
