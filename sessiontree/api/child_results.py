@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from sessiontree.contracts.errors import SessionFailed, SessionTreeError
 from sessiontree.contracts.kinds import SessionStatus
@@ -30,6 +31,10 @@ class ChildResult(SessionResult[R]):
     index: int
     session_id: str
     label: str | None
+
+
+STARTS_AT_ONCE: Final = 128
+"""How many children may be starting at a time: a start takes ten times the memory of an awaited child."""
 
 
 class Child(Protocol):
@@ -71,6 +76,7 @@ class _Run(Generic[C]):
 
     def started(self, starting: asyncio.Task[C]) -> None:
         """Await its result, or end the run if it could not be started."""
+        self.children.starts.release()
         if starting.cancelled() or starting.exception() is not None:
             self.children.has_ended(self, starting)
             return
@@ -80,7 +86,7 @@ class _Run(Generic[C]):
         except Exception as error:  # noqa: BLE001 - whoever takes the results gets the error
             self.step = asyncio.get_running_loop().create_future()
             self.step.set_exception(error)
-        self.step.add_done_callback(self.ended)
+        self.step.add_done_callback(self.ended, context=self.children.context)
 
     def ended(self, awaited: asyncio.Future[SessionResult[Any]]) -> None:
         """Hand the result over."""
@@ -124,6 +130,9 @@ class _Children(Generic[C]):
         self.awaiting = awaiting
         self.ended: asyncio.Queue[tuple[_Run[C], asyncio.Future[Any]]] = asyncio.Queue()
         """Runs that have ended, and what they ended with."""
+        self.context = copy_context()
+        """Of all callbacks; each would copy its own."""
+        self.starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self._spawn = spawn
         self._slots = asyncio.Semaphore(at_a_time)
         self._on_error = on_error
@@ -135,6 +144,7 @@ class _Children(Generic[C]):
         """Start a child for each label, as others end."""
         for index, label in enumerate(labels):
             await self._slots.acquire()
+            await self.starts.acquire()
             run = self._runs[index] = _Run(self, index, label)
             run.step = asyncio.create_task(self._spawn(index, label))
             run.step.add_done_callback(run.started)

@@ -67,6 +67,8 @@ def from_session(live: LiveSession, event: TreeEvent, at_ms: int) -> FromSession
             return FromSession(at_ms, live.session, event, live.quiet)
         case ApprovalAsked(request_id, call, runs_at_once=runs_at_once):
             if runs_at_once:
+                if live.asked is None:
+                    live.asked = {}
                 live.asked[request_id] = call
             precedent = precedent_in(live.controller.config, call)
             return FromSession(at_ms, live.session, event, precedent=precedent)
@@ -92,7 +94,7 @@ def intended_with(
         answer = instruction.stimulus if isinstance(instruction, Deliver) else None
         if isinstance(instruction, Deliver) and isinstance(answer, ApprovalAnswered):
             live = live_sessions.get(instruction.session)
-            call = None if live is None else live.asked.pop(answer.request_id, None)
+            call = None if live is None or not live.asked else live.asked.pop(answer.request_id, None)
             listens = live is not None and live.link is not None and not live.over
             if live is not None and listens and call is not None and answer.decision == "approved":
                 intents.append((live, Packed(cause, answer.at_ms, pack(CallIntended(call)))))
@@ -170,14 +172,17 @@ async def answer(
         return
     stimulus = ClientAnswered(at_ms, client_id, answer_id, given)
     told = controller.settling.wait(answer_id)
-    controller.live_session_of(call.session_id).answers[answer_id] = stimulus
+    live = controller.live_session_of(call.session_id)
+    if live.answers is None:
+        live.answers = {}
+    live.answers[answer_id] = stimulus
     controller.deliver(call.session_id, stimulus, f"answer:{client_id}")
     await told
 
 
 def settle_answer(live: LiveSession, settled: SettleAnswer) -> None:
     """Report whether an answer was accepted to the callers who gave it."""
-    answered = live.answers.pop(settled.answer_id, None)
+    answered = None if live.answers is None else live.answers.pop(settled.answer_id, None)
     if answered is None:
         return
     name, answers = answered.client_id, live.controller.settling
@@ -192,9 +197,9 @@ def settle_answer(live: LiveSession, settled: SettleAnswer) -> None:
 
 def refuse_answers(live: LiveSession) -> None:
     """Refuse all answers that wait for a session that has ended."""
-    for answer_id, answered in live.answers.items():
+    for answer_id, answered in (live.answers or {}).items():
         live.controller.settling.fail(answer_id, ClientCallClosed(answered.client_id, CANCELLED))
-    live.answers.clear()
+    live.answers = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,10 +227,11 @@ class LiveSession:
     """Whether its host was asked to send the gateway the whole conversation and has not reported yet."""
     alone: bool = False
     """Whether it may share no host: it was at one with others when that was lost, perhaps by its work."""
-    asked: dict[str, CheckedCall] = field(default_factory=dict)
+    asked: dict[str, CheckedCall] | None = None
     """By open request, calls whose intents become durable with the approval while a host has the session."""
-    answers: dict[str, ClientAnswered] = field(default_factory=dict)
-    """Answers of the program that the session has not accepted or refused yet, by answer id."""
+    answers: dict[str, ClientAnswered] | None = None
+    """Answers of the program that the session has not accepted or refused yet, by answer id. None, as above, until
+    there is one: few sessions have any, and an empty table takes room."""
     losses: int = 0
     """How many hosts it has lost in a row without progress."""
     unfit_until: float = float("-inf")
@@ -242,7 +243,7 @@ class LiveSession:
         coming = {
             each.stimulus.answer_id for each in self.waiting if isinstance(each.stimulus, ClientAnswered)
         }
-        for answer_id, answered in self.answers.items():
+        for answer_id, answered in (self.answers or {}).items():
             if answer_id not in coming:
                 self.waiting.append(Input(f"answer:{answered.client_id}", answered))
 
