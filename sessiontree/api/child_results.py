@@ -82,11 +82,12 @@ class _Run(Generic[C]):
             return
         self.child = starting.result()
         try:
-            self.step = self.children.awaiting.awaited(self.child)
+            awaited = self.children.awaiting.awaited(self.child)
         except Exception as error:  # noqa: BLE001 - whoever takes the results gets the error
-            self.step = asyncio.get_running_loop().create_future()
-            self.step.set_exception(error)
-        self.step.add_done_callback(self.ended, context=self.children.context)
+            awaited = asyncio.get_running_loop().create_future()
+            awaited.set_exception(error)
+        self.step = awaited
+        awaited.add_done_callback(self.ended, context=self.children.context)
 
     def ended(self, awaited: asyncio.Future[SessionResult[Any]]) -> None:
         """Hand the result over."""

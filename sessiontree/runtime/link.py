@@ -325,8 +325,8 @@ class HostLink:
 
 
 MOST_ANSWERS = 128
-"""How many answers a poll returns at most; the next one returns those that follow. What a poll returns is held
-several times on its way: as values, packed, and in the buffers of a socket."""
+"""How many answers a poll returns at most; the next one returns those that follow. What a poll returns is
+held several times on its way: as values, packed, and in the buffers of a socket."""
 ACK_AFTER_S = 0.1
 """How long the receipt of frames waits for an answer that carries it, before a poll returns without one."""
 

@@ -230,8 +230,8 @@ class LiveSession:
     asked: dict[str, CheckedCall] | None = None
     """By open request, calls whose intents become durable with the approval while a host has the session."""
     answers: dict[str, ClientAnswered] | None = None
-    """Answers of the program that the session has not accepted or refused yet, by answer id. None, as above, until
-    there is one: few sessions have any, and an empty table takes room."""
+    """Answers of the program that the session has not accepted or refused yet, by answer id. None, as above,
+    until there is one: few sessions have any, and an empty table takes room."""
     losses: int = 0
     """How many hosts it has lost in a row without progress."""
     unfit_until: float = float("-inf")

@@ -248,13 +248,12 @@ class SupervisorServer(SupervisorLifecycle):
 
     async def follow_results(self, key: str, results: ResultPush) -> RpcResponse:
         """Push results until this is cancelled, with the end of the line; returns only a refusal."""
-        if not _is_same(key, self._key):
-            return self._refusal("follow_results")
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            results.close()
-        raise AssertionError("unreachable")
+        if _is_same(key, self._key):
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                results.close()
+        return self._refusal("follow_results")
 
     def await_results(self, key: str, results: ResultPush, changes: Sequence[ResultChange]) -> None:
         """Await more results, or some no more; without the program's key, nothing changes."""
