@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.tree_config import TreeConfig
     from sessiontree.journal.record import Record
     from sessiontree.runtime.progress import ProgressReader
@@ -30,6 +33,13 @@ class Backend(Protocol):
 
         Args:
             question: Function that asks, such as ``lambda supervisor: supervisor.report(tree_id, session)``.
+        """
+        ...
+
+    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+        """Return a session's result as a future, which holds less than a call of the supervisor that waits.
+
+        Errors are those of :meth:`SupervisorApi.result`. A future that is cancelled is awaited no more.
         """
         ...
 

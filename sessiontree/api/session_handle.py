@@ -21,7 +21,7 @@ from typing import (
 )
 
 from sessiontree.api.backend import Backend
-from sessiontree.api.child_results import ON_ERROR, ChildResult, OnError, results_by_end
+from sessiontree.api.child_results import ON_ERROR, Awaiting, ChildResult, OnError, results_by_end
 from sessiontree.api.handle_arguments import (
     check_count,
     check_one_of,
@@ -401,7 +401,8 @@ class SessionHandle(Generic[R]):
                 kind, words[index], label=label, ttl_s=times[index], stays_open=False, **given
             )
 
-        return results_by_end(spawn, names, min(most, self._room()), on_error)
+        how = Awaiting(SessionHandle._awaited_result, SessionHandle._typed)
+        return results_by_end(spawn, how, names, min(most, self._room()), on_error)
 
     @property
     def _supervisor(self) -> SupervisorApi:
@@ -491,14 +492,20 @@ class SessionHandle(Generic[R]):
         Raises:
             SessionError: it is Main, which never completes by itself, and nothing ends it.
         """
-        supervisor = self._supervisor
-        if self.session_id == MAIN and not await supervisor.is_ending(self._tree_id):
+        if self.session_id == MAIN and not await self._supervisor.is_ending(self._tree_id):
             raise SessionError(
                 MAIN,
                 "main never completes by itself, so its result never comes; ask with send(…), or end "
                 "the tree with tree.finish(…) or tree.cancel() first",
             )
-        result = await supervisor.result(self._tree_id, self.session_id)
+        return self._typed(await self._awaited_result())
+
+    def _awaited_result(self) -> asyncio.Future[SessionResult[Any]]:
+        """Return the session's result as a future; its ``output`` is plain."""
+        return self._on_loop.awaited_result(self._tree_id, self.session_id)
+
+    def _typed(self, result: SessionResult[Any]) -> SessionResult[R]:
+        """Return a result whose ``output`` has the requested type."""
         if self._result_type is None or result.output is None or _is_schema(self._result_type):
             return result
         value = result_value(self._result_type, result.output)

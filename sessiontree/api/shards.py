@@ -28,6 +28,7 @@ from sessiontree.contracts.errors import (
     ShardLost,
     TreeNotFound,
 )
+from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.thread_calls import claim_in_thread
 from sessiontree.contracts.tree_config import ShardRow
 from sessiontree.journal.claim import JournalClaim, holds_tree, journal_holding
@@ -186,6 +187,10 @@ class ShardedBackend:
     def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
         """Ask a question that needs no waiting, and return its answer without an event loop."""
         return finished(question(self._all_now))
+
+    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+        """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
+        return self.shard_of(tree_id).backend.awaited_result(tree_id, session)
 
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is open in this runtime."""

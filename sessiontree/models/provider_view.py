@@ -84,6 +84,8 @@ class CallNames:
     for each name, the same everywhere, and after a restart.
     """
 
+    __slots__ = ("_pattern", "_shown")
+
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self._pattern = pattern
         self._shown: dict[str, str] = {}
@@ -113,6 +115,8 @@ class CallIds:
     an id of its own here. The same calls in the same order give the same ids, so ids are stable from turn to
     turn and after a restart. Ids that were already converted do not change when they are converted again.
     """
+
+    __slots__ = ("_grammar", "_own", "_times")
 
     def __init__(self, grammar: IdGrammar) -> None:
         self._grammar = grammar
@@ -254,6 +258,8 @@ class ProviderView:
         grammar: The ids that its provider accepts; None = any.
         names: The names of tools that it accepts.
     """
+
+    __slots__ = ("_given", "_grammar", "_ids", "_names", "_pattern", "shown")
 
     def __init__(self, grammar: IdGrammar | None, names: re.Pattern[str] = NAMES) -> None:
         self._grammar = grammar

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
@@ -94,6 +94,11 @@ class StreamAssembler:
         max_argument_chars: Maximum length of one call's argument text.
         max_reply_chars: Maximum length of the reply.
     """
+
+    __slots__ = (
+        "_blocks", "_by_id", "_by_index", "_chars", "_emit", "_last", "_max_argument_chars",
+        "_max_reply_chars", "_model", "_replay", "_stop", "_stop_detail", "_turn", "_usage",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -311,19 +316,31 @@ PIECES_AT_ONCE: Final = 256
 """After this many pieces, other tasks of the gateway run, however fast the pieces arrive."""
 
 
-async def request_reply(
-    model: GatewayModel, request: ModelRequest, assembly: StreamAssembler, emit: EmitEvent
-) -> AssistantMessage:
-    """Return a model's reply; a streamed reply is assembled, and its pieces are reported as they arrive.
+def request_reply(
+    model: GatewayModel, request: ModelRequest, assembly: StreamAssembler | None, emit: EmitEvent
+) -> Awaitable[AssistantMessage]:
+    """Ask a model; a streamed reply is assembled, and its pieces are reported as they arrive.
 
-    Raises:
-        ModelError: a piece is not valid, or there are too many.
-        Exception: whatever the model raised; what came before is kept in the assembly.
+    The reply of a model that does not stream is awaited without a coroutine around it, because each request
+    that waits would hold one.
+
+    Args:
+        model: The model.
+        request: The request.
+        assembly: Of the reply; may be None if the model does not stream.
+        emit: Called with what a model that does not stream reports.
+
+    Returns:
+        The reply. Awaiting it raises :class:`ModelError` if a piece is not valid or there are too many, and
+        whatever the model raises; what came before is kept in the assembly.
     """
     stream = getattr(model, "stream", None)
-    if stream is None:
-        return await model.complete(request, emit)  # type: ignore[union-attr]
-    pieces: Any = stream(request)
+    if stream is None or assembly is None:
+        return model.complete(request, emit)  # type: ignore[union-attr]
+    return _assembled(stream(request), assembly)
+
+
+async def _assembled(pieces: Any, assembly: StreamAssembler) -> AssistantMessage:
     if inspect.isawaitable(pieces):
         pieces = await pieces
     if not hasattr(pieces, "__aiter__"):

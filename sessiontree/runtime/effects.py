@@ -21,9 +21,10 @@ from sessiontree.contracts.errors import (
     SessionClosed,
     SessionTreeError,
 )
-from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.events import ModelEvent
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import AssistantMessage
-from sessiontree.contracts.model_settings import ModelSettings, OnLength
+from sessiontree.contracts.model_settings import OnLength
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import (
@@ -42,10 +43,11 @@ from sessiontree.journal.record import Packed
 from sessiontree.models.answers import ModelFailure
 from sessiontree.policy.commands.verdict import precedent_of
 from sessiontree.runtime.clock import TreeClock
+from sessiontree.runtime.deadlines import Deadlines
 from sessiontree.runtime.frames import AskModel, MeterTurn, Proceed, ResendPrompt
 from sessiontree.runtime.live_session import Controller, LiveSession
 from sessiontree.runtime.memory_api import MemoryPort, ended_tree
-from sessiontree.runtime.model_gateway import Asker, Gateway
+from sessiontree.runtime.model_gateway import Gateway
 from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.question_budget import QuestionBudget, price_of
 from sessiontree.runtime.scheduler import Scheduler
@@ -65,6 +67,8 @@ def from_session(live: LiveSession, event: TreeEvent, at_ms: int) -> FromSession
             return FromSession(at_ms, live.session, event, live.quiet)
         case ApprovalAsked(request_id, call, runs_at_once=runs_at_once):
             if runs_at_once:
+                if live.asked is None:
+                    live.asked = {}
                 live.asked[request_id] = call
             precedent = precedent_in(live.controller.config, call)
             return FromSession(at_ms, live.session, event, precedent=precedent)
@@ -90,7 +94,7 @@ def intended_with(
         answer = instruction.stimulus if isinstance(instruction, Deliver) else None
         if isinstance(instruction, Deliver) and isinstance(answer, ApprovalAnswered):
             live = live_sessions.get(instruction.session)
-            call = None if live is None else live.asked.pop(answer.request_id, None)
+            call = None if live is None or not live.asked else live.asked.pop(answer.request_id, None)
             listens = live is not None and live.link is not None and not live.over
             if live is not None and listens and call is not None and answer.decision == "approved":
                 intents.append((live, Packed(cause, answer.at_ms, pack(CallIntended(call)))))
@@ -168,14 +172,17 @@ async def answer(
         return
     stimulus = ClientAnswered(at_ms, client_id, answer_id, given)
     told = controller.settling.wait(answer_id)
-    controller.live_session_of(call.session_id).answers[answer_id] = stimulus
+    live = controller.live_session_of(call.session_id)
+    if live.answers is None:
+        live.answers = {}
+    live.answers[answer_id] = stimulus
     controller.deliver(call.session_id, stimulus, f"answer:{client_id}")
     await told
 
 
 def settle_answer(live: LiveSession, settled: SettleAnswer) -> None:
     """Report whether an answer was accepted to the callers who gave it."""
-    answered = live.answers.pop(settled.answer_id, None)
+    answered = None if live.answers is None else live.answers.pop(settled.answer_id, None)
     if answered is None:
         return
     name, answers = answered.client_id, live.controller.settling
@@ -190,9 +197,9 @@ def settle_answer(live: LiveSession, settled: SettleAnswer) -> None:
 
 def refuse_answers(live: LiveSession) -> None:
     """Refuse all answers that wait for a session that has ended."""
-    for answer_id, answered in live.answers.items():
+    for answer_id, answered in (live.answers or {}).items():
         live.controller.settling.fail(answer_id, ClientCallClosed(answered.client_id, CANCELLED))
-    live.answers.clear()
+    live.answers = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +228,21 @@ class AwaitedReply:
     on_length: OnLength
     agent: str
 
+    @property
+    def tree_id(self) -> str:
+        """The session's tree."""
+        return self.live.controller.config.tree_id
+
+    @property
+    def session(self) -> str:
+        """The session."""
+        return self.live.session
+
+    @property
+    def kind(self) -> SessionKind:
+        """The session's kind."""
+        return self.live.kind
+
     def answered(self, message: AssistantMessage) -> None:
         """Take the reply."""
         self.runner.answered(self, message)
@@ -233,6 +255,10 @@ class AwaitedReply:
         """Ask again with the whole conversation, which the gateway does not hold."""
         self.runner.resend_prompt(self)
 
+    def emit(self, event: ModelEvent) -> None:
+        """Show a part of the reply to those who watch."""
+        self.runner.hub.emit(self.tree_id, self.session, event)
+
 
 class EffectRunner:
     """Carries out one tree's instructions."""
@@ -241,17 +267,19 @@ class EffectRunner:
         self._controller = controller
         self._around = around
         self._timers: dict[tuple[str, int], asyncio.TimerHandle] = {}
-        self._model_timers: dict[str, asyncio.TimerHandle] = {}
-        """Timers by session that fire if a model request waits too long for its reply."""
+        self.hub = around.hub
+        """Shows replies while they are made."""
+        self._deadlines: Deadlines[AwaitedReply] = Deadlines(self._wait_no_longer)
+        """Time limits of model requests, by session."""
         self._budget = QuestionBudget(controller.state)
 
     def close(self) -> None:
         """Stop all timers."""
         self._budget.close()
-        for timer in (*self._timers.values(), *self._model_timers.values()):
+        self._deadlines.close()
+        for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self._model_timers.clear()
 
     def charged(self, session: str) -> None:
         """Take note that a session's usage was charged."""
@@ -319,23 +347,11 @@ class EffectRunner:
         session, spec = live.session, self._controller.state.sessions[live.session].spec
         config = self._around.agents[spec.agent]
         asked = AwaitedReply(self, live, question.turn, question.settings.on_length or "fail", spec.agent)
-        emit = partial(self._around.hub.emit, self._controller.config.tree_id, session)
-        asker = Asker(
-            self._controller.config.tree_id,
-            session,
-            spec.agent,
-            spec.kind,
-            asked.answered,
-            asked.failed,
-            asked.resend_prompt,
-            emit,
-        )
         self.stop_waiting(session)
-        send = partial(self._send_question, live, asker)
         if price_of(question, config) is None:
-            send(question)
+            self._send_question(asked, question)
             return
-        self._budget.ask(session, question, config, send, asked.failed)
+        self._budget.ask(session, question, config, partial(self._send_question, asked), asked.failed)
 
     def answered(self, asked: AwaitedReply, message: AssistantMessage) -> None:
         """Deliver a model's reply to its session."""
@@ -372,40 +388,26 @@ class EffectRunner:
         if session in self._budget.sizes:
             self._budget.drop(session)
 
-    def _send_question(self, live: LiveSession, asker: Asker, question: AskModel) -> None:
-        if not live.over:
-            self._limit_wait(live.session, question.settings, asker.failed)
-            self._around.gateway.ask(question, asker)
+    def _send_question(self, asked: AwaitedReply, question: AskModel) -> None:
+        if not asked.live.over:
+            bounds = (self._controller.config.limits.model_timeout_s, question.settings.deadline_s)
+            timeout_s = min((each for each in bounds if each is not None), default=None)
+            if timeout_s is not None:
+                self._deadlines.set(asked.session, timeout_s, asked)
+            self._around.gateway.ask(question, asked)
 
-    def _limit_wait(
-        self, session: str, settings: ModelSettings, failed: Callable[[ModelFailure], None]
-    ) -> None:
-        """Fail a session's request if no reply comes in time; replaces the limit of an earlier request."""
-        self.stop_waiting(session)
-        bounds = (self._controller.config.limits.model_timeout_s, settings.deadline_s)
-        timeout_s = min((each for each in bounds if each is not None), default=None)
-        if timeout_s is None:
-            return
-
-        loop = asyncio.get_running_loop()
-        self._model_timers[session] = loop.call_later(
-            timeout_s, self._wait_no_longer, session, timeout_s, failed
-        )
-
-    def _wait_no_longer(self, session: str, timeout_s: float, failed: Callable[[ModelFailure], None]) -> None:
-        self._around.gateway.withdraw(self._controller.config.tree_id, session)
+    def _wait_no_longer(self, asked: AwaitedReply, timeout_s: float) -> None:
+        self._around.gateway.withdraw(self._controller.config.tree_id, asked.session)
         reason = (
             f"no reply within {timeout_s:g} s; allow more with Limits(model_timeout_s=…) or "
             "ModelSettings(deadline_s=…)"
         )
         if self._controller.failure is None:
-            failed(ModelFailure(reason, retryable=True, cause="provider"))
+            asked.failed(ModelFailure(reason, retryable=True, cause="provider"))
 
     def stop_waiting(self, session: str) -> None:
-        """Stop the timer of a session's request."""
-        timer = self._model_timers.pop(session, None)
-        if timer is not None:
-            timer.cancel()
+        """Drop the time limit of a session's request."""
+        self._deadlines.drop(session)
 
     def _meter(self, live: LiveSession, instruction: MeterTurn) -> None:
         def proceed() -> None:

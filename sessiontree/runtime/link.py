@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from sessiontree.contracts.errors import words_of
@@ -323,6 +324,9 @@ class HostLink:
                 each.ended += left.ended
 
 
+MOST_ANSWERS = 128
+"""How many answers a poll returns at most; the next one returns those that follow. What a poll returns is
+held several times on its way: as values, packed, and in the buffers of a socket."""
 ACK_AFTER_S = 0.1
 """How long the receipt of frames waits for an answer that carries it, before a poll returns without one."""
 
@@ -378,7 +382,7 @@ class Mailbox:
         self._news.set()
 
     async def poll(self, after: int, wait_s: float) -> PollReply:
-        """Return the answers after a number, and drop those up to it, because they have arrived.
+        """Return the first answers after a number, and drop those up to it, because they have arrived.
 
         Without answers, wait for one. The wait ends after ``wait_s`` at most, possibly earlier and
         without an answer.
@@ -396,7 +400,7 @@ class Mailbox:
         if self.closed:
             raise HostLost("the host was closed")
         self._told = self._received
-        return PollReply(self._received, tuple(outbox))
+        return PollReply(self._received, tuple(islice(outbox, MOST_ANSWERS)))
 
     def close(self) -> None:
         """Take no more frames; a waiting poll raises."""

@@ -25,15 +25,18 @@ from sessiontree.tree.spawn import end_of_life_ms
 from sessiontree.tree.state import TreeState
 
 T = TypeVar("T")
+_Listener: TypeAlias = Callable[[str, T | None, Exception | None], None]
+"""Called with a key, and with its value or the error."""
 _Waiter: TypeAlias = tuple[asyncio.Future[T], Callable[[asyncio.Future[T]], None]]
 """A future, and the callback that removes it if it is cancelled."""
 
 
 class FutureMap(Generic[T]):
-    """Futures by key; several callers may wait for one key."""
+    """Futures and listeners by key; several callers may wait for one key."""
 
     def __init__(self) -> None:
         self._futures: dict[str, list[_Waiter[T]]] = {}
+        self._listeners: dict[str, tuple[_Listener[T], ...]] = {}
 
     def wait(self, key: str) -> asyncio.Future[T]:
         """Return a future for a key."""
@@ -43,8 +46,23 @@ class FutureMap(Generic[T]):
         future.add_done_callback(forget)
         return future
 
+    def listen(self, key: str, listener: _Listener[T]) -> None:
+        """Call a listener when a key is settled or failed. It takes a place in a table, and no future."""
+        self._listeners[key] = (*self._listeners.get(key, ()), listener)
+
+    def unlisten(self, key: str | None, listener: _Listener[T]) -> None:
+        """Remove a listener of a key, or of all keys."""
+        for each in list(self._listeners) if key is None else (key,):
+            left = tuple([other for other in self._listeners.get(each, ()) if other is not listener])
+            if left:
+                self._listeners[each] = left
+            else:
+                self._listeners.pop(each, None)
+
     def settle(self, key: str, value: T) -> None:
         """Resolve all futures of a key with a value."""
+        for listener in self._listeners.pop(key, ()):
+            listener(key, value, None)
         for future, forget in self._futures.pop(key, ()):
             if not future.done():
                 future.remove_done_callback(forget)
@@ -52,6 +70,8 @@ class FutureMap(Generic[T]):
 
     def fail(self, key: str, error: Exception) -> None:
         """Fail all futures of a key."""
+        for listener in self._listeners.pop(key, ()):
+            listener(key, None, error)
         for future, forget in self._futures.pop(key, ()):
             if not future.done():
                 future.remove_done_callback(forget)
@@ -60,7 +80,7 @@ class FutureMap(Generic[T]):
 
     def fail_all(self, error: Exception) -> None:
         """Fail all futures."""
-        for key in list(self._futures):
+        for key in {**self._futures, **self._listeners}:
             self.fail(key, error)
 
     def _forget(self, key: str, future: asyncio.Future[T]) -> None:
@@ -207,10 +227,11 @@ class LiveSession:
     """Whether its host was asked to send the gateway the whole conversation and has not reported yet."""
     alone: bool = False
     """Whether it may share no host: it was at one with others when that was lost, perhaps by its work."""
-    asked: dict[str, CheckedCall] = field(default_factory=dict)
+    asked: dict[str, CheckedCall] | None = None
     """By open request, calls whose intents become durable with the approval while a host has the session."""
-    answers: dict[str, ClientAnswered] = field(default_factory=dict)
-    """Answers of the program that the session has not accepted or refused yet, by answer id."""
+    answers: dict[str, ClientAnswered] | None = None
+    """Answers of the program that the session has not accepted or refused yet, by answer id. None, as above,
+    until there is one: few sessions have any, and an empty table takes room."""
     losses: int = 0
     """How many hosts it has lost in a row without progress."""
     unfit_until: float = float("-inf")
@@ -222,7 +243,7 @@ class LiveSession:
         coming = {
             each.stimulus.answer_id for each in self.waiting if isinstance(each.stimulus, ClientAnswered)
         }
-        for answer_id, answered in self.answers.items():
+        for answer_id, answered in (self.answers or {}).items():
             if answer_id not in coming:
                 self.waiting.append(Input(f"answer:{answered.client_id}", answered))
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from sys import intern
 from typing import Any, Final, Protocol, TypeAlias
 
 from sessiontree.contracts.events import Done, ModelEvent, TranscriptRepaired
@@ -14,7 +15,7 @@ from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.models.answers import ModelFailure, checked_reply, failure_of
-from sessiontree.models.port import GatewayModel, ModelRequest, ToolSpec, model_name, summary_key
+from sessiontree.models.port import EmitEvent, GatewayModel, ModelRequest, ToolSpec, model_name, summary_key
 from sessiontree.models.provider_view import GRAMMARS, NAMES, NAMES_OF, NO_REPAIRS, ProviderView
 from sessiontree.models.stream_assembler import StreamAssembler, request_reply
 from sessiontree.runtime.frames import AskModel, ModelPrompt, PollReply, Watch
@@ -81,29 +82,56 @@ NO_MODEL = "no model that waits answers for the agent {agent!r}; give one with m
 MAX_SAID_CHARS = 64_000
 """Most characters kept of a reply that failed half-way."""
 
-OnReply = Callable[[AssistantMessage], None]
-Failed = Callable[[ModelFailure], None]
-Emit = Callable[[ModelEvent], None]
-
 
 @dataclass(slots=True)
 class _Conversation:
     prompt: ModelPrompt
     told: ProviderView
+    asking: asyncio.Task[None] | None = None
+    """Runs while the model is asked."""
 
 
-@dataclass(slots=True)
-class Asker:
-    """Who sent a request, and the callbacks for its answer; exactly one is called, unless it is withdrawn."""
+class Asker(Protocol):
+    """Who sent a request, and takes its answer: one method is called, once, unless the request is withdrawn.
 
-    tree_id: str
-    session: str
-    agent: str
-    kind: SessionKind
-    answered: OnReply
-    failed: Failed
-    resend_prompt: Callable[[], None]
-    emit: Emit
+    Thousands wait for their answers, so a request is one object, and no callbacks are made for it.
+    """
+
+    @property
+    def tree_id(self) -> str:
+        """The tree."""
+        ...
+
+    @property
+    def session(self) -> str:
+        """The session in the tree."""
+        ...
+
+    @property
+    def agent(self) -> str:
+        """Name of the session's agent."""
+        ...
+
+    @property
+    def kind(self) -> SessionKind:
+        """The session's kind."""
+        ...
+
+    def answered(self, message: AssistantMessage) -> None:
+        """Take the reply."""
+        ...
+
+    def failed(self, failure: ModelFailure) -> None:
+        """Take the reason why the model did not reply."""
+        ...
+
+    def resend_prompt(self) -> None:
+        """Ask again with the whole conversation, which the gateway does not hold."""
+        ...
+
+    def emit(self, event: ModelEvent) -> None:
+        """Take a part of the reply while it is made; called any number of times before the answer."""
+        ...
 
 
 class Gateway(Protocol):
@@ -155,7 +183,6 @@ class GatewayCore:
     def __init__(self, models_of: Callable[[str], Mapping[str, GatewayModel]]) -> None:
         self._models_of = models_of
         self._conversations: dict[tuple[str, str], _Conversation] = {}
-        self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._shared: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
         """By tree and names, the newest list of tools."""
 
@@ -173,8 +200,7 @@ class GatewayCore:
     def ask(self, question: AskModel, asker: Asker) -> None:
         """Send a request to the tree's model; an earlier request of the same session is withdrawn."""
         place = (asker.tree_id, asker.session)
-        if question.unseen:
-            asker = replace(asker, emit=_show_nobody)
+        emit = _show_nobody if question.unseen else asker.emit
         self.withdraw(*place)
         key = summary_key(asker.agent) if question.by_compaction_model else asker.agent
         model = self._models_of(asker.tree_id).get(key)
@@ -193,7 +219,7 @@ class GatewayCore:
             return
         repairs = conversation.told.take(question.base, question.messages)
         if repairs is not NO_REPAIRS:
-            asker.emit(TranscriptRepaired(repairs.missing, repairs.dropped, repairs.moved))
+            emit(TranscriptRepaired(repairs.missing, repairs.dropped, repairs.moved))
         request = ModelRequest(
             asker.session,
             asker.kind,
@@ -207,13 +233,15 @@ class GatewayCore:
             question.settings,
             question.summarises,
         )
-        self._asking[place] = asyncio.create_task(self._complete(model, request, conversation.told, asker))
+        asking = _complete(model, request, conversation, asker, emit)
+        conversation.asking = asyncio.create_task(asking)
 
     def withdraw(self, tree_id: str, session: str) -> None:
         """Drop a session's request; its answer is not delivered."""
-        task = self._asking.pop((tree_id, session), None)
-        if task is not None:
-            task.cancel()
+        conversation = self._conversations.get((tree_id, session))
+        if conversation is not None and conversation.asking is not None:
+            conversation.asking.cancel()
+            conversation.asking = None
 
     def forget(self, tree_id: str, session: str) -> None:
         """Drop a session's request and conversation."""
@@ -229,8 +257,7 @@ class GatewayCore:
 
     async def close(self) -> None:
         """Drop everything."""
-        tasks = list(self._asking.values())
-        self._asking.clear()
+        tasks = [each.asking for each in self._conversations.values() if each.asking is not None]
         self._conversations.clear()
         self._shared.clear()
         for task in tasks:
@@ -238,28 +265,30 @@ class GatewayCore:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _complete(
-        self, model: GatewayModel, request: ModelRequest, told: ProviderView, asker: Asker
-    ) -> None:
-        place = (asker.tree_id, asker.session)
-        assembly = StreamAssembler(request.turn, asker.emit)
-        try:
-            reply = checked_reply(await request_reply(model, request, assembly, asker.emit), request.turn)
-            message = told.own(reply)
-        except KeyboardInterrupt:
+
+async def _complete(
+    model: GatewayModel, request: ModelRequest, conversation: _Conversation, asker: Asker, emit: EmitEvent
+) -> None:
+    """Ask a model, and pass its answer on unless the request is withdrawn meanwhile."""
+    assembly = StreamAssembler(request.turn, emit) if hasattr(model, "stream") else None
+    try:
+        reply = checked_reply(await request_reply(model, request, assembly, emit), request.turn)
+        message = conversation.told.own(reply)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a model may raise anything; the session gets the reason
+        withdrawn = isinstance(error, asyncio.CancelledError) and is_cancelled()
+        if assembly is not None and assembly.has_begun:
+            emit(Done("aborted" if withdrawn else "error"))
+        if withdrawn:
             raise
-        except BaseException as error:  # a model may raise anything; the session gets the reason
-            withdrawn = isinstance(error, asyncio.CancelledError) and is_cancelled()
-            if assembly.has_begun:
-                asker.emit(Done("aborted" if withdrawn else "error"))
-            if withdrawn:
-                raise
-            answer = partial(asker.failed, failure_of(error, cut_text(assembly.text, MAX_SAID_CHARS)))
-        else:
-            answer = partial(asker.answered, message)
-        if self._asking.get(place) is asyncio.current_task():
-            del self._asking[place]
-            answer()
+        said = "" if assembly is None else cut_text(assembly.text, MAX_SAID_CHARS)
+        answer = partial(asker.failed, failure_of(error, said))
+    else:
+        answer = partial(asker.answered, message)
+    if conversation.asking is asyncio.current_task():
+        conversation.asking = None
+        answer()
 
 
 MAX_LOSSES = 3
@@ -417,6 +446,10 @@ class PendingAsk:
 
     host: GatewayHost
     ticket: int
+    tree_id: str
+    session: str
+    agent: str
+    kind: SessionKind
 
     def answered(self, message: AssistantMessage) -> None:
         """The model replied."""
@@ -429,6 +462,10 @@ class PendingAsk:
     def resend_prompt(self) -> None:
         """The conversation is not here."""
         self.host.answer(AskWhole(self.ticket))
+
+    def emit(self, event: ModelEvent) -> None:
+        """A part of the reply."""
+        self.host.emit(self.tree_id, self.session, event)
 
 
 class GatewayHost:
@@ -471,20 +508,10 @@ class GatewayHost:
 
     def _ask(self, frame: Ask) -> None:
         self._equipment[frame.tree_id] = frame.equipment
-        emit = partial(self._emit, frame.tree_id, frame.session)
-        asked = PendingAsk(self, frame.ticket)
-        asker = Asker(
-            frame.tree_id,
-            frame.session,
-            frame.agent,
-            frame.kind,
-            asked.answered,
-            asked.failed,
-            asked.resend_prompt,
-            emit,
-        )
+        tree_id, agent = intern(frame.tree_id), intern(frame.agent)  # each frame brings its own copies
+        asked = PendingAsk(self, frame.ticket, tree_id, frame.session, agent, frame.kind)
         try:
-            self._core.ask(frame.question, asker)
+            self._core.ask(frame.question, asked)
         except Exception as error:  # noqa: BLE001 - an unavailable model fails only this request
             asked.failed(ModelFailure(f"{type(error).__name__}: {error}"))
 
@@ -493,7 +520,7 @@ class GatewayHost:
         self._push_late()
         self._mailbox.put(answer)
 
-    def _emit(self, tree_id: str, session: str, event: ModelEvent) -> None:
+    def emit(self, tree_id: str, session: str, event: ModelEvent) -> None:
         """Show a part of a reply: at once if everything before it has arrived, else after what has not."""
         if tree_id not in self._watched:
             return

@@ -13,6 +13,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import JournalLocked, PermissionDenied, SessionTreeError, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
@@ -22,6 +23,7 @@ from sessiontree.runtime.link import Transport
 from sessiontree.runtime.memory_api import MemoryLink, MemoryProcess, MemoryRight, ScopeAnswer
 from sessiontree.runtime.model_gateway import GatewayLink
 from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader, Push
+from sessiontree.runtime.result_push import ResultAnswer, ResultChange, ResultPush
 from sessiontree.runtime.rpc import RpcResponse, methods_of, portable, rpc
 from sessiontree.runtime.settings import Settings, pool_of
 from sessiontree.runtime.supervisor import SupervisorCore
@@ -228,6 +230,35 @@ class SupervisorServer(SupervisorLifecycle):
         if not _is_same(key, self._key):
             return self._refusal("follow")
         return await self._answer(self._followed, (name, push, has_room))
+
+    def result_push(self, send: Callable[[tuple[ResultAnswer, ...]], None]) -> ResultPush:
+        """Return what pushes results over a line to the creating program.
+
+        Args:
+            send: Sends answers over the line.
+        """
+
+        async def ask(tree_id: str, session: str) -> RpcResponse:
+            return await self._answer(self._of_program, ("result", (tree_id, session)))
+
+        def response(result: SessionResult[Any] | None, error: Exception | None) -> RpcResponse:
+            return RpcResponse(self.incarnation, result, None if error is None else portable(error))
+
+        return ResultPush(lambda: self._service, ask, response, send)
+
+    async def follow_results(self, key: str, results: ResultPush) -> RpcResponse:
+        """Push results until this is cancelled, with the end of the line; returns only a refusal."""
+        if _is_same(key, self._key):
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                results.close()
+        return self._refusal("follow_results")
+
+    def await_results(self, key: str, results: ResultPush, changes: Sequence[ResultChange]) -> None:
+        """Await more results, or some no more; without the program's key, nothing changes."""
+        if _is_same(key, self._key):
+            results.change(changes)
 
     async def _followed(self, name: str, push: Push, has_room: Callable[[], Awaitable[None]]) -> None:
         await self._reader(name).follow(push, has_room)

@@ -46,6 +46,7 @@ from sessiontree.runtime.effects import answer as bring_answer
 from sessiontree.runtime.effects import waiting_in
 from sessiontree.runtime.live_session import session_report
 from sessiontree.runtime.replay import read_fact, read_facts
+from sessiontree.runtime.result_push import ResultListener
 from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor_api import (
     MAX_READ,
@@ -61,6 +62,7 @@ from sessiontree.runtime.supervisor_api import (
     SessionRecord,
     SupervisorApi,
 )
+from sessiontree.runtime.tree_controller import TreeController
 from sessiontree.runtime.tree_fork import Identity
 from sessiontree.tree import protocol as tree_stimuli
 from sessiontree.tree.report import ReceiptLine, receipt, request_of
@@ -186,10 +188,39 @@ class SupervisorService(SupervisorApi):
             return node.result
         self._supervisor.session_exists(tree_id, session)
         ended = controller.results.wait(session)
-        if node is not None and node.spec.stays_open and not node.is_awaited:
+        self._is_awaited(controller, session)
+        return await ended
+
+    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+        """Return a session's result as a future, for callers in this process; errors as :meth:`result`."""
+        controller = self._supervisor.trees.get(tree_id)
+        if controller is None or not _lives(controller, session):
+            return asyncio.ensure_future(self.result(tree_id, session))
+        ended = controller.results.wait(session)
+        self._is_awaited(controller, session)
+        return ended
+
+    def listen(self, tree_id: str, session: str, listener: ResultListener) -> bool:
+        """Call a listener when a session has ended; False = the session does not live, nothing is called."""
+        controller = self._supervisor.trees.get(tree_id)
+        if controller is None or not _lives(controller, session):
+            return False
+        controller.results.listen(session, listener)
+        self._is_awaited(controller, session)
+        return True
+
+    def unlisten(self, tree_id: str, session: str | None, listener: ResultListener) -> None:
+        """Call a listener no more for a session, or for any session of a tree."""
+        controller = self._supervisor.trees.get(tree_id)
+        if controller is not None:
+            controller.results.unlisten(session, listener)
+
+    def _is_awaited(self, controller: TreeController, session: str) -> None:
+        """Note that a session's result is awaited: one that stays open until then may end now."""
+        node = controller.state.sessions[session]
+        if node.spec.stays_open and not node.is_awaited:
             asked = tree_stimuli.ResultAsked(self._supervisor.clock.now_ms(), session)
             controller.stimulate(asked, f"result:{session}")
-        return await ended
 
     async def stop(
         self, tree_id: str, session: str, reason: str, status: SessionStatus = SessionStatus.CANCELLED
@@ -401,6 +432,11 @@ class SupervisorService(SupervisorApi):
         controller = self._supervisor.trees.pop(tree_id, None)
         if controller is not None:
             controller.close()
+
+
+def _lives(controller: TreeController, session: str) -> bool:
+    """Whether a session of a tree that can go on has not ended."""
+    return controller.failure is None and controller.state.live_session(session) is not None
 
 
 class _Busy:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from sessiontree import Runtime
 from sessiontree.backends.local.backend import DEFAULT_SLOTS, Faults, LocalBackend
+from sessiontree.contracts.events import ModelEvent
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
+from sessiontree.models.answers import ModelFailure
 
 Chunks = Sequence[tuple[str, Sequence[Packed]]]
 
@@ -39,6 +44,20 @@ def faults_of(seed: int, *, deaths: int) -> Faults:
         die=source.choice([0.02, 0.1, 0.3]) if deaths else 0.0,
         deaths_left=deaths,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class HeardAsker:
+    """A request to a gateway whose answer is passed to functions."""
+
+    tree_id: str
+    session: str
+    agent: str
+    kind: SessionKind
+    answered: Callable[[AssistantMessage], None]
+    failed: Callable[[ModelFailure], None]
+    resend_prompt: Callable[[], None]
+    emit: Callable[[ModelEvent], None]
 
 
 class Recorder:

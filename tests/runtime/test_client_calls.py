@@ -159,7 +159,7 @@ def test_an_answer_that_is_on_its_way_already_is_not_brought_twice() -> None:
     def check(bring: Callable[[LiveSession], None]) -> None:
         live: Any = LiveSession(None, "main/b1", None, dedicated=False)  # type: ignore[arg-type]
         answered = [ClientAnswered(0, "c", name, ClientAnswer(None, "no")) for name in ("a", "b")]
-        live.answers.update({each.answer_id: each for each in answered})
+        live.answers = {each.answer_id: each for each in answered}
         bring(live)
         bring(live)
         assert [each.stimulus.answer_id for each in live.waiting] == ["a", "b"]

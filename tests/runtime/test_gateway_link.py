@@ -17,6 +17,7 @@ from sessiontree.runtime.frames import AskModel, ModelPrompt, PollReply
 from sessiontree.runtime.link import HostLink, HostLost, Mailbox
 from sessiontree.runtime.model_gateway import MAX_LOSSES, Ask, Asker, GatewayLink, ModelReplied
 from sessiontree.runtime.progress import ProgressHub
+from tests.runtime.runtime_fakes import HeardAsker
 
 PATIENCE_S = 60.0
 DEADLY = "deadly"
@@ -91,7 +92,7 @@ class Gateways:
             if for_ever and not self.failures:
                 asyncio.get_running_loop().call_soon(self.link.ask, question, asker)
 
-        asker = Asker(
+        asker = HeardAsker(
             tree_id,
             "main",
             "default",
@@ -183,7 +184,9 @@ async def killed_in_the_middle(make: type[GatewayLink]) -> None:
         def again() -> None:
             link.ask(QUESTION, one)
 
-        one = Asker("t", session, "default", SessionKind.MAIN, answered, failed, again, lambda event: None)
+        one = HeardAsker(
+            "t", session, "default", SessionKind.MAIN, answered, failed, again, lambda event: None
+        )
         return one
 
     link = Watched(start, ProgressHub(), lambda tree_id: tree_id, resend_after_s=5.0)

@@ -20,9 +20,10 @@ from sessiontree.models.port import CallPiece, GatewayModel, ModelRequest, Piece
 from sessiontree.models.scripted import AsyncFunctionModel, StreamFunctionModel
 from sessiontree.models.stream_assembler import PIECES_AT_ONCE
 from sessiontree.runtime.frames import AskModel, ModelPrompt
-from sessiontree.runtime.model_gateway import MOST_SHARED, Asker, GatewayCore
+from sessiontree.runtime.model_gateway import MOST_SHARED, GatewayCore
 from tests.behaviours.bad_tool_fakes import junk
 from tests.models.conversation_strategies import is_paired, reply, result, user
+from tests.runtime.runtime_fakes import HeardAsker
 
 PATIENCE_S = 60.0
 Stream = Callable[[ModelRequest], AsyncIterator[Piece]]
@@ -47,7 +48,7 @@ class Questions:
         self._given += len(messages)
         self.core.ask(
             question,
-            Asker(
+            HeardAsker(
                 "tree",
                 "main",
                 "default",
@@ -298,7 +299,7 @@ async def test_sessions_with_equal_tools_share_one_list_of_them() -> None:
     for session, tools in tools_of.items():
         prompt: ModelPrompt = pickle.loads(pickle.dumps(ModelPrompt(f"You are {session}.", tools, None)))
         callbacks = (unexpected, unexpected, unexpected, unexpected)
-        asker = Asker("tree", session, "default", SessionKind.WORKER, *callbacks)
+        asker = HeardAsker("tree", session, "default", SessionKind.WORKER, *callbacks)
         core.ask(AskModel(1, 0, (user("go"),), prompt), asker)
     async with asyncio.timeout(PATIENCE_S):
         await arrived.wait()

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from sessiontree.contracts.errors import TreeNotFound, WrongLoop
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.control.server import ControlServer
 from sessiontree.dispatch.hook_chain import HookChain
@@ -261,6 +262,10 @@ class LocalBackend:
     def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
         """Ask a question that needs no waiting, and return the answer."""
         return finished(question(self.supervisor))
+
+    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+        """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
+        return self.supervisor.awaited_result(tree_id, session)
 
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is open in this runtime."""

@@ -45,6 +45,7 @@ from sessiontree.backends.ray.transport import REAPED_S
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
 from sessiontree.contracts.placement import Placements
+from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ApiKey
@@ -172,6 +173,10 @@ class RayBackend:
     def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
         """Ask a question that needs no waiting; this blocks for about a millisecond."""
         return self._opened().ask_now(question)
+
+    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+        """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
+        return self._opened().awaited_result(tree_id, session)
 
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is open in this runtime."""

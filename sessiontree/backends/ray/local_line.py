@@ -124,7 +124,8 @@ class LocalLine(asyncio.Protocol):
             end = begin + _HEAD.size + size
             if len(received) < end:
                 break
-            value = opened(bytes(received[begin + _HEAD.size : end]))
+            with memoryview(received)[begin + _HEAD.size : end] as frame:
+                value = opened(frame)
             begin = end
             if kind == _ANSWERED:
                 answer = self._waiting.get(number)

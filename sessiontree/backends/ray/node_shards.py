@@ -41,6 +41,7 @@ from sessiontree.contracts.errors import (
     ShardLost,
     words_of,
 )
+from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
 from sessiontree.models.api_key import ApiKey
 from sessiontree.runtime.progress import Progress, ProgressReader
@@ -224,6 +225,10 @@ class NodeShard:
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is open in this runtime."""
         return tree_id in self._trees
+
+    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+        """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
+        return asyncio.ensure_future(self.supervisor.result(tree_id, session))
 
     async def config_of(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration."""

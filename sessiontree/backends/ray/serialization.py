@@ -34,7 +34,7 @@ def packed(value: Any) -> bytes:
     return pickle.dumps(value, 5)
 
 
-def opened(data: bytes) -> Any:
+def opened(data: bytes | memoryview) -> Any:
     """Return the value of bytes that another process of this runtime packed."""
     return pickle.loads(data)  # noqa: S301 - only processes of this runtime make these bytes
 

@@ -36,6 +36,7 @@ from sessiontree.control.peer import Lineage, lineage_of
 from sessiontree.control.server import ControlServer
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.runtime.progress import Progress
+from sessiontree.runtime.result_push import ResultAnswer, ResultChange
 from sessiontree.runtime.rpc import RpcResponse
 from sessiontree.runtime.settings import OBSERVING, Settings
 from sessiontree.runtime.supervisor_server import SupervisorServer
@@ -113,7 +114,25 @@ class SupervisorActor:
             line.tell("progress", events, dropped)
             return True
 
-        line = LocalLine({"ask": self._server.ask, "follow": follow})
+        def send(answers: tuple[ResultAnswer, ...]) -> None:
+            if line.is_open:
+                line.tell("results", answers)
+
+        def await_results(key: str, changes: tuple[ResultChange, ...]) -> None:
+            self._server.await_results(key, results, changes)
+
+        async def follow_results(key: str) -> RpcResponse:
+            return await self._server.follow_results(key, results)
+
+        results = self._server.result_push(send)
+        line = LocalLine(
+            {
+                "ask": self._server.ask,
+                "follow": follow,
+                "await_results": await_results,
+                "follow_results": follow_results,
+            }
+        )
         return line
 
     async def serve(self, token: str, name: str, given: bytes) -> bytes:

@@ -16,11 +16,13 @@ from typing import Any, Protocol, TypeVar
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
+from sessiontree.backends.ray.awaited_results import AwaitedResults
 from sessiontree.backends.ray.local_line import LineLost, LocalLine, Methods, line_to
 from sessiontree.backends.ray.pending_calls import PendingCalls
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import EngineLost, SessionClosed, SessionTreeError, TreeNotFound
+from sessiontree.contracts.results import SessionResult
 from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader
 from sessiontree.runtime.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
 from sessiontree.runtime.supervisor_api import SupervisorApi
@@ -69,6 +71,8 @@ class SupervisorClient:
         self._number = 0
         self._line: LocalLine | None = None
         self._line_loop: asyncio.AbstractEventLoop | None = None
+        self._results: AwaitedResults | None = None
+        """The results that are awaited over the line."""
         self._holding: asyncio.Task[None] | None = None
         self._open: dict[str, tuple[Mapping[str, AgentConfig], PackedResources]] = {}
         self._given_up: dict[str, Exception] = {}
@@ -148,6 +152,26 @@ class SupervisorClient:
                     raise self._gone(method.name) from error
                 await asyncio.sleep(RESTART_S)
             again = True
+
+    def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
+        """Return a session's result as a future; errors as :meth:`SupervisorApi.result`."""
+        results, loop = self._results, asyncio.get_running_loop()
+        if results is not None and not self._closed and not self.is_lost and self._line_loop is loop:
+            result = results.wait(tree_id, session)
+            if result is not None:
+                return result
+        return asyncio.ensure_future(self.supervisor.result(tree_id, session))
+
+    def _result_in(self, tree_id: str, answer: RpcResponse) -> SessionResult[Any]:
+        """Return the result in an answer that was pushed, or raise its error.
+
+        Raises:
+            LineLost: it is an error of another supervisor than the trees are open in; ask again.
+        """
+        if answer.error is not None and answer.incarnation != self._incarnation:
+            raise LineLost("the supervisor was restarted")
+        result: SessionResult[Any] = self._taken(answer, (tree_id,))
+        return result
 
     def _line_for(self, method: RpcMethod) -> LocalLine | None:
         """Return the line over which a question goes; None = it is a call of the actor."""
@@ -294,15 +318,19 @@ class SupervisorClient:
     async def _open_line(self) -> None:
         """Open the line for questions from this event loop, if the supervisor can be reached over one."""
         self._close_line()
-        line = await self._line_with({})
+        results = AwaitedResults(self._key, self._result_in, self.supervisor.result, self._calls.unless_lost)
+        line = await self._line_with({"results": results.take})
         if line is not None and self._closed:
             line.close()
         elif line is not None:
+            results.use(line)
+            self._results = results
             self._line, self._line_loop = line, asyncio.get_running_loop()
             self._holding = asyncio.create_task(_hold(line), name="line-to-supervisor")
 
     def _close_line(self) -> None:
         holding, loop, self._line, self._line_loop = self._holding, self._line_loop, None, None
+        self._results = None
         if holding is not None and loop is not None:
             with contextlib.suppress(RuntimeError):  # the line was closed before its loop
                 loop.call_soon_threadsafe(holding.cancel)
