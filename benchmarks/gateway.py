@@ -196,13 +196,15 @@ async def rows_of(runtime: Runtime) -> list[ActorRow]:
 
 async def hosts(runtime: Runtime, own: SessionTree, tree: SessionTree) -> dict[str, Figure]:
     """Return the memory of a host whose model replies in it, and of one whose model the gateway asks."""
-    await own.main.send("go")
-    await tree.main.send(order(1))
-    pids = {row.tree_id: row.pid for row in await rows_of(runtime) if row.session == "main"}
-    return {
-        "host_mib": memory_mib(pids[own.tree_id], "VmRSS"),
-        "host_used_mib": memory_mib(pids[tree.tree_id], "VmRSS"),
-    }
+    found: dict[str, Figure] = {}
+    for name, each, words in (("host_mib", own, "go"), ("host_used_mib", tree, order(1))):
+        await each.main.send(words)
+        # Read at once: the next Main may take the host of one that is idle.
+        pids = [
+            row.pid for row in await rows_of(runtime) if (row.tree_id, row.session) == (each.tree_id, "main")
+        ]
+        found[name] = memory_mib(pids[0], "VmRSS")
+    return found
 
 
 async def streams(tree: SessionTree, url: str, options: Options) -> dict[str, Figure]:
