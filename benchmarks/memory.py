@@ -6,12 +6,13 @@ same table asked through its async API: vector and full text, RRF, limit 10, all
 query embedded before the clock starts; ours embeds inside the clock. One of each in turn; medians of the
 rounds' medians.
 
-- `hybrid_ms`: in a session on Ray, from `memory_search` being executed to its result, at 10,000 records: the
-  call to memory's process, the search there, and the marked text made of it. `raw_rpc_us` is one call between
-  two plain actors; `hybrid_ratio` is hybrid_ms over raw_hybrid_ms and one such call.
+- `hybrid_ms`: in a session on Ray, from `memory_search` being executed to its result, at 10,000 records
+  (`--quick`: 2,500): the call to memory's process, the search there, and the marked text made of it.
+  `raw_rpc_us` is one call between two plain actors; `hybrid_ratio` is hybrid_ms over raw_hybrid_ms and one
+  such call.
 - `raw_hybrid_ms`, `store_hybrid_ms`: LanceDB's search and the store's own, both in this program.
 - `raw_100k_ms`, `hybrid_100k_ms`, `speedup_100k`: both in this program at 100,000 records (`--quick`:
-  20,000); `uss_100k_mib`: what a process of its own holds that opened that store and searched it, libraries
+  2,000); `uss_100k_mib`: what a process of its own holds that opened that store and searched it, libraries
   and LanceDB's caches and all.
 - `overlap_filtered`: mean share of LanceDB's best 10 under the same filter, its two lists as long as ours
   (40), that are among our best 10: scopes of sessions in 50 trees, a third of them finished.
@@ -56,7 +57,8 @@ from sessiontree.models.scripted import ScriptedModel
 from sessiontree_tools.memory import MemorySearch, MemorySearchParams
 
 AGENT = "default"
-SMALL = 10_000
+SMALL, QUICK_SMALL = 10_000, 2_500
+LARGE, QUICK_LARGE = 100_000, 2_000
 TREES = 50
 FINISHED = 17
 WORDS = 5_000
@@ -126,13 +128,13 @@ async def ask_memory(questions: list[str], ctx: ToolContext) -> list[float]:
     return taken
 
 
-async def from_a_session(rounds: int, each: int) -> Rounds:
-    """Search inside a session and raw, in turn."""
+async def from_a_session(count: int, rounds: int, each: int) -> Rounds:
+    """Search so many records inside a session and raw, in turn."""
     taken, embedder = Rounds(), HashingEmbedder()
     with places() as (workspace, state):
         corpus = Corpus(workspace=str(workspace))
         async with await LanceMemoryStore.open(str(state / MEMORY_DIR), embedder) as store:
-            await fill(store, corpus, SMALL)
+            await fill(store, corpus, count)
             for tree in range(FINISHED, TREES):
                 await store.mark_finished(
                     f"tree{tree}", agent_id=AGENT, workspace=corpus.workspace, ended_at_ms=tree
@@ -287,13 +289,14 @@ async def uss_mib(directory: Path, questions: list[str]) -> float:
 async def measure(options: Options) -> dict[str, float]:
     """Return the figures."""
     rounds, each = (5, 4) if options.quick else (9, 11)
+    count = QUICK_SMALL if options.quick else SMALL
     small, large = Corpus(), Corpus()
-    async with filled(small, SMALL) as (store, directory):
+    async with filled(small, count) as (store, directory):
         near = await side_by_side(store, directory, small, rounds, each)
         shared = await overlap(store, directory, small, 10 if options.quick else 100)
         stored = await singles(store, small, *((40, 20) if options.quick else (1_000, 100)))
-    session = await from_a_session(rounds, each)
-    async with filled(large, 20_000 if options.quick else 100_000) as (store, directory):
+    session = await from_a_session(count, rounds, each)
+    async with filled(large, QUICK_LARGE if options.quick else LARGE) as (store, directory):
         uss = await uss_mib(directory, large.questions[:50])
         far = await side_by_side(store, directory, large, rounds, each)
     raw_ms, rpc_us, hybrid_ms = session.median("raw"), session.median("rpc_us"), session.median("hybrid")

@@ -126,7 +126,7 @@ class Nursery:
 
 async def measure(options: Options) -> dict[str, float]:
     """Return the figures."""
-    rounds, each = (3, 4) if options.quick else (9, 20)
+    rounds, each = (2, 3) if options.quick else (9, 20)
     taken = Rounds()
     with places() as (workspace, state):
         tree = SessionTree(

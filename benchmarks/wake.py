@@ -91,18 +91,18 @@ async def open_circle(tree: SessionTree, size: int) -> Circle:
 
 async def measure(options: Options) -> dict[str, float]:
     """Return the figures."""
-    rounds, each = (3, 3) if options.quick else (9, 10)
+    rounds, each = (2, 3) if options.quick else (9, 10)
     taken = Rounds()
     limits = Limits(branch_ttl_s=None)
     with places() as (workspace, state):
-        async with Runtime(state, slots=HOSTS) as runtime:
+        async with Runtime(state, slots=HOSTS) as runtime, RawActors() as raw:
             for _ in range(rounds):
                 taken.begin()
                 for name, size in SIZES.items():
                     tree = SessionTree(
                         workspace, model=FirstLine(), builtin_tools=False, limits=limits, runtime=runtime
                     )
-                    async with tree, RawActors() as raw:
+                    async with tree:
                         circle = await open_circle(tree, size)
                         await circle.wake_us()
                         for _ in range(each):

@@ -109,6 +109,7 @@ class CommandShell:
     ) -> Finished:
         """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`."""
         _check_command(command)
+        check_workspace(self._workspace)  # before its places are looked for: it may be the whole machine
         start = self._start_in(workdir)
         seen = await self._seen()
         try:
@@ -142,7 +143,6 @@ class CommandShell:
         seen: Seen,
     ) -> CommandProcess:
         check_variables(env)
-        check_workspace(self._workspace)
         bwrap, here = bubblewrap(), confining_machine()
         interpreter = running_interpreter()
         hidden = [os.path.realpath(path) for path in self._hidden]

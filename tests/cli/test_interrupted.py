@@ -6,6 +6,8 @@ import asyncio
 import json
 import signal
 import sqlite3
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +50,28 @@ def stop_in_the_middle(
         return process.wait(MAX_S), rest.splitlines()[-1] if rest else ""
 
 
-def undisturbed(program: Program, root: Path, state: Path) -> str:
-    """Return the report of a survey that runs through; it is taken away again."""
-    assert program.call("survey", root, "--state-dir", state, *IN_PROCESS).code == 0
-    report = (root / "SURVEY.md").read_text()
-    (root / "SURVEY.md").unlink()
-    return report
+@dataclass(frozen=True, slots=True)
+class Undisturbed:
+    """What a survey of an equal directory leaves that runs through."""
+
+    report: str
+    records: Counter[tuple[str | None, str]]
+    """In its memory."""
 
 
-def test_ctrl_c_leaves_a_survey_that_resume_finishes(program: Program, wide: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """Made once: neither depends on where the directory is."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    home, root, state = place / "home", make_ground(place / "wide", FOLDERS, 2), place / "journal"
+    home.mkdir()
+    assert Program(home).call("survey", root, "--state-dir", state, *IN_PROCESS).code == 0
+    return Undisturbed((root / "SURVEY.md").read_text(), asyncio.run(remembered(state)))
+
+
+def test_ctrl_c_leaves_a_survey_that_resume_finishes(
+    program: Program, wide: Path, tmp_path: Path, undisturbed: Undisturbed
+) -> None:
     """Ctrl-C ends with 130 and says how to go on; the tree can be read; the finished report is the same."""
     state = tmp_path / "journal"
     code, last = stop_in_the_middle(program, wide, state, signal.SIGINT)
@@ -75,13 +90,13 @@ def test_ctrl_c_leaves_a_survey_that_resume_finishes(program: Program, wide: Pat
     assert after["finished"]
     assert {session["status"] for session in after["sessions"]} == {"completed"}
     assert len(after["sessions"]) == 1 + 2 * (FOLDERS + 1)
-    (wide / "SURVEY.md").unlink()
-    assert undisturbed(program, wide, tmp_path / "other") == resumed
+    assert resumed == undisturbed.report
 
 
-def test_killed_survey_is_finished_by_resume(program: Program, wide: Path, tmp_path: Path) -> None:
+def test_killed_survey_is_finished_by_resume(
+    program: Program, wide: Path, tmp_path: Path, undisturbed: Undisturbed
+) -> None:
     """After SIGKILL the journal is read, and resume, by the tree's id, finishes with the same report."""
-    expected = undisturbed(program, wide, tmp_path / "other")
     state = tmp_path / "journal"
     code, _ = stop_in_the_middle(program, wide, state, signal.SIGKILL)
     assert code == -signal.SIGKILL
@@ -90,17 +105,16 @@ def test_killed_survey_is_finished_by_resume(program: Program, wide: Path, tmp_p
     done = program.call("resume", tree["tree"], "--state-dir", state)
     assert (done.code, done.err) == (0, "")
     assert any(line.startswith("so far ") for line in done.lines)
-    assert (wide / "SURVEY.md").read_text() == expected
+    assert (wide / "SURVEY.md").read_text() == undisturbed.report
     assert len(tree_of(program, state)["sessions"]) == 1 + 2 * (FOLDERS + 1)
     # what was stored before the kill is stored once
-    assert asyncio.run(remembered(state)) == asyncio.run(remembered(tmp_path / "other"))
+    assert asyncio.run(remembered(state)) == undisturbed.records
 
 
 def test_survey_with_a_damaged_end_is_finished_by_resume(
-    program: Program, wide: Path, tmp_path: Path
+    program: Program, wide: Path, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
     """Facts lost at the journal's end are reported and redone; the report is as if undisturbed."""
-    expected = undisturbed(program, wide, tmp_path / "other")
     state = tmp_path / "journal"
     stop_in_the_middle(program, wide, state, signal.SIGINT, *IN_PROCESS)
     with sqlite3.connect(state / "journal.db") as database:
@@ -113,7 +127,7 @@ def test_survey_with_a_damaged_end_is_finished_by_resume(
     shown = program.call("tree", "--state-dir", state)
     assert any(line.startswith(f"damaged: readable up to fact {tree['last_seq']:,}") for line in shown.lines)
     assert program.call("resume", "--state-dir", state, *IN_PROCESS).code == 0
-    assert (wide / "SURVEY.md").read_text() == expected
+    assert (wide / "SURVEY.md").read_text() == undisturbed.report
     assert tree_of(program, state)["damage"] is None
 
 

@@ -89,7 +89,7 @@ def test_question_stands_alone_at_the_end(program: Program, ground: Path, tmp_pa
 
 def test_ctrl_c_restores_the_terminal(program: Program, tmp_path: Path) -> None:
     """Ctrl-C while the tree is drawn: the cursor is back, and the last line says how to go on."""
-    ground = make_ground(tmp_path / "ground", 150, 2)
+    ground = make_ground(tmp_path / "ground", 60, 2)
     state = tmp_path / "journal"
     with at_terminal(program, "survey", ground, *LOCAL, "--state-dir", state) as terminal:
         terminal.wait_for(" live, ")

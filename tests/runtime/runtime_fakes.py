@@ -142,12 +142,11 @@ def held(runtime: FaultyRuntime) -> Held:
 
 
 async def write_prefix(state_dir: Path, tree_id: str, row0: dict[str, object], appends: list[Chunks]) -> None:
-    """Write a journal that holds the first appends of a tree and nothing else."""
+    """Write a journal that holds the first appends of a tree and nothing else; few commits hold them all."""
     journal = Journal.open(state_dir)
     journal.start(asyncio.get_running_loop())
     await journal.create_tree(tree_id, row0)  # type: ignore[arg-type]
-    for chunks in appends:
-        _, durable = journal.append(tree_id, chunks)
+    for _, durable in [journal.append(tree_id, chunks) for chunks in appends]:
         await durable
     await journal.close()
 

@@ -62,11 +62,18 @@ class EngineWatch:
     Args:
         servers: The servers that this Ray needs; they are watched from now on.
         gcs_address: Host and port of the GCS, if it is not among the servers.
+        probe_every_s: The time between two connections to it.
     """
 
-    def __init__(self, servers: Iterable[Server], gcs_address: str | None = None) -> None:
+    def __init__(
+        self,
+        servers: Iterable[Server],
+        gcs_address: str | None = None,
+        probe_every_s: float = PROBE_EVERY_S,
+    ) -> None:
         """Open a descriptor of each process, because its id may be reused."""
         self._gcs_address = gcs_address
+        self._probe_every_s = probe_every_s
         self._refusals = 0
         self._stop_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._closing = threading.Lock()
@@ -98,7 +105,7 @@ class EngineWatch:
         poll = select.poll()
         for descriptor in (self._stop_event, *self._watched):
             poll.register(descriptor, select.POLLIN)
-        probe_at = time.monotonic() + PROBE_EVERY_S
+        probe_at = time.monotonic() + self._probe_every_s
         while True:
             left_s = None if self._gcs_address is None else max(0.0, probe_at - time.monotonic())
             ready = {descriptor for descriptor, _ in poll.poll(None if left_s is None else left_s * 1000)}
@@ -109,7 +116,7 @@ class EngineWatch:
             if self._gcs_address is not None:
                 if self._is_refused(self._gcs_address):
                     return f"the GCS at {self._gcs_address} cannot be reached"
-                probe_at = time.monotonic() + PROBE_EVERY_S
+                probe_at = time.monotonic() + self._probe_every_s
 
     def _is_refused(self, address: str) -> bool:
         """Connect, and return whether that has failed ``MAX_REFUSALS`` times in a row."""
@@ -123,14 +130,17 @@ class JoinedWatch:
     Args:
         servers: As for :class:`EngineWatch`.
         gcs_address: As for :class:`EngineWatch`.
+        probe_every_s: As for :class:`EngineWatch`.
 
     Attributes:
         lost: Done when this Ray is lost; cancelled by :meth:`stop`.
     """
 
-    def __init__(self, servers: Iterable[Server], gcs_address: str) -> None:
+    def __init__(
+        self, servers: Iterable[Server], gcs_address: str, probe_every_s: float = PROBE_EVERY_S
+    ) -> None:
         self.lost: Future[EngineLost] = Future()
-        self._watch = EngineWatch(servers, gcs_address)
+        self._watch = EngineWatch(servers, gcs_address, probe_every_s)
         self._thread = threading.Thread(target=self._live, name="sessiontree-engine-watch", daemon=True)
         self._thread.start()
 

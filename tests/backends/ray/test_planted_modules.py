@@ -57,8 +57,9 @@ def planting():
     """Calls that plant everything once more, by writing and by a command."""
     names, text = json.loads(os.environ["PLANTS"]), os.environ["PLANT"]
     files = [call("write", path=f"{name}.py", content=text) for name in names]
-    each = "rm -rf $name; mkdir $name; cp $name.py $name/__init__.py"
-    return files, call("exec", command=f"for name in {' '.join(names)}; do {each}; done; true")
+    folders, each = " ".join(names), 'printf "%s\\n# again\\n" "$text" >$name/__init__.py'
+    again = f"rm -rf {folders} && mkdir {folders} && text=$(<{names[0]}.py)" if names else "true"
+    return files, call("exec", command=f"{again} && for name in {folders}; do {each}; done")
 
 
 FILES, FOLDERS = planting()
@@ -144,6 +145,11 @@ class Ground:
         assert done.returncode == 0, (done.stderr[-4000:], self.ran())
         return done.stdout
 
+    def is_planted_again(self) -> bool:
+        """Whether the command planted every name once more, as a package."""
+        texts = [(self.workspace / name / "__init__.py").read_text() for name in NAMES]
+        return set(texts) == {f"{self.plant}# again\n"}
+
     def ran(self) -> list[str]:
         """Return a line for every plant that was run."""
         return self._ran.read_text("utf-8").splitlines() if self._ran.exists() else []
@@ -181,6 +187,7 @@ def test_a_program_imports_no_plant(
     """However Python is started, neither the program nor a process of its tree runs a planted module."""
     ground.weed(*weeded)
     assert found_in(ground.run(sys.executable, *words, typed=typed)) == CALLED
+    assert ground.is_planted_again()
     assert ground.ran() == []
 
 
@@ -194,6 +201,7 @@ def test_cells_import_no_plant(ground: Ground, monkeypatch: pytest.MonkeyPatch) 
         kernel.run(PROGRAM.partition("if __name__")[0])
         printed = kernel.run("await main()").printed
     assert found_in(printed) == CALLED
+    assert ground.is_planted_again()
     assert ground.ran() == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ EXAMPLES = settings(
     suppress_health_check=list(HealthCheck),
 )
 """The same plays every time; nothing is made smaller, since each costs a second."""
-Carrying = Callable[[Play], Outcome]
+Carrying = Callable[[Play], Awaitable[Outcome]]
 
 replies = st.lists(st.sampled_from(CALLS), min_size=1, max_size=3).map(tuple)
 mistakes = st.just(("wrong",))
@@ -67,7 +67,13 @@ plays = st.builds(
 
 def comes_to_the_same(play: Play, one: Carrying, other: Carrying) -> Outcome:
     """The property: the outcome of a play does not depend on what carries it out."""
-    expected, found = one(play), other(play)
+
+    async def both() -> list[Outcome]:
+        carried = [asyncio.ensure_future(carrying(play)) for carrying in (one, other)]
+        await asyncio.wait(carried)  # at the same time: they mostly wait for the disk
+        return [each.result() for each in carried]
+
+    expected, found = asyncio.run(both())
     assert found == expected
     return found
 
@@ -75,9 +81,8 @@ def comes_to_the_same(play: Play, one: Carrying, other: Carrying) -> Outcome:
 def on(runtime: Runtime, carrier: type[EffectRunner], place: Path) -> Carrying:
     """Return what carries plays out on a runtime, each in an empty workspace."""
 
-    def carry(play: Play) -> Outcome:
-        workspace = Path(tempfile.mkdtemp(dir=place))
-        return asyncio.run(carrier(runtime, workspace).carry_out(play))
+    async def carry(play: Play) -> Outcome:
+        return await carrier(runtime, Path(tempfile.mkdtemp(dir=place))).carry_out(play)
 
     return carry
 
@@ -92,7 +97,7 @@ def in_one_process(carrier: type[EffectRunner], place: Path) -> Carrying:
         async with Runtime(folder / "state", backend="local") as runtime:
             return await carrier(runtime, workspace).carry_out(play)
 
-    return lambda play: asyncio.run(carry(play))
+    return carry
 
 
 def test_random_trees_come_to_the_same_on_ray(ray_runtime: Runtime, tmp_path: Path) -> None:
