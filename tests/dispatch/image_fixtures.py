@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import zlib
 from base64 import b64encode
@@ -77,6 +78,7 @@ def webp_of(width: int, height: int) -> bytes:
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
+@functools.cache
 def text_bomb() -> bytes:
     """Return a small PNG with a compressed comment of 256 MiB."""
-    return png_of(4, 4, *[chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(2**26), 9)) for _ in range(4)])
+    return png_of(4, 4, *[chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(2**26), 9))] * 4)

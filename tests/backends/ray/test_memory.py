@@ -50,7 +50,7 @@ from tests.behaviours.fact_fixtures import facts_of
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 200.0
-SESSIONS, STORES, KILLS = 8, 15, 10
+SESSIONS, STORES, KILLS = 8, 12, 6
 
 
 def reply(request: ModelRequest) -> Answer:
@@ -225,7 +225,7 @@ async def test_a_store_elsewhere_is_hidden_from_workers(tmp_path: Path) -> None:
 
 @pytest.mark.covers("C6")
 async def test_kills_lose_and_double_nothing(runtime: Runtime, tmp_path: Path) -> None:
-    """Eight sessions store at once; memory is killed twenty times: every record is there, once."""
+    """Eight sessions store at once; memory is killed six times: every record is there, once."""
     async with SessionTree(tmp_path, model=FunctionModel(reply), runtime=runtime) as tree:
         branches = [await tree.main.spawn("branch", f"store {n}") for n in range(SESSIONS)]
         stored = kills = 0

@@ -37,7 +37,7 @@ from sessiontree.sandbox.process_tree import children, process_of
 PATIENCE_S = 60.0
 NOTICED_S = 1.0
 RAY_PATIENCE_S = 120.0
-ROUNDS = 6
+ROUNDS = 4
 
 
 class Clock:
