@@ -452,7 +452,7 @@ def _one(text: str) -> str:
     return intern(text) if type(text) is str else text
 
 
-def one_of_many(message: Message) -> Message:
+def with_shared_names(message: Message) -> Message:
     """Return a message of a frame, with one object for what many messages have: names, and no usage.
 
     Every frame brings its own copies, and a conversation is held for as long as its session lives.
@@ -544,7 +544,7 @@ class GatewayHost:
         self._equipment[frame.tree_id] = frame.equipment
         tree_id, agent, question = _one(frame.tree_id), _one(frame.agent), frame.question
         settings = NO_SETTINGS if question.settings == NO_SETTINGS else question.settings
-        messages = tuple([one_of_many(each) for each in question.messages])
+        messages = tuple([with_shared_names(each) for each in question.messages])
         question = replace(question, messages=messages, settings=settings)
         asked = PendingAsk(self, frame.ticket, tree_id, frame.session, agent, frame.kind)
         try:

@@ -43,7 +43,7 @@ Begin: TypeAlias = Callable[[SessionHandle[Any], int], Any]
 
 
 class HeldModel:
-    """Replies when it is told to."""
+    """Holds every reply to a Worker until all are released."""
 
     name = "held"
 
@@ -180,5 +180,5 @@ async def held_by_a_gateway() -> float:
 async def test_a_conversation_at_the_gateway_holds_names_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every frame brings copies of its own. Planted: the gateway keeps them."""
     assert await held_by_a_gateway() < MOST_AT_GATEWAY
-    monkeypatch.setattr(model_gateway, "one_of_many", lambda message: message)
+    monkeypatch.setattr(model_gateway, "with_shared_names", lambda message: message)
     assert await held_by_a_gateway() > MOST_AT_GATEWAY
