@@ -331,7 +331,7 @@ def request_reply(
         emit: Called with what a model that does not stream reports.
 
     Returns:
-        The reply. ResultAccess it raises :class:`ModelError` if a piece is not valid or there are too many, and
+        The reply. Awaiting it raises :class:`ModelError` if a piece is not valid or there are too many, and
         whatever the model raises; what came before is kept in the assembly.
     """
     stream = getattr(model, "stream", None)
