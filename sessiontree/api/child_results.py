@@ -53,7 +53,7 @@ Spawn: TypeAlias = Callable[[int, str | None], Coroutine[Any, Any, C]]
 
 
 @dataclass(frozen=True, slots=True)
-class Awaiting(Generic[C]):
+class ResultAccess(Generic[C]):
     """How the result of a child is awaited: as a future, since thousands of children may be awaited."""
 
     awaited: Callable[[C], asyncio.Future[SessionResult[Any]]]
@@ -63,7 +63,7 @@ class Awaiting(Generic[C]):
 
 
 @dataclass(slots=True, eq=False)
-class _Run(Generic[C]):
+class ChildRun(Generic[C]):
     """One child from its start to its result."""
 
     children: _Children[C]
@@ -127,9 +127,9 @@ class _Run(Generic[C]):
 class _Children(Generic[C]):
     """Children that run, some at a time."""
 
-    def __init__(self, spawn: Spawn[C], awaiting: Awaiting[C], at_a_time: int, on_error: OnError) -> None:
+    def __init__(self, spawn: Spawn[C], awaiting: ResultAccess[C], at_a_time: int, on_error: OnError) -> None:
         self.awaiting = awaiting
-        self.ended: asyncio.Queue[tuple[_Run[C], asyncio.Future[Any]]] = asyncio.Queue()
+        self.ended: asyncio.Queue[tuple[ChildRun[C], asyncio.Future[Any]]] = asyncio.Queue()
         """Runs that have ended, and what they ended with."""
         self.context = copy_context()
         """Of all callbacks; each would copy its own."""
@@ -137,7 +137,7 @@ class _Children(Generic[C]):
         self._spawn = spawn
         self._slots = asyncio.Semaphore(at_a_time)
         self._on_error = on_error
-        self._runs: dict[int, _Run[C]] = {}
+        self._runs: dict[int, ChildRun[C]] = {}
         """Those that have begun and not ended."""
         self._is_over = False
 
@@ -146,11 +146,11 @@ class _Children(Generic[C]):
         for index, label in enumerate(labels):
             await self._slots.acquire()
             await self.starts.acquire()
-            run = self._runs[index] = _Run(self, index, label)
+            run = self._runs[index] = ChildRun(self, index, label)
             run.step = asyncio.create_task(self._spawn(index, label))
             run.step.add_done_callback(run.started)
 
-    def has_ended(self, run: _Run[C], ended: asyncio.Future[Any]) -> None:
+    def has_ended(self, run: ChildRun[C], ended: asyncio.Future[Any]) -> None:
         """Note how a run has ended; the next child starts, except after an error that ends them all."""
         run.step = None
         del self._runs[run.index]
@@ -171,7 +171,7 @@ class _Children(Generic[C]):
 
 
 async def results_by_end(
-    spawn: Spawn[C], awaiting: Awaiting[C], labels: list[str | None], at_a_time: int, on_error: OnError
+    spawn: Spawn[C], awaiting: ResultAccess[C], labels: list[str | None], at_a_time: int, on_error: OnError
 ) -> AsyncGenerator[ChildResult[Any], None]:
     """Run one child for each label, some at a time, and yield their results as they end.
 

@@ -21,7 +21,7 @@ from typing import (
 )
 
 from sessiontree.api.backend import Backend
-from sessiontree.api.child_results import ON_ERROR, Awaiting, ChildResult, OnError, results_by_end
+from sessiontree.api.child_results import ON_ERROR, ChildResult, OnError, ResultAccess, results_by_end
 from sessiontree.api.handle_arguments import (
     check_count,
     check_one_of,
@@ -401,7 +401,7 @@ class SessionHandle(Generic[R]):
                 kind, words[index], label=label, ttl_s=times[index], stays_open=False, **given
             )
 
-        how = Awaiting(SessionHandle._awaited_result, SessionHandle._typed)
+        how = ResultAccess(SessionHandle._awaited_result, SessionHandle._typed)
         return results_by_end(spawn, how, names, min(most, self._room()), on_error)
 
     @property

@@ -43,7 +43,6 @@ from sessiontree.journal.record import Packed
 from sessiontree.models.answers import ModelFailure
 from sessiontree.policy.commands.verdict import precedent_of
 from sessiontree.runtime.clock import TreeClock
-from sessiontree.runtime.deadlines import Deadlines
 from sessiontree.runtime.frames import AskModel, MeterTurn, Proceed, ResendPrompt
 from sessiontree.runtime.live_session import Controller, LiveSession
 from sessiontree.runtime.memory_api import MemoryPort, ended_tree
@@ -52,6 +51,7 @@ from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.question_budget import QuestionBudget, price_of
 from sessiontree.runtime.scheduler import Scheduler
 from sessiontree.runtime.supervisor_api import CallReply, Reply
+from sessiontree.runtime.time_limits import TimeLimits
 from sessiontree.sandbox.environment import program_finder
 from sessiontree.session import instructions as session_todo
 from sessiontree.session.instructions import SettleAnswer
@@ -269,14 +269,14 @@ class EffectRunner:
         self._timers: dict[tuple[str, int], asyncio.TimerHandle] = {}
         self.hub = around.hub
         """Shows replies while they are made."""
-        self._deadlines: Deadlines[AwaitedReply] = Deadlines(self._wait_no_longer)
+        self._time_limits: TimeLimits[AwaitedReply] = TimeLimits(self._wait_no_longer)
         """Time limits of model requests, by session."""
         self._budget = QuestionBudget(controller.state)
 
     def close(self) -> None:
         """Stop all timers."""
         self._budget.close()
-        self._deadlines.close()
+        self._time_limits.close()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -393,7 +393,7 @@ class EffectRunner:
             bounds = (self._controller.config.limits.model_timeout_s, question.settings.deadline_s)
             timeout_s = min((each for each in bounds if each is not None), default=None)
             if timeout_s is not None:
-                self._deadlines.set(asked.session, timeout_s, asked)
+                self._time_limits.set(asked.session, timeout_s, asked)
             self._around.gateway.ask(question, asked)
 
     def _wait_no_longer(self, asked: AwaitedReply, timeout_s: float) -> None:
@@ -407,7 +407,7 @@ class EffectRunner:
 
     def stop_waiting(self, session: str) -> None:
         """Drop the time limit of a session's request."""
-        self._deadlines.drop(session)
+        self._time_limits.drop(session)
 
     def _meter(self, live: LiveSession, instruction: MeterTurn) -> None:
         def proceed() -> None:

@@ -50,7 +50,7 @@ class FutureMap(Generic[T]):
         """Call a listener when a key is settled or failed. It takes a place in a table, and no future."""
         self._listeners[key] = (*self._listeners.get(key, ()), listener)
 
-    def unlisten(self, key: str | None, listener: _Listener[T]) -> None:
+    def drop_listener(self, key: str | None, listener: _Listener[T]) -> None:
         """Remove a listener of a key, or of all keys."""
         for each in list(self._listeners) if key is None else (key,):
             left = tuple([other for other in self._listeners.get(each, ()) if other is not listener])

@@ -11,7 +11,14 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from sessiontree.contracts.events import Done, ModelEvent, TranscriptRepaired
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.contracts.messages import (
+    NOTHING_USED,
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolResultMessage,
+)
+from sessiontree.contracts.model_settings import NO_SETTINGS
 from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.models.answers import ModelFailure, checked_reply, failure_of
@@ -440,6 +447,33 @@ class GatewayLink:
                 asker.resend_prompt()
 
 
+def _one(text: str) -> str:
+    """Return a name that many messages have, as one object for all of them."""
+    return intern(text) if type(text) is str else text
+
+
+def with_shared_names(message: Message) -> Message:
+    """Return a message of a frame, with one object for what many messages have: names, and no usage.
+
+    Every frame brings its own copies, and a conversation is held for as long as its session lives.
+    """
+    if isinstance(message, AssistantMessage):
+        content = tuple([_one_call(block) if type(block) is ToolCall else block for block in message.content])
+        usage = NOTHING_USED if message.usage == NOTHING_USED else message.usage
+        reason: Any = _one(message.stop_reason)
+        rest = (message.timestamp, _one(message.model), message.stop_detail, message.replay)
+        return AssistantMessage(content, reason, usage, *rest)
+    if isinstance(message, ToolResultMessage):
+        name, rest_of_it = _one(message.tool_name), (message.details, message.is_error, message.timestamp)
+        return ToolResultMessage(message.tool_call_id, name, message.content, *rest_of_it)
+    return message
+
+
+def _one_call(call: ToolCall) -> ToolCall:
+    arguments = {_one(name): value for name, value in call.arguments.items()}
+    return ToolCall(call.id, _one(call.name), arguments, call.unread)
+
+
 @dataclass(slots=True, eq=False)
 class PendingAsk:
     """Turns what becomes of a request into an answer with its ticket. Thousands wait, so it holds little."""
@@ -508,10 +542,13 @@ class GatewayHost:
 
     def _ask(self, frame: Ask) -> None:
         self._equipment[frame.tree_id] = frame.equipment
-        tree_id, agent = intern(frame.tree_id), intern(frame.agent)  # each frame brings its own copies
+        tree_id, agent, question = _one(frame.tree_id), _one(frame.agent), frame.question
+        settings = NO_SETTINGS if question.settings == NO_SETTINGS else question.settings
+        messages = tuple([with_shared_names(each) for each in question.messages])
+        question = replace(question, messages=messages, settings=settings)
         asked = PendingAsk(self, frame.ticket, tree_id, frame.session, agent, frame.kind)
         try:
-            self._core.ask(frame.question, asked)
+            self._core.ask(question, asked)
         except Exception as error:  # noqa: BLE001 - an unavailable model fails only this request
             asked.failed(ModelFailure(f"{type(error).__name__}: {error}"))
 

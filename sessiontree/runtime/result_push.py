@@ -28,7 +28,7 @@ class ResultSource(Protocol):
         """Call a listener when a session has ended; False = the session does not live, nothing is called."""
         ...
 
-    def unlisten(self, tree_id: str, session: str | None, listener: ResultListener) -> None:
+    def drop_listener(self, tree_id: str, session: str | None, listener: ResultListener) -> None:
         """Call a listener no more for a session, or for any session of a tree."""
         ...
 
@@ -67,7 +67,7 @@ class ResultPush:
             listener = self._listeners.setdefault(tree_id, partial(self._ended, tree_id))
             if not is_awaited:
                 if source is not None:
-                    source.unlisten(tree_id, session, listener)
+                    source.drop_listener(tree_id, session, listener)
             elif source is None or not source.listen(tree_id, session, listener):
                 asking = asyncio.create_task(self._asked(tree_id, session))
                 self._asking.add(asking)
@@ -78,7 +78,7 @@ class ResultPush:
         source = self._source()
         for tree_id, listener in self._listeners.items():
             if source is not None:
-                source.unlisten(tree_id, None, listener)
+                source.drop_listener(tree_id, None, listener)
         self._listeners.clear()
         for asking in self._asking:
             asking.cancel()

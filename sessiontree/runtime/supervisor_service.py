@@ -209,11 +209,11 @@ class SupervisorService(SupervisorApi):
         self._is_awaited(controller, session)
         return True
 
-    def unlisten(self, tree_id: str, session: str | None, listener: ResultListener) -> None:
+    def drop_listener(self, tree_id: str, session: str | None, listener: ResultListener) -> None:
         """Call a listener no more for a session, or for any session of a tree."""
         controller = self._supervisor.trees.get(tree_id)
         if controller is not None:
-            controller.results.unlisten(session, listener)
+            controller.results.drop_listener(session, listener)
 
     def _is_awaited(self, controller: TreeController, session: str) -> None:
         """Note that a session's result is awaited: one that stays open until then may end now."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import pickle
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import CoroutineType
 from typing import Any, TypeAlias
+
+import pytest
 
 from sessiontree import (
     AssistantMessage,
@@ -21,19 +25,25 @@ from sessiontree import (
     SessionKind,
     SessionTree,
 )
-from sessiontree.contracts.messages import TextContent
-from sessiontree.models.port import EmitEvent
+from sessiontree.contracts.messages import TextContent, ToolCall, ToolResultMessage, Usage, UserMessage
+from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.models.port import EmitEvent, ToolSpec
+from sessiontree.runtime import model_gateway
+from sessiontree.runtime.frames import AskModel, ModelPrompt
 
 SESSIONS = 300
-MOST_BYTES = 5_200
+MOST_BYTES = 5_350
 """Of objects that the garbage collector knows, for each waiting session; 5.0 KiB were measured."""
+CONVERSATIONS = 100
+MOST_AT_GATEWAY = 8_000
+"""Bytes of a conversation of five turns; 7,470 were measured."""
 PATIENCE_S = 60.0
 Begin: TypeAlias = Callable[[SessionHandle[Any], int], Any]
 """Starts sessions below a session, and awaits their results in a task."""
 
 
 class HeldModel:
-    """Replies when it is told to."""
+    """Holds every reply to a Worker until all are released."""
 
     name = "held"
 
@@ -122,3 +132,53 @@ async def test_a_task_for_each_result_is_noticed(tmp_path: Path) -> None:
     async with waiting(tmp_path, awaited_in_tasks) as (each, size):
         assert each["Task"] == 2
         assert size > MOST_BYTES
+
+
+class EndlessModel:
+    """Never replies."""
+
+    name = "endless"
+
+    async def complete(self, request: ModelRequest, emit: EmitEvent) -> AssistantMessage:
+        """Hold every reply back."""
+        await asyncio.Event().wait()
+        raise AssertionError("it was withdrawn")
+
+
+def question(number: int, turn: int) -> AskModel:
+    """Return a session's question of a turn: what is new since the one before."""
+    settings = ModelSettings()
+    if turn == 1:
+        prompt = ModelPrompt(f"You are session {number}.", (ToolSpec("look", "Looks.", {}),), None)
+        return AskModel(1, 0, (UserMessage((TextContent("go"),), number),), prompt, settings=settings)
+    call = ToolCall(f"call{turn}", "look", {"path": f"{number}.txt", "limit": 5})
+    done = ToolResultMessage(call.id, "look", (TextContent(f"seen {number}"),), timestamp=number)
+    reply = AssistantMessage((call,), "toolUse", Usage(), number, "endless:1")
+    return AskModel(turn, 2 * turn - 3, (reply, done), None, settings=settings)
+
+
+async def held_by_a_gateway() -> float:
+    """Return the bytes of a conversation of five turns whose last question waits."""
+    gateway, number, size = model_gateway.GatewayHost(lambda equipment: {"default": EndlessModel()}), 0, 0
+    for sessions in (range(8), range(8, 8 + CONVERSATIONS)):  # the first ones pay for what all share
+        gc.collect()
+        tracemalloc.start()
+        for turn in range(1, 6):
+            for session in sessions:
+                number += 1
+                asked = (f"main/w{session}", "default", number, SessionKind.WORKER, question(session, turn))
+                frame = model_gateway.Ask("tree", *asked, "tree#1")
+                gateway.receive(pickle.loads(pickle.dumps(((number, frame),))))
+            await asyncio.sleep(0)
+        gc.collect()
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+    await gateway._core.close()
+    return size / CONVERSATIONS
+
+
+async def test_a_conversation_at_the_gateway_holds_names_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every frame brings copies of its own. Planted: the gateway keeps them."""
+    assert await held_by_a_gateway() < MOST_AT_GATEWAY
+    monkeypatch.setattr(model_gateway, "with_shared_names", lambda message: message)
+    assert await held_by_a_gateway() > MOST_AT_GATEWAY

@@ -48,9 +48,9 @@ class Supervisor:
         self.results.listen(session, listener)
         return True
 
-    def unlisten(self, tree_id: str, session: str | None, listener: ResultListener) -> None:
+    def drop_listener(self, tree_id: str, session: str | None, listener: ResultListener) -> None:
         """Listen no more."""
-        self.results.unlisten(session, listener)
+        self.results.drop_listener(session, listener)
 
     async def ask(self, tree_id: str, session: str) -> RpcResponse:
         """Answer a call for the result of a session that does not live."""

@@ -18,7 +18,7 @@ SLACK: Final = 64
 """How many limits that were dropped are kept in any case; beyond that, as many as there are valid ones."""
 
 
-class Deadlines(Generic[W]):
+class TimeLimits(Generic[W]):
     """Time limits by name; setting and dropping one takes amortised O(log n).
 
     Args:

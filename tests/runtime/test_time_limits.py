@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.runtime.deadlines import SLACK, Deadlines
+from sessiontree.runtime.time_limits import SLACK, TimeLimits
 
 Step: TypeAlias = tuple[str, int | None]
 """A name, and the seconds that it is given; None = its limit is dropped."""
@@ -33,7 +33,7 @@ async def rung(steps: list[Step]) -> list[tuple[float, str, float]]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, StillLoop)
     late: list[tuple[float, str, float]] = []
-    limits: Deadlines[str] = Deadlines(lambda name, seconds: late.append((loop.now, name, seconds)))
+    limits: TimeLimits[str] = TimeLimits(lambda name, seconds: late.append((loop.now, name, seconds)))
     for name, seconds in steps:
         if seconds is None:
             limits.drop(name)
@@ -74,7 +74,7 @@ def test_each_limit_rings_in_its_time_unless_it_was_dropped_or_replaced(steps: l
 
 async def test_limits_that_were_dropped_are_not_kept() -> None:
     """A reply that comes soon leaves nothing behind until its distant limit."""
-    limits: Deadlines[int] = Deadlines(lambda waits, seconds: None)
+    limits: TimeLimits[int] = TimeLimits(lambda waits, seconds: None)
     limits.set("stays", 600.0, 0)
     for number in range(1_000):
         limits.set(f"{number % 3}", 600.0, number)
@@ -93,7 +93,7 @@ async def test_a_limit_whose_report_fails_holds_no_other_up(event_loop_errors: l
         heard.append(name)
         raise ValueError(name)
 
-    limits: Deadlines[str] = Deadlines(fail)
+    limits: TimeLimits[str] = TimeLimits(fail)
     limits.set("one", 0.0, "one")
     limits.set("two", 0.0, "two")
     for _ in range(20):
