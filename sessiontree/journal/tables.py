@@ -79,9 +79,6 @@ def _corrupt(path: Path, error: Exception) -> JournalCorrupt:
 
 SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x73747265
-_CACHE_KIB = 512
-"""Pages that a connection keeps in memory. The system caches the file too: SQLite's default of 2 MB for each
-connection makes nothing faster that was measured."""
 _PAGE_BYTES = 4096
 _BUSY_TIMEOUT_S = 5.0
 
@@ -257,7 +254,6 @@ def _connect(path: Path, query: str, expected_mode: str) -> sqlite3.Connection:
         connection.text_factory = _lenient_text
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA cell_size_check=ON")
-        connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
         _check_tables(connection, path, expected_mode)
     except BaseException:
         connection.close()
