@@ -156,7 +156,7 @@ async def test_a_stream_is_heard_piece_by_piece_and_answers_as_a_whole() -> None
             return self._pieces()
 
         async def _pieces(self) -> AsyncIterator[Piece]:
-            for piece in ("Let me ", "look.", CallPiece('{"a"', 0, "c1", "read"), CallPiece(": 1", 0)):
+            for piece in ("Let me ", "look.", CallPiece('{"a"', 0, "c1", "read"), CallPiece(": 1}", 0)):
                 yield piece
 
     async with asking(junk(Client())) as questions:
