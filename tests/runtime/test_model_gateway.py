@@ -164,7 +164,7 @@ async def test_a_stream_is_heard_piece_by_piece_and_answers_as_a_whole() -> None
         call = ToolCall("c1", "read", {"a": 1})
         assert answer == AssistantMessage((TextContent("Let me look."), call), "toolUse")
         deltas = [each.delta for each in questions.events if isinstance(each, TextDelta | ToolCallDelta)]
-        assert deltas == ["Let me ", "look.", '{"a"', ": 1"]
+        assert deltas == ["Let me ", "look.", '{"a"', ": 1}"]
         assert questions.events[-1] == Done("toolUse")
 
 
