@@ -65,7 +65,7 @@ async def speak(request: ModelRequest) -> AsyncIterator[Piece]:
         yield ThinkingPiece("two of ")
         yield ThinkingPiece("them", signature="s1")
         yield CallPiece('{"te', 0, "call|one", "echo")
-        yield CallPiece("{'text': 'b',", 1, name="echo")
+        yield CallPiece("{'text': 'b'", 1, name="echo")
         yield CallPiece('xt": "a"}', 0, ends=True)
         yield Usage(7, 3)
     elif step == 1:
