@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import ShardLost as ShardLost
     from sessiontree.contracts.errors import SpawnRefused as SpawnRefused
     from sessiontree.contracts.errors import StartFailed as StartFailed
+    from sessiontree.contracts.errors import SupervisorUnavailable as SupervisorUnavailable
     from sessiontree.contracts.errors import Timeout as Timeout
     from sessiontree.contracts.errors import ToolAuthorizationError as ToolAuthorizationError
     from sessiontree.contracts.errors import ToolError as ToolError
@@ -244,6 +245,7 @@ _ROOMS = {
         "ShardLost",
         "SpawnRefused",
         "StartFailed",
+        "SupervisorUnavailable",
         "Timeout",
         "ToolAuthorizationError",
         "ToolError",

@@ -760,9 +760,10 @@ class SessionTree:
         """
         if not isinstance(summary, str):
             raise ConfigError(f"summary must be text, not {summary!r}")
-        for child in self.main.status().children:
+        supervisor = self._supervisor
+        for child in (await supervisor.report(self.tree_id, "main")).children:
             await self.session(child).cancel(summary)
-        return await self._supervisor.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
+        return await supervisor.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
 
     def receipt(self) -> tuple[ReceiptLine, ...]:
         """Return every session of the tree and its state."""

@@ -29,6 +29,7 @@ from sessiontree import (
     SessionCrashed,
     SessionTree,
     SessionTreeError,
+    SupervisorUnavailable,
     TreeNotFound,
     Usage,
 )
@@ -44,7 +45,7 @@ from sessiontree.bench.workspaces import make_workspace, template_of
 T = TypeVar("T")
 MAX_OUTPUT_CHARS: Final = 1_000_000
 PURPOSE_CHARS: Final = 200
-LOST: Final = (EngineLost, JournalError, SessionCrashed)
+LOST: Final = (EngineLost, JournalError, SessionCrashed, SupervisorUnavailable)
 """Errors of the runtime, whoever reports them."""
 
 

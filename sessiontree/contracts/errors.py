@@ -39,6 +39,7 @@ Fields are positional and are all in ``Exception.args``, so each error survives 
     ├─ EngineLost                 the Ray that trees ran on is gone; resume them
     │  ├─ ShardLost                 or one of several supervisors is gone with its node
     │  └─ StartFailed               or its supervisor can't be started
+    ├─ SupervisorUnavailable      a call that does not wait found the supervisor restarting; try again
     ├─ WrongLoop                  used on an event loop other than its own
     └─ ConfigError                raised at start, before any session exists
 """
@@ -558,6 +559,24 @@ class ShardLost(EngineLost):
         """Name the node, the trees, and what to do next."""
         trees = f"; its trees: {', '.join(self.trees)}" if self.trees else ""
         return f"lost {self.died}{trees}; nothing acknowledged is lost: {self.advice}"
+
+
+class SupervisorUnavailable(SessionTreeError):
+    """A call that does not wait, such as ``status()``, got no answer now; calls with ``await`` wait for one.
+
+    Args:
+        asked: Who was asked, and for what.
+        reason: Why there is no answer.
+    """
+
+    def __init__(self, asked: str, reason: str) -> None:
+        super().__init__(asked, reason)
+        self.asked = asked
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Say what was asked and what to do next."""
+        return f"asked {self.asked}: {self.reason}; try again"
 
 
 class ConfigError(SessionTreeError):

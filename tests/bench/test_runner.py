@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -18,8 +18,11 @@ from sessiontree import (
     PermissionTier,
     Rule,
     ScriptedModel,
+    SessionHandle,
+    SessionTree,
     SessionTreeError,
     ShardLost,
+    SupervisorUnavailable,
     call,
     tool,
 )
@@ -148,6 +151,39 @@ async def test_a_spent_budget_is_the_samples(tmp_path: Path) -> None:
     found = suite(1, model=model, budget=Budget(tool_calls=2), tree={"tools": [nothing]})
     await found.run(tmp_path / "run", **LOCAL)
     assert rows(tmp_path / "run", "SELECT status, passed FROM scores") == [("budget", 0)]
+
+
+async def test_a_supervisor_that_restarts_costs_no_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it has no answer while a tree opens, for the solver, or while the tree is finished."""
+    restarting = SupervisorUnavailable("the supervisor to report", "it is being restarted")
+    away = {"s0"}
+
+    async def curious(attempt: Attempt[str]) -> str:
+        if attempt.sample.id in away:
+            away.discard(attempt.sample.id)
+            raise restarting
+        return await solve(attempt)
+
+    opened: list[str] = []
+    start = SessionTree.start
+
+    async def late(tree: SessionTree) -> SessionTree:
+        opened.append(tree.tree_id)
+        if len(opened) == 2:
+            raise restarting
+        return await start(tree)
+
+    def status(handle: object) -> NoReturn:
+        raise restarting
+
+    monkeypatch.setattr(SessionTree, "start", late)
+    monkeypatch.setattr(SessionHandle, "status", status)
+    found = await ended(suite(3, solver=curious), tmp_path / "run", concurrency=1, **LOCAL)
+    assert (found.scored, found.passed, found.failed) == (3, 3, 0)
+    outcomes = rows(tmp_path / "run", "SELECT outcome, count(*) FROM attempts GROUP BY outcome")
+    assert dict(outcomes) == {"error": 2, "scored": 3}
 
 
 @pytest.mark.slow

@@ -39,6 +39,7 @@ from sessiontree.contracts.errors import (
     SessionClosed,
     SessionTreeError,
     ShardLost,
+    SupervisorUnavailable,
     words_of,
 )
 from sessiontree.contracts.results import SessionResult
@@ -195,15 +196,14 @@ class NodeShard:
                 return answer.taken()
         except RayError as error:
             raise self._failed(error) from None
-        raise SessionTreeError(
-            f"asked the shard on {self.node} to {name}: it did not answer within {ANSWER_S:.0f} s; try again"
-        )
+        asked_of = f"the shard on {self.node} to {name}"
+        raise SupervisorUnavailable(asked_of, f"it did not answer within {ANSWER_S:.0f} s")
 
     def _failed(self, error: RayError) -> SessionTreeError:
         """Return the error for a call that Ray did not complete; without the actor the shard is lost."""
         if isinstance(error, RayActorError):
             return self.lose(_reason(error))
-        return SessionTreeError(f"asked the shard on {self.node}: {_reason(error)}")
+        return SupervisorUnavailable(f"the shard on {self.node}", _reason(error))
 
     def tell(self, function: Callable[..., Any], *given: Any) -> None:
         """Call a method without waiting for the answer."""

@@ -21,7 +21,13 @@ from sessiontree.backends.ray.local_line import LineLost, LocalLine, Methods, li
 from sessiontree.backends.ray.pending_calls import PendingCalls
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.errors import EngineLost, SessionClosed, SessionTreeError, TreeNotFound
+from sessiontree.contracts.errors import (
+    EngineLost,
+    SessionClosed,
+    SessionTreeError,
+    SupervisorUnavailable,
+    TreeNotFound,
+)
 from sessiontree.contracts.results import SessionResult
 from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader
 from sessiontree.runtime.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
@@ -219,7 +225,8 @@ class SupervisorClient:
         """Ask a question that needs no waiting; this blocks for about a millisecond.
 
         Raises:
-            SessionTreeError: the supervisor refuses, or does not answer now.
+            SupervisorUnavailable: the supervisor does not answer now.
+            SessionTreeError: it refuses.
         """
         return finished(question(self._blocking))
 
@@ -227,7 +234,8 @@ class SupervisorClient:
         """Call a method, such as ``SupervisorLifecycle.release``; this blocks for some milliseconds.
 
         Raises:
-            SessionTreeError: the supervisor refuses, or does not answer now.
+            SupervisorUnavailable: the supervisor does not answer now.
+            SessionTreeError: it refuses.
         """
         name = method_of(function).name
         self._check()
@@ -238,12 +246,10 @@ class SupervisorClient:
             raise self._gone(name) from error
         except (ActorUnavailableError, TimeoutError) as error:
             self._check()
-            raise SessionTreeError(
-                f"asked the supervisor to {name}: it is being restarted; try again"
-            ) from error
+            raise _restarting(name) from error
         answer: RpcResponse = opened(data)
         if answer.incarnation != self._incarnation and isinstance(answer.error, SessionTreeError):
-            raise SessionTreeError(f"asked the supervisor to {name}: it is being restarted; try again")
+            raise _restarting(name)
         return self._taken(answer, given)
 
     def _answer_now(self, asked: Future[bytes]) -> bytes:
@@ -392,6 +398,10 @@ class SupervisorClient:
                 self._given_up[tree_id] = resumed.error
         # Only now: until every tree is resumed, an answer that a tree is not open has no meaning.
         self._note(opening.incarnation)
+
+
+def _restarting(name: str) -> SupervisorUnavailable:
+    return SupervisorUnavailable(f"the supervisor to {name}", "it is being restarted")
 
 
 async def _hold(line: LocalLine) -> None:
