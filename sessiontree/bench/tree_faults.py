@@ -16,7 +16,9 @@ from sessiontree.bench.recorded_run import fact_kind
 
 _MAIN: Final = "main"
 _BUDGET: Final = "budget."
-_READ: Final = frozenset({"turn_failed", "budget_spent", "session_ended"})
+_READ: Final = frozenset({"turn_failed", "budget_spent", "session_ended", "call_resolved"})
+_UNKNOWN: Final = '"unknown"'
+"""Part of the text of a call's result that was lost with its process; other results may have it too."""
 
 
 @dataclass(slots=True)
@@ -24,7 +26,8 @@ class TreeFaults:
     """The first fault of each kind in a tree."""
 
     lost: SessionFailed | None = None
-    """A session whose provider failed after all attempts or refused the key, or whose hosts were lost."""
+    """A session whose provider failed after all attempts or refused the key, whose hosts were lost, or which
+    lost the result of a call with its process."""
     unpriced: SessionFailed | None = None
     """A session whose budget in US dollars needs a price that is not known."""
     spent: str = ""
@@ -36,7 +39,7 @@ def faults_in(records: Iterable[Record]) -> TreeFaults:
     found, failures = TreeFaults(), Counter[tuple[str, int]]()
     for record in records:
         kind = fact_kind(record.text)
-        if kind not in _READ:
+        if kind not in _READ or (kind == "call_resolved" and _UNKNOWN not in record.text):
             continue
         fact = record.fact()
         if kind == "turn_failed":
@@ -45,6 +48,8 @@ def faults_in(records: Iterable[Record]) -> TreeFaults:
                 _note_turn(found, record.session, fact, failures[record.session, fact["turn"]])
         elif kind == "budget_spent":
             _note_spent(found, fact["account"], fact["limit"])
+        elif kind == "call_resolved":
+            _note_call(found, record.session, fact)
         else:
             _note_end(found, fact)
     return found
@@ -60,6 +65,13 @@ def _note_turn(found: TreeFaults, session: str, fact: dict[str, Any], attempts: 
         found.unpriced = found.unpriced or error
     elif cause.startswith(_BUDGET):
         _note_spent(found, fact["account"], cause)
+
+
+def _note_call(found: TreeFaults, session: str, fact: dict[str, Any]) -> None:
+    if fact["outcome"] == "unknown":
+        name = fact["message"]["toolName"]
+        lost = f"the process that ran its call of {name!r} was lost, so the model did not see the result"
+        found.lost = found.lost or SessionFailed(session, lost)
 
 
 def _note_spent(found: TreeFaults, account: str, limit: str) -> None:

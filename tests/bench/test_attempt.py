@@ -23,11 +23,13 @@ from sessiontree import (
     ModelKeyRefused,
     ModelRequest,
     ModelUnreachable,
+    PermissionTier,
     SessionFailed,
     SessionTreeError,
     call,
     tool,
 )
+from sessiontree.backends.local.backend import LocalBackend
 from sessiontree.bench import Attempt, Sample, Score
 from sessiontree.contracts.messages import TextContent
 from tests.bench.suite_fixtures import CENT, ended, rows, solve, suite
@@ -141,6 +143,38 @@ async def test_a_loss_before_a_wrong_answer_is_not_scored(tmp_path: Path) -> Non
     lost = suite(1, model=AsyncFunctionModel(fail_once, name="once"), solver=catch_and_go_on, tree=tree)
     found = await ended(lost, tmp_path / "run", retries=0)
     assert (found.scored, found.failed) == (0, 1)
+
+
+async def test_a_call_whose_result_was_lost_is_not_held_against_the_model(tmp_path: Path) -> None:
+    """Its host dies while it runs, so nobody knows what it did. The sample is tried again."""
+    runtimes: list[LocalBackend] = []
+
+    @tool(tier=PermissionTier.WORKSPACE)
+    async def note() -> str:
+        """Lose the host the first time."""
+        backend = runtimes[-1]
+        if len(runtimes) == 1:
+            for link in backend.core.scheduler.links:
+                link.declare_lost("it was killed", to_blame=False)
+            await asyncio.Event().wait()
+        return "noted"
+
+    def reply(request: ModelRequest) -> Any:
+        if request.turn == 1:
+            return call("note")
+        return request.messages[0].text if request.messages[-1].text == "noted" else "it was lost"
+
+    async def noting(attempt: Attempt[str]) -> str:
+        assert isinstance(attempt.runtime.backend, LocalBackend)
+        runtimes.append(attempt.runtime.backend)
+        return await solve(attempt)
+
+    tree = {"tools": [note], "builtin_tools": False}
+    found = await ended(suite(1, model=FunctionModel(reply), solver=noting, tree=tree), tmp_path / "run")
+    assert (found.scored, found.passed) == (1, 1)
+    assert rows(tmp_path / "run", "SELECT outcome FROM attempts") == [("error",), ("scored",)]
+    (said,) = rows(tmp_path / "run", "SELECT error FROM attempts WHERE outcome = 'error'")[0]
+    assert "its call of 'note' was lost" in said
 
 
 FORGED = [
