@@ -566,7 +566,7 @@ class SupervisorUnavailable(SessionTreeError):
 
     Args:
         asked: Who was asked, and for what.
-        reason: Why there is no answer.
+        reason: Why the answer did not come.
     """
 
     def __init__(self, asked: str, reason: str) -> None:
