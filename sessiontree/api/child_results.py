@@ -112,7 +112,7 @@ class ChildRun(Generic[C]):
         )
 
     async def take_back(self) -> None:
-        """End the child if it has not ended; its result is no longer needed."""
+        """End the child unless it has already ended: nobody needs its result any more."""
         step, child = self.step, self.child
         if step is None:
             return

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from sessiontree import ConfigError, Record, Usage
 from sessiontree.api.paths import absolute_path
+from sessiontree.bench.plain_values import plain_text
 
 LEDGER: Final = "ledger.sqlite"
 STATE: Final = "state"
@@ -314,8 +315,7 @@ def _number(value: object) -> float:
 
 def _text(value: object) -> str:
     """Return text that every file can hold."""
-    text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return plain_text("" if value is None else value if isinstance(value, str) else json.dumps(value))
 
 
 def fact_kind(text: str) -> str:

@@ -187,18 +187,14 @@ class SupervisorService(SupervisorApi):
             await controller.caught_up()
             return node.result
         self._supervisor.session_exists(tree_id, session)
-        ended = controller.results.wait(session)
-        self._is_awaited(controller, session)
-        return await ended
+        return await self._end_of(controller, session)
 
     def awaited_result(self, tree_id: str, session: str) -> asyncio.Future[SessionResult[Any]]:
         """Return a session's result as a future, for callers in this process; errors as :meth:`result`."""
         controller = self._supervisor.trees.get(tree_id)
         if controller is None or not _lives(controller, session):
             return asyncio.ensure_future(self.result(tree_id, session))
-        ended = controller.results.wait(session)
-        self._is_awaited(controller, session)
-        return ended
+        return self._end_of(controller, session)
 
     def listen(self, tree_id: str, session: str, listener: ResultListener) -> bool:
         """Call a listener when a session has ended; False = the session does not live, nothing is called."""
@@ -206,7 +202,7 @@ class SupervisorService(SupervisorApi):
         if controller is None or not _lives(controller, session):
             return False
         controller.results.listen(session, listener)
-        self._is_awaited(controller, session)
+        self._note_awaited(controller, session)
         return True
 
     def drop_listener(self, tree_id: str, session: str | None, listener: ResultListener) -> None:
@@ -215,7 +211,13 @@ class SupervisorService(SupervisorApi):
         if controller is not None:
             controller.results.drop_listener(session, listener)
 
-    def _is_awaited(self, controller: TreeController, session: str) -> None:
+    def _end_of(self, controller: TreeController, session: str) -> asyncio.Future[SessionResult[Any]]:
+        """Return the result of a session that lives, as a future."""
+        ended = controller.results.wait(session)
+        self._note_awaited(controller, session)
+        return ended
+
+    def _note_awaited(self, controller: TreeController, session: str) -> None:
         """Note that a session's result is awaited: one that stays open until then may end now."""
         node = controller.state.sessions[session]
         if node.spec.stays_open and not node.is_awaited:
