@@ -36,21 +36,28 @@ def entry(name: str, link: str = "") -> tarfile.TarInfo:
     return found
 
 
+def template_as(form: str, source: Path) -> Path:
+    """Return a directory as a template of a form: itself, or its files in an archive next to it."""
+    if form == "directory":
+        return source
+    template = source.with_name(f"{source.name}.{form}")
+    if form == "tar.gz":
+        with tarfile.open(template, "w:gz") as tar:
+            tar.add(source, ".")
+        return template
+    with zipfile.ZipFile(template, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(each for each in source.rglob("*") if each.is_file()):
+            packed.write(file, file.relative_to(source))
+    return template
+
+
 @pytest.mark.parametrize("form", ["directory", "tar.gz", "zip"])
 def test_a_template_is_copied_or_unpacked(tmp_path: Path, form: str) -> None:
     """The workspace has the template's files; the template stays as it is, also if both change."""
     source = tmp_path / "template"
     (source / "deep").mkdir(parents=True)
     (source / "deep" / "notes.txt").write_text("hello")
-    template = source
-    if form == "tar.gz":
-        template = tmp_path / "template.tar.gz"
-        with tarfile.open(template, "w:gz") as tar:
-            tar.add(source, ".")
-    elif form == "zip":
-        template = tmp_path / "template.zip"
-        with zipfile.ZipFile(template, "w") as packed:
-            packed.write(source / "deep" / "notes.txt", "deep/notes.txt")
+    template = template_as(form, source)
     place = tmp_path / "workspaces" / "one"
     for _ in range(2):  # what an earlier attempt left is replaced
         make_workspace(place, template)
@@ -246,16 +253,7 @@ def test_a_template_has_a_maximum_size(tmp_path: Path, form: str) -> None:
     source.mkdir()
     for name in "ab":
         (source / name).write_bytes(bytes(600))
-    template = source
-    if form == "tar.gz":
-        template = tmp_path / "t.tar.gz"
-        with tarfile.open(template, "w:gz") as tar:
-            tar.add(source, ".")
-    elif form == "zip":
-        template = tmp_path / "t.zip"
-        with zipfile.ZipFile(template, "w", zipfile.ZIP_DEFLATED) as packed:
-            for name in "ab":
-                packed.write(source / name, name)
+    template = template_as(form, source)
     make_workspace(tmp_path / "one", template, max_bytes=20_000, max_entries=3)
     with pytest.raises(ConfigError, match="more than 1,199 bytes"):
         make_workspace(tmp_path / "one", template, max_bytes=1_199)

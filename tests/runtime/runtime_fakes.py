@@ -8,15 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
-from sessiontree import Runtime
+from pydantic import BaseModel
+
+from sessiontree import PermissionTier, Runtime, SessionKind, Tool, ToolContext, ToolResult
 from sessiontree.backends.local.backend import DEFAULT_SLOTS, Faults, LocalBackend
 from sessiontree.contracts.events import ModelEvent
-from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.models.answers import ModelFailure
+from tests.behaviours.waiting_fakes import Nothing
 
 Chunks = Sequence[tuple[str, Sequence[Packed]]]
 
@@ -58,6 +61,29 @@ class HeardAsker:
     failed: Callable[[ModelFailure], None]
     resend_prompt: Callable[[], None]
     emit: Callable[[ModelEvent], None]
+
+
+class LongCall(Tool[Nothing]):
+    """A call that lasts until the test lets it end."""
+
+    name = "held"
+    description = "Wait."
+    Params: ClassVar[type[BaseModel]] = Nothing
+    tier = PermissionTier.READ_ONLY
+    kinds = frozenset(SessionKind)
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        """How many calls have begun."""
+        self.began = asyncio.Event()
+        self.ending = asyncio.Event()
+
+    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
+        """Wait for the test."""
+        self.under_way += 1
+        self.began.set()
+        await self.ending.wait()
+        return ToolResult("held")
 
 
 class Recorder:

@@ -6,23 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, ClassVar
-
-from pydantic import BaseModel
+from typing import Any
 
 from sessiontree import (
     FunctionModel,
     Limits,
     ModelRequest,
-    PermissionTier,
     SessionHandle,
-    SessionKind,
     SessionResult,
     SessionStatus,
     SessionTree,
     Tool,
-    ToolContext,
-    ToolResult,
     call,
 )
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
@@ -35,33 +29,13 @@ from sessiontree.runtime.session_runner import RunnerState
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.session.state import initial
 from tests.behaviours.fact_fixtures import until
-from tests.behaviours.waiting_fakes import Nothing
-from tests.runtime.runtime_fakes import FaultyRuntime
+from tests.runtime.runtime_fakes import FaultyRuntime, LongCall
 from tests.runtime.test_abandoned_hosts import Threadless
 from tests.session.session_fixtures import spec
 
 PATIENCE_S = 60.0
 LONG_S = 600.0
 WIDE = Limits(max_children=64)
-
-
-class Held(Tool[Nothing]):
-    """Waits until the test lets it end."""
-
-    name = "held"
-    description = "Wait."
-    Params: ClassVar[type[BaseModel]] = Nothing
-    tier = PermissionTier.READ_ONLY
-    kinds = frozenset(SessionKind)
-
-    def __init__(self) -> None:
-        self.began = asyncio.Event()
-        self.ending = asyncio.Event()
-
-    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
-        self.began.set()
-        await self.ending.wait()
-        return ToolResult("held")
 
 
 def reply(request: ModelRequest) -> Answer:
@@ -161,7 +135,7 @@ async def with_tree(
 
 
 async def held_up(
-    backend: RecordedBackend, tree: SessionTree, held: Held
+    backend: RecordedBackend, tree: SessionTree, held: LongCall
 ) -> tuple[asyncio.Task[list[SessionResult[Any]]], HostLink]:
     """Start six Workers, the first of which holds the only host while others wait there."""
     mapped = asyncio.create_task(tree.main.map("worker", ["hold", *["look"] * 5], concurrency=6))
@@ -196,7 +170,7 @@ async def test_sessions_that_a_host_gives_back_run_elsewhere(tmp_path: Path) -> 
 
 async def test_nobody_waits_behind_a_long_call(tmp_path: Path) -> None:
     """Those that wait at its host are taken back soon, and run elsewhere while it lasts."""
-    held = Held()
+    held = LongCall()
     async with with_tree(tmp_path, held, slots=2, take_back_s=0.02) as (_, tree):
         tasks = ["hold", *["look"] * 9]
         mapped = asyncio.create_task(tree.main.map("worker", tasks, concurrency=10, on_error="raise"))
@@ -274,7 +248,7 @@ def test_what_a_host_keeps_is_bounded() -> None:
 
 async def test_a_lost_host_ends_none_of_those_that_waited_there(tmp_path: Path) -> None:
     """Whoever was there goes on elsewhere; none is blamed for what may have been another's work."""
-    held = Held()
+    held = LongCall()
     async with with_tree(tmp_path, held) as (backend, tree):
         mapped, link = await held_up(backend, tree, held)
         link.declare_lost("something went wrong", to_blame=True)
@@ -288,7 +262,7 @@ async def test_a_lost_host_ends_none_of_those_that_waited_there(tmp_path: Path) 
 
 async def test_a_session_that_a_host_names_ends_alone(tmp_path: Path) -> None:
     """A host that ends because of one session's work says whose; the others there only change hosts."""
-    held = Held()
+    held = LongCall()
     async with with_tree(tmp_path, held) as (backend, tree):
         mapped, link = await held_up(backend, tree, held)
         grants = [adopt.grant for adopt in backend.sent(Adopt) if adopt.epoch in link.leases]
@@ -300,7 +274,7 @@ async def test_a_session_that_a_host_names_ends_alone(tmp_path: Path) -> None:
 
 async def test_a_cancelled_session_leaves_the_host_and_nobody_waits_behind_it(tmp_path: Path) -> None:
     """One that waits is taken out of the line; the one that runs is stopped, and those behind it go on."""
-    held = Held()
+    held = LongCall()
     limits = Limits(max_children=64, cancel_grace_s=0.0)
     async with with_tree(tmp_path, held, limits=limits) as (backend, tree):
         mapped, link = await held_up(backend, tree, held)

@@ -8,21 +8,15 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
-from pydantic import BaseModel
 
 from sessiontree import (
     FunctionModel,
     ModelRequest,
-    PermissionTier,
     ScriptedModel,
     SessionKind,
     SessionTree,
-    Tool,
-    ToolContext,
-    ToolResult,
 )
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.contracts.errors import ApprovalClosed, JournalCorrupt
@@ -35,8 +29,7 @@ from sessiontree.runtime.scheduler import BUSY, PoolSize, Scheduler, busy_time
 from sessiontree.runtime.supervisor import SupervisorCore
 from tests.behaviours.effect_fakes import TOOLS
 from tests.behaviours.fact_fixtures import until
-from tests.behaviours.waiting_fakes import Nothing
-from tests.runtime.runtime_fakes import FaultyRuntime
+from tests.runtime.runtime_fakes import FaultyRuntime, LongCall
 
 PATIENCE_S = 60.0
 GROW_S = 0.02
@@ -190,40 +183,21 @@ async def test_a_tree_made_after_all_hosts_were_started_gets_a_new_one(tmp_path:
         assert await later.main.send("hello") == "here"
 
 
-class Call(Tool[Nothing]):
-    """Takes as long as the test says."""
-
-    name = "take"
-    description = "Take a while."
-    Params: ClassVar[type[BaseModel]] = Nothing
-    tier = PermissionTier.READ_ONLY
-    kinds = frozenset(SessionKind)
-
-    def __init__(self) -> None:
-        self.under_way = 0
-        self.ending = asyncio.Event()
-
-    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
-        self.under_way += 1
-        await self.ending.wait()
-        return ToolResult("taken")
-
-
 def taking(request: ModelRequest) -> Answer:
     """Make one call, which lasts."""
-    return call("take") if request.turn == 1 else "done"
+    return call("held") if request.turn == 1 else "done"
 
 
 @asynccontextmanager
 async def held_hosts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: float
-) -> AsyncIterator[tuple[Scheduler, Call]]:
+) -> AsyncIterator[tuple[Scheduler, LongCall]]:
     """Run four Workers with long calls on a pool that usually has one host; the supervisor is so busy."""
     step_ns = round(busy * GROW_S * 1e9)
     wanted = itertools.count(0, step_ns) if step_ns else itertools.repeat(0)
     monkeypatch.setattr("sessiontree.runtime.scheduler.busy_time", lambda: next(wanted))
     monkeypatch.setattr("sessiontree.runtime.scheduler.GROW_AFTER_S", GROW_S)
-    take = Call()
+    take = LongCall()
     async with (
         FaultyRuntime(tmp_path / "state", slots=4) as runtime,
         SessionTree(tmp_path, model=FunctionModel(taking), tools=(take,), runtime=runtime) as tree,
@@ -240,7 +214,7 @@ async def held_hosts(
             await child.result()
 
 
-async def reached(take: Call, count: int) -> None:
+async def reached(take: LongCall, count: int) -> None:
     """Wait until so many calls run."""
     while take.under_way < count:  # noqa: ASYNC110 - calls that begin later count too
         await asyncio.sleep(0.005)

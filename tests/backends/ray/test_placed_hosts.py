@@ -236,13 +236,19 @@ async def test_workspace_that_is_gone_here_says_nothing_about_a_node(
     assert len(host.times) == 1
 
 
-async def test_node_that_did_not_fit_is_tried_again_later(tmp_path: Path) -> None:
-    """What was wrong may have passed, and no tree need open for that."""
+async def left_out(tmp_path: Path) -> tuple[SettledPools, NodePlace]:
+    """Return the pools of a tree, and its only node, which was found not to fit."""
     (tmp_path / "another").mkdir()
     place = NodePlace("a", "node a", Agent(tmp_path / "another"))
     pools = pools_of_one_tree([place], tmp_path)
     with pytest.raises(HostLost):
         await pools.check(OBSERVING, place)
+    return pools, place
+
+
+async def test_node_that_did_not_fit_is_tried_again_later(tmp_path: Path) -> None:
+    """What was wrong may have passed, and no tree need open for that."""
+    pools, place = await left_out(tmp_path)
     assert pools.places(OBSERVING) == {}
     pools.now_s += UNFIT_S
     assert pools.places(OBSERVING) == {"a": place}
@@ -286,11 +292,7 @@ async def test_unfit_node_counts_only_if_no_other_is_left(tmp_path: Path, lines:
 
 async def test_start_waits_while_all_nodes_are_left_out(tmp_path: Path) -> None:
     """They are used again, so a start does not fail at once."""
-    (tmp_path / "another").mkdir()
-    place = NodePlace("a", "node a", Agent(tmp_path / "another"))
-    pools = pools_of_one_tree([place], tmp_path)
-    with pytest.raises(HostLost):
-        await pools.check(OBSERVING, place)
+    pools, _ = await left_out(tmp_path)
     options = asyncio.ensure_future(pools.options(OBSERVING))
     await asyncio.sleep(0.1)
     assert not options.done()
