@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 import ray
 from ray.cluster_utils import Cluster
 
+from benchmarks.chaos import role_of
 from benchmarks.processes import TICKS_PER_S
 from benchmarks.report import Figure
 from benchmarks.tree import FamilyModel, run, start_children
@@ -180,17 +181,6 @@ def used_ms() -> Counter[str]:
     return found
 
 
-def busy_processes() -> list[int]:
-    """Return the processes of supervisors and hosts. Others of a node do next to nothing."""
-    found = []
-    for pid in descendants(os.getpid()):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            name = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if name.startswith((b"ray::SupervisorActor", b"ray::HostActor")):
-                found.append(pid)
-    return found
-
-
 def kill(raylet: int) -> None:
     """Kill a raylet. Its workers end once its parent, which may be this process, has collected it."""
     os.kill(raylet, signal.SIGKILL)
@@ -255,7 +245,7 @@ class Measuring:
         wall_s = await self._run(runtime, each)
         used = used_ms()
         used.subtract(before)
-        processes = len(busy_processes())
+        processes = sum(role_of(pid) in {"supervisor", "host"} for pid in descendants(os.getpid()))
         sessions, shards = each * self._trees, str(len(runtime.shards()))
         self.cpu_ms[shards] = used["sessions"] / sessions
         self.servers_ms[shards] = used["servers"] / sessions
