@@ -2,7 +2,7 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-suites setup-bench demo test check lint floors types fast fix bench-quick sync-face coverage-table lock clean
+.PHONY: help setup setup-local setup-suites setup-bench demo test test-long check lint floors types fast fix bench-quick sync-face coverage-table lock clean
 
 # Another environment's modules must not leak into this one.
 unexport PYTHONPATH PYTHONHOME
@@ -69,7 +69,10 @@ demo: setup-local ## survey this checkout twice, show the trees, ask, then run a
 PYTEST := $(BIN)/pytest --dist=loadfile --no-loadscope-reorder
 
 test: setup-suites ## the whole suite, in as many processes as processors and memory allow
-	$(PYTEST) --numprocesses=auto $(ARGS)
+	$(PYTEST) --numprocesses=auto -m 'not long' $(ARGS)
+
+test-long: setup-suites ## what is random, long or repeats; a short form of each is in test
+	$(PYTEST) --numprocesses=auto -m long --timeout=3600 $(ARGS)
 
 check: setup ## lint, floors, types and the fast tests
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 lint floors types fast
@@ -86,7 +89,7 @@ types: setup
 	$(BIN)/mypy .ci/setup.py .ci/bench_quick.py .ci/generate_sync.py
 
 fast: setup
-	$(PYTEST) --numprocesses=2 -m 'not slow' $(ARGS)
+	$(PYTEST) --numprocesses=2 -m 'not slow and not long' $(ARGS)
 
 fix: setup ## format, and repair what can be repaired
 	$(BIN)/ruff check --fix-only .
