@@ -41,6 +41,7 @@ from sessiontree.bench.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
 from sessiontree.bench.tree_faults import TreeFaults, faults_in
 from sessiontree.bench.workspaces import make_workspace, template_of
+from sessiontree.contracts.author_errors import report_error
 
 T = TypeVar("T")
 MAX_OUTPUT_CHARS: Final = 1_000_000
@@ -320,8 +321,16 @@ class AttemptRun:
             self.tree_id,
             receipt,
             error_kind=None if error is None else type(error).__name__,
-            error=None if error is None else plain_text(error),
+            error=None if error is None else self._told(error),
         )
+
+    def _told(self, error: BaseException) -> str:
+        """Return the text of a sample's error; below it the frames of what the suite's own code raised."""
+        text = plain_text(error)
+        if isinstance(error, SessionTreeError | TimeoutError | asyncio.CancelledError):
+            return text
+        what = f"the suite's code, in sample {self._lease.sample_id!r},"
+        return "\n".join((text, *report_error(what, error, text)))
 
 
 async def in_own_task(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

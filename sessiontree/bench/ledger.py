@@ -95,6 +95,8 @@ class Tally:
     scored: int = 0
     failed: int = 0
     passed: int = 0
+    errors: int = 0
+    """How many of the scored ones ended in an error of the solver, a scorer or the model."""
     cost_usd: float = 0.0
 
     @property
@@ -419,12 +421,13 @@ class Ledger:
             found = db.execute(
                 "SELECT state, count(*) FROM samples WHERE epoch <= ? AND position < ? GROUP BY state", bound
             )
-            (passed,) = db.execute(
-                "SELECT count(*) FROM scores JOIN samples USING (sample_id, epoch) "
-                "WHERE passed AND epoch <= ? AND position < ?",
+            passed, errors = db.execute(
+                "SELECT coalesce(sum(passed), 0), coalesce(sum(status = 'error'), 0) FROM scores "
+                "JOIN samples USING (sample_id, epoch) WHERE epoch <= ? AND position < ?",
                 bound,
             ).fetchone()
-            return Tally(**dict(found.fetchall()), passed=passed, cost_usd=spent_usd(db))
+            states = dict(found.fetchall())
+            return Tally(**states, passed=passed, errors=errors, cost_usd=spent_usd(db))
 
         return await self._do(run)
 

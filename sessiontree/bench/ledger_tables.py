@@ -87,6 +87,12 @@ class AttemptResult:
     receipt: Sequence[ReceiptLine] = ()
     error_kind: str | None = None
     error: str | None = None
+    """What was raised; below it a line for each frame of the suite's own files."""
+
+    @property
+    def reason(self) -> str:
+        """The first line of the error."""
+        return (self.error or "").partition("\n")[0]
 
     @property
     def passed(self) -> bool:

@@ -71,7 +71,9 @@ class SampleView:
                 each.outcome or "not ended",
                 seconds(None if each.ended_at_ms is None else each.ended_at_ms - each.started_at_ms),
                 each.tree_id or "-",
-                _cut(f"{each.error_kind}: {each.error}", 200) if each.error_kind else "",
+                _cut(f"{each.error_kind}: {each.error.partition(chr(10))[0]}", 200)
+                if each.error_kind
+                else "",
             )
             for each in self.attempts
         ]
