@@ -321,16 +321,16 @@ class AttemptRun:
             self.tree_id,
             receipt,
             error_kind=None if error is None else type(error).__name__,
-            error=None if error is None else self._told(error),
+            error=None if error is None else plain_text(error),
+            raised=() if error is None else self._report(error),
         )
 
-    def _told(self, error: BaseException) -> str:
-        """Return the text of a sample's error; below it the frames of what the suite's own code raised."""
-        text = plain_text(error)
+    def _report(self, error: BaseException) -> list[str]:
+        """Show the suite's author what his code raised, and return its frames; none for a typed error."""
         if isinstance(error, SessionTreeError | TimeoutError | asyncio.CancelledError):
-            return text
+            return []
         what = f"the suite's code, in sample {self._lease.sample_id!r},"
-        return "\n".join((text, *report_error(what, error, text)))
+        return report_error(what, error, plain_text(error))
 
 
 async def in_own_task(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

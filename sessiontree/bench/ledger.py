@@ -280,8 +280,16 @@ class Ledger:
             outcome = "timeout" if result.status == "timeout" else "scored"
             self._end(db, lease.lease_id, outcome, cost_usd)
             db.execute(
-                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ?, kept = ? WHERE lease_id = ?",
-                (result.tree_id, result.error_kind, result.error, keeps, lease.lease_id),
+                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ?, raised = ?, kept = ? "
+                "WHERE lease_id = ?",
+                (
+                    result.tree_id,
+                    result.error_kind,
+                    result.error,
+                    "\n".join(result.raised) or None,
+                    keeps,
+                    lease.lease_id,
+                ),
             )
             return True
 

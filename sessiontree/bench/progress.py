@@ -88,7 +88,7 @@ class RunProgress:
         if result.status == "error":
             self._errors += 1
             self.say(
-                f"sample {lease.sample_id!r}, epoch {lease.epoch}: {result.error_kind}: {result.reason}; "
+                f"sample {lease.sample_id!r}, epoch {lease.epoch}: {result.error_kind}: {result.error}; "
                 f"tree {result.tree_id or 'not opened'}; {self._look_at(lease)}"
             )
 

@@ -356,7 +356,6 @@ class _Gathered:
     def _fail(self, kind: str, found: ScoredSample | AttemptRecord, error: str) -> None:
         self._counts[kind] += 1
         if self._counts[kind] <= MAX_CASES:
-            error = error.partition("\n")[0]  # the frames below it are in `bench show`
             cut = error if len(error) <= _ERROR_CHARS else f"{error[:_ERROR_CHARS]}…"
             self._failures[kind].append(FailureCase(found.sample_id, found.epoch, found.tree_id, cut))
 

@@ -61,6 +61,8 @@ class SampleView:
                     yield from _indented(f"{part}: {score[part]}", 4)
         if scored.error:
             yield from _indented(f"{scored.error_kind}: {scored.error}", 2)
+            for frame in scored.raised.splitlines():
+                yield from _indented(frame, 4)
         yield from _indented(f"output: {scored.output}", 2)
 
     def attempt_rows(self) -> list[tuple[str | int, ...]]:
@@ -71,9 +73,7 @@ class SampleView:
                 each.outcome or "not ended",
                 seconds(None if each.ended_at_ms is None else each.ended_at_ms - each.started_at_ms),
                 each.tree_id or "-",
-                _cut(f"{each.error_kind}: {each.error.partition(chr(10))[0]}", 200)
-                if each.error_kind
-                else "",
+                _cut(f"{each.error_kind}: {each.error}", 200) if each.error_kind else "",
             )
             for each in self.attempts
         ]
