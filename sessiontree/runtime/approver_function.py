@@ -7,7 +7,6 @@ A function takes an :class:`~sessiontree.contracts.approvals.ApprovalRequest` an
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.session_facts import ApproverReplied
 from sessiontree.contracts.stimuli import ApproverAnswered
 from sessiontree.contracts.thread_calls import in_thread, is_cancelled
+from sessiontree.interpreter.import_guard import import_for_the_program
 from sessiontree.session.instructions import RunApprover
 
 ANSWERS = ("approve", "deny", "escalate")
@@ -34,7 +34,7 @@ def load_approver(path: str) -> Callable[[ApprovalRequest], Any]:
     if not module_name or not name:
         raise ConfigError(f"approver {path!r} is not of the form module:name; give one such as 'rules:judge'")
     try:
-        module = importlib.import_module(module_name)
+        module = import_for_the_program(module_name)
     except ImportError as error:
         raise ConfigError(
             f"approver {path!r}: module {module_name!r} can't be imported: {error}; check its name"
