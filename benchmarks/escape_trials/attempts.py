@@ -251,6 +251,87 @@ def _connect_to_an_abstract_socket(facts: Facts) -> None:
     socket.socket(socket.AF_UNIX).connect("\0" + facts["name"])
 
 
+def _end_of(kind: socket.SocketKind) -> socket.socket:
+    """Return one end of a pair; the other one stays open as long."""
+    pair = socket.socketpair(socket.AF_UNIX, kind)
+    _KEPT.append(pair[1])
+    return pair[0]
+
+
+_KEPT: list[socket.socket] = []
+
+
+@attempt
+def _send_a_datagram_to_a_socket_file(facts: Facts) -> None:
+    _end_of(socket.SOCK_DGRAM).sendto(b"out", facts["near_datagrams"])
+
+
+@attempt
+def _send_a_descriptor_to_a_socket_file(facts: Facts) -> None:
+    end = _end_of(socket.SOCK_DGRAM)
+    end.connect(facts["near_datagrams"])
+    socket.send_fds(end, [b"out"], [os.open("/etc/passwd", os.O_RDONLY)])
+
+
+@attempt
+def _give_a_datagram_end_a_name(facts: Facts) -> None:
+    end = _end_of(socket.SOCK_DGRAM)
+    end.bind(str(Path(facts["workspace"], "mine")))
+
+
+@attempt
+def _send_a_raw_datagram_by_a_message(facts: Facts) -> None:
+    _end_of(socket.SOCK_RAW).sendmsg([b"out"], [], 0, facts["near_datagrams"])  # raw is a datagram for these
+
+
+@attempt
+def _send_from_a_packet_end(facts: Facts) -> None:
+    _end_of(socket.SOCK_SEQPACKET).sendto(b"out", facts["near_datagrams"])
+
+
+@attempt
+def _send_from_a_stream_end(facts: Facts) -> None:
+    _end_of(socket.SOCK_STREAM).sendto(b"out", facts["near_datagrams"])
+
+
+@attempt
+def _send_a_message_from_a_stream_end(facts: Facts) -> None:
+    _end_of(socket.SOCK_STREAM).sendmsg([b"out"], [], 0, facts["near_datagrams"])
+
+
+@attempt
+def _send_a_message_after_the_other_end_is_gone(facts: Facts) -> None:
+    end = _end_of(socket.SOCK_STREAM)
+    end.shutdown(socket.SHUT_RDWR)
+    _KEPT.pop().close()
+    end.sendmsg([b"out"], [], 0, facts["near_datagrams"])
+
+
+@attempt
+def _give_a_stream_end_a_name(facts: Facts) -> None:
+    _end_of(socket.SOCK_STREAM).bind(str(Path(facts["workspace"], "mine")))
+
+
+@attempt
+def _connect_a_stream_end_again(facts: Facts) -> None:
+    _end_of(socket.SOCK_STREAM).connect(facts["near_socket"])
+
+
+@attempt
+def _listen_at_a_stream_end(facts: Facts) -> None:
+    del facts
+    _end_of(socket.SOCK_STREAM).listen()
+
+
+@attempt
+def _pair_of_another_family(facts: Facts) -> None:
+    del facts
+    cluster = 30  # TIPC, the other family that makes pairs
+    found = _LIBC.socketpair(cluster, socket.SOCK_STREAM, 0, ctypes.byref((ctypes.c_int * 2)()))
+    if found < 0:
+        raise OSError(ctypes.get_errno(), "socketpair")
+
+
 # The kernel
 
 
