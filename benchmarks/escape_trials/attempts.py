@@ -213,6 +213,49 @@ def _trace_the_first_process(facts: Facts) -> None:
     _call("ptrace", 0x4206, 1, 0, 0)  # PTRACE_SEIZE: changes nothing by itself
 
 
+def _first_that_opens(paths: list[str]) -> None:
+    """Open one of these for writing, and write nothing."""
+    refusals = []
+    for path in paths:
+        try:
+            os.write(os.open(path, os.O_WRONLY), b"")
+        except OSError as refusal:
+            refusals.append(refusal)
+        else:
+            return
+    raise refusals[-1]
+
+
+@attempt
+def _open_a_descriptor_of_the_launcher(facts: Facts) -> None:
+    del facts
+    _first_that_opens([f"/proc/1/fd/{number}" for number in range(3, 64)])
+
+
+@attempt
+def _open_a_descriptor_of_the_launchers_thread(facts: Facts) -> None:
+    del facts
+    _first_that_opens([f"/proc/1/task/1/fd/{number}" for number in range(3, 64)])
+
+
+@attempt
+def _open_the_launchers_memory(facts: Facts) -> None:
+    del facts
+    os.close(os.open("/proc/1/mem", os.O_RDWR))
+
+
+@attempt
+def _read_what_the_launcher_was_started_with(facts: Facts) -> None:
+    del facts
+    Path("/proc/1/environ").read_bytes()
+
+
+@attempt
+def _look_from_the_launchers_root(facts: Facts) -> None:
+    del facts
+    list(Path("/proc/1/root").iterdir())
+
+
 # The network and sockets
 
 

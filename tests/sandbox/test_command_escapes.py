@@ -90,8 +90,12 @@ CARELESS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
             "send_a_descriptor_to_a_socket_file",
             "send_a_raw_datagram_by_a_message",
             "give_a_datagram_end_a_name",
-            "give_a_stream_end_a_name",
         ),
+    ),
+    (
+        "hidden launcher",
+        {"source": planting.open_to_all},
+        ("read_what_the_launcher_was_started_with", "look_from_the_launchers_root"),
     ),
     ("processes", {"words": planting.with_the_processes}, ("see_processes_outside",)),
     ("covers", {"words": planting.without_covers}, ("read_hidden_file", "list_hidden_directory")),
