@@ -10,15 +10,21 @@ Source: sched(7), proc_pid_autogroup(5), proc_pid_stat(5).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from sessiontree.sandbox.process_tree import descendants
+from sessiontree.sandbox.resources.kernel_memory import KernelMemory
 
 MIB: Final = 1024 * 1024
+TMP: Final = "/tmp"  # noqa: S108 - the sandbox's own
+HOME: Final = "/run/session"
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the sandbox's own
+PRIVATE_PLACES: Final = (TMP, HOME, SHARED_MEMORY)
+"""File systems in memory that a command has for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +32,9 @@ class Bounds:
     """What one command and everything it starts may use."""
 
     memory_bytes: int = 2048 * MIB
-    """Memory of all its processes together, checked ten times a second; also the address space of each
-    process, which the kernel bounds."""
+    """Memory of all its processes together, and what they take from the kernel besides (shared pages, files
+    in memory, buffers), checked ten times a second; also the address space of each process, which the kernel
+    bounds."""
     processes: int = 256
     """Processes and threads at a time."""
     sessions: int = 32
@@ -84,6 +91,8 @@ class Use:
     counts."""
     sessions: Mapping[int, int]
     """One process of each session, by session; the launcher's comes first."""
+    pids: Sequence[int]
+    """The launcher's first."""
 
 
 class CommandWatch:
@@ -101,6 +110,7 @@ class CommandWatch:
         self._workspace = workspace
         self._bounds = bounds
         self._before = _disk_of(workspace)
+        self._beside = KernelMemory(PRIVATE_PLACES)
         self._crowded = False
         self._own_session = os.getsid(0)
         self._lowered: set[int] = set()
@@ -113,7 +123,10 @@ class CommandWatch:
         """
         bounds, use = self._bounds, usage(self._pid, launcher_io)
         self._lower(use.sessions)
-        if use.memory_bytes > bounds.memory_bytes or _memory_is_short():
+        memory = use.memory_bytes
+        if memory <= bounds.memory_bytes:
+            memory += self._beside.charged(use.pids, bounds.memory_bytes - memory)
+        if memory > bounds.memory_bytes or _memory_is_short():
             return Excess("memory_bytes", bounds.memory_bytes)
         was_crowded = self._crowded
         self._crowded = use.processes > bounds.processes - NEARLY
@@ -165,6 +178,7 @@ def usage(pid: int, launcher_io: FileIO | None = None) -> Use:
     pages = threads = 0
     written = 0
     sessions: dict[int, int] = {}
+    pids: list[int] = []
     for child in descendants(pid):
         try:
             fields = Path(f"/proc/{child}/statm").read_bytes().split()
@@ -176,7 +190,8 @@ def usage(pid: int, launcher_io: FileIO | None = None) -> Use:
         pages += int(fields[1]) - int(fields[2])
         threads += int(stat[_THREADS])
         sessions.setdefault(int(stat[_SESSION]), child)
-    return Use(pages * PAGE_BYTES, threads, written, sessions)
+        pids.append(child)
+    return Use(pages * PAGE_BYTES, threads, written, sessions, pids)
 
 
 def _written_by(pid: int, opened: FileIO | None) -> int:

@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.sandbox import command_launcher
-from sessiontree.sandbox.command_bounds import Bounds
-from sessiontree.sandbox.environment import HOME, SHARED_MEMORY, TMP
+from sessiontree.sandbox.command_bounds import HOME, SHARED_MEMORY, TMP, Bounds
 from sessiontree.sandbox.jail import (
     ALLOW,
     DENIED_CALLS,
@@ -156,6 +155,8 @@ command for its whole life. With one id above them, a command that has started 3
 time."""
 _PIDS_OF_A_NAMESPACE: Final = (6, 14)
 """The first kernel on which a namespace has its own largest process id; before, the machine's counts."""
+MESSAGE_QUEUE_BYTES: Final = 819_200
+"""What POSIX message queues hold at most; Linux's default. A queue has no descriptor that shows its size."""
 _TCP_FROM_ABI, _SCOPES_FROM_ABI = 4, 6
 _BIND_AND_CONNECT, _SIGNALS_AND_ABSTRACT_SOCKETS = 3, 3
 _READ: Final = 1 << 0 | 1 << 2 | 1 << 3
@@ -218,6 +219,7 @@ def _limits(bounds: Bounds) -> list[tuple[int, int, int]]:
         resource.RLIMIT_NOFILE: bounds.open_files,
         resource.RLIMIT_NPROC: bounds.processes,
         resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MSGQUEUE: MESSAGE_QUEUE_BYTES,
         resource.RLIMIT_NICE: 0,
         resource.RLIMIT_RTPRIO: 0,
     }
