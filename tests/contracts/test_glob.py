@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.glob import Glob
+from sessiontree.contracts.jsonable import JsonValue
 
 LETTERS = "ab-]![^\\\\*?/\n"
 Part = tuple[str, str]
@@ -172,5 +173,5 @@ def test_a_rule_that_can_mean_something_else_is_refused(rule: dict[str, object],
 )
 def test_a_pointer_leads_where_the_standard_says(pointer: str, fits: bool) -> None:
     """Places in lists are ASCII digits alone."""
-    arguments = {"a": ["x", {"b/c": {"~": "x"}}], "": "x", "note": "x"}
+    arguments: JsonValue = {"a": ["x", {"b/c": {"~": "x"}}], "": "x", "note": "x"}
     assert Rule(where={pointer: "*x*"}).matches("t", arguments) is fits
