@@ -141,7 +141,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
 def resume(
     tree_or_path: Annotated[
         str | None,
-        typer.Argument(metavar="[TREE]", help="A tree's id [default: the newest unfinished survey]."),
+        typer.Argument(metavar="TREE", help="A tree's id [default: the newest unfinished survey]."),
     ] = None,
     path: Annotated[
         Path | None, typer.Argument(help="The surveyed directory [default: this one].", readable=False)
@@ -226,6 +226,29 @@ def tree(
     if listed:
         run_body("trees", path=path, state_dir=state_dir, as_json=as_json)
     run_body("tree", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
+
+
+@app.command()
+def show(
+    tree_or_session: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TREE", help="A tree's id, or the beginning of it [default: the newest tree]."
+        ),
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Argument(metavar="SESSION", help="A session's path, such as main/b1 [default: all]."),
+    ] = None,
+    workspace: WorkspaceOption = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was said and done in a tree: messages, replies, calls, results, errors, approvals, children.
+
+    The tree may be live. Exit codes: 0 shown, 1 nothing ran here yet, 2 there is no such tree or session.
+    """
+    run_body("show", **locals())
 
 
 @app.command()

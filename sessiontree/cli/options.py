@@ -17,6 +17,7 @@ BODIES = {
     "ask model": "sessiontree.survey.investigation:ask_model",
     "tree": "sessiontree.cli.tree:show",
     "trees": "sessiontree.cli.tree:show_list",
+    "show": "sessiontree.cli.show:show",
     "follow": "sessiontree.cli.follow:follow",
     "approvals": "sessiontree.cli.approvals:approvals",
     "cancel": "sessiontree.cli.cancel:cancel",
