@@ -22,6 +22,7 @@ from sessiontree.cli.options import (
     MainAgent,
     ModelName,
     OpenTree,
+    Quiet,
     Session,
     StateDir,
     Workspace,
@@ -127,9 +128,11 @@ def run(  # noqa: PLR0913 - each option is a parameter
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object per line; the last one is the result.")
     ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Give a task to a tree of sessions, show the tree and print the answer.
 
+    The answer is on standard output; progress, questions and errors are on standard error.
     Ctrl-C leaves a tree that `sessiontree resume` continues.
 
     Exit codes: 0 answered, 1 failed, 2 can't begin, 130 after Ctrl-C.
@@ -152,6 +155,7 @@ def resume(
     config: ConfigFile = None,
     state_dir: StateDir = None,
     backend: Backend = "ray",
+    quiet: Quiet = False,
 ) -> None:
     """Finish a survey, or a tree of `sessiontree run`, that was interrupted or killed."""
     run_body("resume", **locals(), survey=lambda: load(BODIES["resume survey"]))

@@ -56,6 +56,9 @@ StateDir = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show no progress: only the answer, questions and errors.")
+]
 WorkspaceOption = Annotated[
     Path | None, typer.Option(help="The workspace [default: this directory].", readable=False)
 ]

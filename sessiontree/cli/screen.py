@@ -63,6 +63,7 @@ class RichScreen:
     Args:
         writes: Where everything goes.
         environment: Tells what kind of terminal it is, and what is wanted of it.
+        is_quiet: Whether lines and pictures are left out; questions, errors and raw text are shown.
         wait: Waits a number of seconds between two pictures of a tree.
     """
 
@@ -71,13 +72,15 @@ class RichScreen:
         writes: TextIO,
         environment: Mapping[str, str] = os.environ,
         *,
+        is_quiet: bool = False,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._writes = writes
+        self._is_quiet = is_quiet
         self._console = Console(file=writes, highlight=False, markup=False, emoji=False, _environ=environment)
         if not writes.isatty():
             self._console.width = _WIDE
-        self.is_live = is_live_terminal(writes, environment)
+        self.is_live = not is_quiet and is_live_terminal(writes, environment)
         """Whether a tree can be shown as it goes on."""
         self._wait = wait
         self._view: LiveView | None = None
@@ -93,6 +96,8 @@ class RichScreen:
             text: The line; what could deceive a reader is made visible.
             style: How it is shown where pictures are drawn, such as ``red``.
         """
+        if self._is_quiet:
+            return
         if self._view is not None and self._lent:
             self._held.append((text, style))
         elif self._view is not None:
@@ -161,15 +166,18 @@ class RichScreen:
             self._view = None
 
     @asynccontextmanager
-    async def watch(self, events: Callable[[], ProgressReader], known_seq: int) -> AsyncIterator[TreeWatch]:
+    async def watch(
+        self, events: Callable[[], ProgressReader], known_seq: int, *, failures: bool = False
+    ) -> AsyncIterator[TreeWatch]:
         """Show the progress of a tree from its facts: drawn, or in lines.
 
         Args:
             events: Opens a reader of the tree's events.
             known_seq: Number of the last fact that an earlier process made.
+            failures: Whether each call that failed has a line.
         """
         async with self.live(events) as view:
-            yield TreeWatch(self.line, view, known_seq)
+            yield TreeWatch(self.line, view, known_seq, failures=failures)
 
     def _go_on(self) -> None:
         held, self._held = self._held, []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sessiontree.api.stored_trees import StoredFacts
 from sessiontree.api.transcript import TranscriptStep, transcript_of
+from sessiontree.cli.changes import FAILURE
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
 from sessiontree.contracts.errors import SessionNotFound
@@ -16,8 +17,6 @@ from sessiontree.contracts.session_ids import MAIN
 from sessiontree.journal.journal import Journal
 from sessiontree.runtime.stored_trees import load_tree
 
-FAILURE = "red"
-"""How a step that went wrong is shown at a terminal."""
 _NAMED = 10
 """How many sessions of a tree an error names."""
 
