@@ -5,6 +5,7 @@ It works with or without a live writer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from sessiontree.api.paths import absolute_path, default_state_dir, workspace_ro
 from sessiontree.cli.changes import shortened
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.codec import from_wire
-from sessiontree.contracts.errors import ConfigError, JournalCorrupt
+from sessiontree.contracts.errors import ConfigError, JournalCorrupt, JournalMissing, TreeNotFound
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import Usage
@@ -31,6 +32,8 @@ from sessiontree.tree.report import receipt
 from sessiontree.tree.state import Session, TreeState, initial_tree
 
 _MAIN = "main"
+TREE_ID = re.compile(r"t[0-9a-f]{16}")
+"""A whole id of a tree."""
 
 
 @dataclass(slots=True)
@@ -268,12 +271,41 @@ def newest_tree(journal: Journal, place: Path) -> str:
     """Return the id of a journal's newest tree.
 
     Raises:
-        ConfigError: it holds none yet.
+        JournalMissing: it holds none yet.
     """
     trees = journal.trees()
     if not trees:
-        raise ConfigError(f"the journal in {str(place)!r} holds no tree yet")
+        raise JournalMissing(str(place), "its journal holds no tree")
     return trees[-1].tree_id
+
+
+def whole_tree_id(state_dir: Path, given: str | None) -> str | None:
+    """Return the whole id of the tree whose id begins as given; a whole id, and None, are returned unchanged.
+
+    Args:
+        state_dir: The state directory, or the directory of one of its journals.
+        given: What a person typed.
+
+    Raises:
+        JournalMissing: no tree ran here.
+        TreeNotFound: no tree's id begins so.
+        ConfigError: the ids of several trees do.
+        JournalError: a journal can't be read.
+    """
+    if given is None or TREE_ID.fullmatch(given):
+        return given
+    found: list[str] = []
+    for place in journal_dirs(state_dir) or (state_dir,):
+        with Journal.open(place, read_only=True) as journal:
+            found += [row.tree_id for row in journal.trees() if given and row.tree_id.startswith(given)]
+    if len(found) > 1:
+        shown = ", ".join(found[-5:])
+        raise ConfigError(f"the ids of {len(found):,} trees begin with {given!r}; give more of it: {shown}")
+    if not found:
+        raise TreeNotFound(
+            str(state_dir), f"no tree here has an id that begins with {given!r}; see sessiontree tree --list"
+        )
+    return found[0]
 
 
 def _show(screen: RichScreen, portrait: TreeReport, place: Path) -> None:

@@ -30,7 +30,7 @@ Fields are positional and are all in ``Exception.args``, so each error survives 
     ├─ ClientCallClosed           the call does not wait for the program's answer
     ├─ ClientAnswerRefused        the answer is not a valid result; the call stays open
     ├─ JournalError               the record of a tree cannot be used
-    │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · TreeNotFound
+    │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · JournalMissing · TreeNotFound
     │  └─ JournalTooNew             written by a later release
     ├─ MemoryFailed               memory can't be read or written
     │  ├─ MemoryLocked · MemoryCorrupt · MemoryUnwritable
@@ -439,6 +439,10 @@ class JournalLocked(JournalError):
 
 class JournalUnwritable(JournalError):
     """The state directory cannot be written: permissions, a full disk or a failing one."""
+
+
+class JournalMissing(JournalError):
+    """No journal was begun at this place, or it holds no tree: nothing ran there yet."""
 
 
 class JournalTooNew(JournalError):
