@@ -222,7 +222,7 @@ class AttemptRun:
             options["agents"] = {**options.get("agents", {}), "default": suite.solver}
         if callable(options.get("approver")):  # it is a channel by itself
             options.pop("channel", None)
-            options["approvals"] = given.get("approvals", "always")
+            options["approvals"] = given.get("approvals")
         options["budget"] = self._budget = self._bounded(options.get("budget", suite.budget))
         return options
 
@@ -366,7 +366,7 @@ def approvals_of(place: RunPlace) -> dict[str, Any]:
         return {"approvals": "smart", "smart_rules": suite.rules, "channel": refusing}
     if suite.approvals == "never" and suite.rules:
         return {"approvals": "always", "approver": list(suite.rules), "channel": None}
-    return {"approvals": suite.approvals, "channel": None}
+    return {"approvals": suite.approvals, "approver": list(suite.rules) or None, "channel": None}
 
 
 def score_of(given: object, name: str) -> Score:

@@ -199,8 +199,8 @@ def _everything(workspace: str, start: str, hidden: frozenset[str]) -> str:
         if left < 0:
             raise ExecutionError(
                 "the command may run files that its words do not name, and the workspace "
-                f"{workspace!r} holds more than {MAX_FILES:,} files and directories: no approval can be bound "
-                "to so many; name the files literally, or start the tree in a smaller directory"
+                f"{workspace!r} holds more than {MAX_FILES:,} files and directories: no approval can be "
+                "bound to so many; name the files literally, or start the tree in a smaller directory"
             )
         for entry in rows:
             if entry.path in hidden or entry.name.startswith(_UNFINISHED):
