@@ -140,7 +140,7 @@ class RunResults:
         """Return a table of the scores, for a notebook."""
         counts = self.counts
         if counts.scored + counts.failed == 0:
-            return f"<p>{escape(visible(repr(self)))}</p>"
+            return f"<p>{cell_text(repr(self))}</p>"
         return self.report()._repr_html_()
 
 
