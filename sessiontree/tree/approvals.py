@@ -127,6 +127,20 @@ def _known_harmless(draft: Draft, request: Request, session: Session) -> bool:
 
 
 def _rest(draft: Draft, request: Request, session: Session, how: str) -> None:
+    """Let a request wait at a session; a request that does not wait yet is denied if there is no room.
+
+    Nobody could answer thousands one by one, and each of them is kept and shown until it is answered.
+    """
+    most = draft.state.limits.max_open_approvals
+    waiting = draft.state.open_requests - 1  # all but this one
+    if most is not None and request.rests_at is None and waiting >= most:
+        reason = (
+            f"{waiting} approval requests of this tree wait for an answer, and its limit max_open_approvals "
+            f"is {most}. Nobody was asked about this call. Wait until some are answered, then call "
+            f"{request.question.call.tool!r} again if it is still needed"
+        )
+        close(draft, request.question.request_id, "denied", "limit", reason)
+        return
     draft.write(ApprovalWaiting(request.question.request_id, session.spec.session_id, how))
     draft.tell(WakeTreeAt(request.expires_at_ms))
 
