@@ -20,8 +20,8 @@ def most_commands() -> int:
     """Return how many commands of one process run at a time.
 
     Twice as many as one session may have by default, so that a busy session leaves room for others. Commands
-    often wait, for a disk or for a time, so a few for each processor keep it busy; more would only wait for each
-    other, and hold their memory meanwhile.
+    often wait, for a disk or for a time, so a few for each processor keep it busy; more would only wait for
+    each other, and hold their memory meanwhile.
     """
     return max(LEAST_COMMANDS, COMMANDS_PER_CPU * (os.cpu_count() or 1))
 
