@@ -595,8 +595,6 @@ class HostCore:
             questioner.unseen = hooks.words.screens
             is_remote = questioner.instant is None
             interceptors = (HookInterceptor(hooks, context, dispatcher, screened, shows_replies=is_remote),)
-        self._watch = screened or CallWatch(self._hub, adopt.tree_id, adopt.session, facades)
+        self._watch = watch = screened or CallWatch(self._hub, adopt.tree_id, adopt.session, facades)
         turns = self._turns.calls.of_a_session(adopt.limits.max_commands)
-        return SessionRunner(
-            adopt, dispatcher, questioner, self._watch, put, now_ms, interceptors, state, turns
-        )
+        return SessionRunner(adopt, dispatcher, questioner, watch, put, now_ms, interceptors, state, turns)

@@ -133,7 +133,7 @@ def _known_harmless(draft: Draft, request: Request, session: Session) -> bool:
 
 
 def _rest(draft: Draft, request: Request, session: Session, how: str) -> None:
-    """Let a request wait at a session; a request that does not wait yet is denied if there is no room.
+    """Let a request wait at a session; a request that does not wait yet needs room, or is denied.
 
     Nobody could answer thousands one by one, and each of them is kept and shown until it is answered.
     """

@@ -16,7 +16,6 @@ from tests.behaviours.tree_fixtures import Opener
 COUNTING = "touch running/{0}; ls running | wc -l; rm running/{0}"
 
 
-@pytest.mark.covers("EXE25")
 @pytest.mark.slow
 async def test_no_more_run_at_a_time_than_the_limit_allows(open_tree: Opener) -> None:
     """All end well, and those that wait report it."""
@@ -37,7 +36,6 @@ async def test_no_more_run_at_a_time_than_the_limit_allows(open_tree: Opener) ->
     assert "at most 2 commands of a session run at a time" in str(waits[0].partial)
 
 
-@pytest.mark.covers("EXE25")
 @pytest.mark.slow
 async def test_waiting_does_not_use_up_a_commands_time(open_tree: Opener) -> None:
     """The first uses all of its time; the second begins when the same time has passed for it too."""
@@ -48,7 +46,6 @@ async def test_waiting_does_not_use_up_a_commands_time(open_tree: Opener) -> Non
         assert [message.text.strip() for message in results(tree, "main")][1] == "ran"
 
 
-@pytest.mark.covers("EXE25")
 @pytest.mark.slow
 async def test_what_waits_is_taken_back(open_tree: Opener) -> None:
     """Steering ends the command that runs, and those that wait never begin."""

@@ -68,7 +68,6 @@ def test_report_is_whole_or_an_error(written: bytes) -> None:
         assert again.encode() == written
 
 
-@pytest.mark.covers("EXE7", "EXE9")
 @pytest.mark.parametrize("line", ["failed it never ran", "exited boom", "exited 0"])
 def test_command_cannot_write_its_own_report(tmp_path: Path, line: str) -> None:
     """Its launcher's descriptors are closed to it."""
@@ -104,7 +103,6 @@ class LateWatch(CommandWatch):
         return Excess("disk_bytes", 7)
 
 
-@pytest.mark.covers("EXE7")
 def test_exceeded_bound_counts_for_more_than_a_good_end(tmp_path: Path) -> None:
     """Even if the launcher has reported exit code 0 by then."""
     watch = partial(LateWatch, workspace=os.fspath(tmp_path), bounds=Bounds())

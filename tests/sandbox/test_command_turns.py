@@ -95,7 +95,6 @@ async def walk(make: Callable[[int], Turns], steps: list[Step]) -> None:
     assert came | gone == set(range(len(hall.tasks)))
 
 
-@pytest.mark.covers("EXE25")
 @settings(max_examples=100, database=None)
 @given(STEPS)
 def test_turns_are_kept(steps: list[Step]) -> None:
@@ -125,7 +124,6 @@ def test_planted_turns_are_found(make: Callable[[int], Turns]) -> None:
         asyncio.run(asyncio.wait_for(walk(make, steps), PATIENCE_S))
 
 
-@pytest.mark.covers("EXE25")
 def test_sessions_take_turns() -> None:
     """A session with one command does not wait behind another's hundred."""
 

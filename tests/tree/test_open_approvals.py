@@ -57,7 +57,6 @@ def keeps_room(given_limit: int | None, expected: int, steps: list[Step]) -> Non
         assert harness.state.open_requests == len(waiting) <= expected
 
 
-@pytest.mark.covers("APP21")
 @settings(max_examples=60, database=None)
 @given(st.integers(1, 4), STEPS)
 def test_requests_wait_while_there_is_room(most: int, steps: list[Step]) -> None:
