@@ -1,4 +1,4 @@
-"""Commands by chance that run scripts of a workspace: ways to set, to name and to run, in every combination."""
+"""Commands by chance that run scripts of a workspace: ways to set, to name and to run, combined."""
 
 from __future__ import annotations
 
