@@ -247,8 +247,8 @@ class _TarSource:
             self._headers -= size
             if size > MAX_HEADER or self._headers < 0:
                 raise ConfigError(
-                    f"a header of it has {size:,} bytes; at most {MAX_HEADER:,} are read, and {MAX_HEADER_BYTES:,} "
-                    "of all together; pack shorter names and attributes"
+                    f"a header of it has {size:,} bytes; at most {MAX_HEADER:,} are read, and "
+                    f"{MAX_HEADER_BYTES:,} of all together; pack shorter names and attributes"
                 )
         return self._source.read(size)
 
