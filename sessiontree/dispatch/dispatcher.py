@@ -16,6 +16,7 @@ from threading import current_thread, main_thread
 from typing import Any, Final
 
 from sessiontree.contracts.approvals import CheckedCall, RejectedCall
+from sessiontree.contracts.author_errors import report_error, with_frames
 from sessiontree.contracts.client_tool import ClientAnswer
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
@@ -179,7 +180,8 @@ class Dispatcher:
             asked = tool.tier_for(params)
             if asked is not tier:
                 tier = PermissionTier(max(tier, asked))
-        except Exception:  # noqa: BLE001 - a tool that fails to report its tier gets the highest
+        except Exception as error:  # noqa: BLE001 - a tool that fails to report its tier gets the highest
+            self._report(tool, "tier_for of tool", error, words_of(error))
             tier = PermissionTier.ELEVATED
         if tier is _READ_ONLY:
             checked = CheckedCall(key, tool.name, arguments, "", 0, True)
@@ -370,9 +372,16 @@ class Dispatcher:
     def _unexpected_error(self, prepared: PreparedCall, error: BaseException) -> ImmediateOutcome:
         """Return the outcome of a call whose tool raised an exception that is not a ToolError."""
         tool = prepared.entry.tool
-        plain = self._mark_untrusted(tool, ExecutionError(f"{tool.name} failed: {words_of(error)}"))
+        text = f"{tool.name} failed: {words_of(error)}"
+        frames = self._report(tool, "tool", error, text)
+        plain = self._mark_untrusted(tool, ExecutionError(text))
         outcome = self._error_outcome(prepared.call.key, prepared.provider_id, tool.name, plain, "error")
-        return replace(outcome, untrusted=bool(tool.untrusted))
+        message = with_frames(outcome.message, frames)
+        return replace(outcome, message=message, untrusted=bool(tool.untrusted))
+
+    def _report(self, tool: Tool[Any], what: str, error: BaseException, text: str) -> list[str]:
+        """Show a tool's author what it raised, and return the frames of the author's files."""
+        return report_error(f"{what} {tool.name!r} of session {self._rights.session_id}", error, text)
 
     def _mark_untrusted(self, tool: Tool[Any], error: ToolError) -> ToolError:
         """Return a tool's error; its text is put between marks if the tool declares it as untrusted."""
