@@ -11,6 +11,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.approvals import Precedent
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.policy.commands.command_line import Grammar, read_arguments
 from sessiontree.policy.commands.verdict import (
     HARMLESS,
@@ -287,7 +288,7 @@ def test_a_request_says_why_its_command_is_open() -> None:
         ("eval sh run.sh", "eval"),
     ):
         assert words in precedent_of({"command": command}, "command", find_program).opens, command
-        given = {"command": command, "env": {"X": "1"}}
+        given: dict[str, JsonValue] = {"command": command, "env": {"X": "1"}}
         assert words in precedent_of(given, "command", find_program).opens, command
     for command in ("sh run.sh", "ls *", "make && ./run.sh", "for f in a b; do python $f; done"):
         assert precedent_of({"command": command}, "command", find_program).opens == "", command
