@@ -160,6 +160,7 @@ Identity: TypeAlias = tuple[int, int]
 """Device and inode."""
 RUNS: Final = "processes of the runtime import from it"
 LOADED: Final = "the program that opened the tree runs it"
+NAMED: Final = "the program that opened the tree names it in its code, and may import it"
 SHADOWS: Final = "the program that opened the tree would import it in place of what is installed"
 DECIDES: Final = "it decides which programs git runs"
 MAKES: Final = "it would make its directory a git repository"
@@ -180,7 +181,7 @@ class ProtectedPlaces:
         """Find the places of ``own`` in the workspace; one that holds the whole workspace does not count."""
         self._root = os.path.realpath(root)
         self._why: dict[str, str] = {}
-        for places, why in ((own.trees, RUNS), (own.modules, LOADED)):
+        for places, why in ((own.trees, RUNS), (own.modules, LOADED), (own.named, NAMED)):
             for place in places:
                 for path in (*self._links_to(place), os.path.realpath(place)):
                     self._add(path, why)
@@ -207,8 +208,11 @@ class ProtectedPlaces:
     def see(self) -> Seen:
         """Return the places that exist now; repositories are searched in the whole workspace."""
         kept = _Kept(self._root)
-        for name in self._why:
-            kept.take(f"{self._root}/{name}")
+        for name, why in self._why.items():
+            if why == NAMED:
+                kept.take_or_keep_away(f"{self._root}/{name}")
+            else:
+                kept.take(f"{self._root}/{name}")
         trees = {f"{self._root}/{name}" for name in self._why}
         for found in self._finder.find(self._root, trees, time.time_ns()):
             if found.is_repository:
@@ -366,6 +370,11 @@ class _Kept:
         self._paths[path] = None
         return True
 
+    def take_or_keep_away(self, path: str) -> None:
+        """Add a path if it exists; else it must not come into existence."""
+        if not self.take(path):
+            self._absent[path] = None
+
     def take_repository(self, path: str) -> None:
         """Add the deciding entries of a git directory; create those that a complete one lacks."""
         is_whole = not os.path.lexists(f"{path}/commondir")
@@ -395,8 +404,7 @@ class _Kept:
     def take_hooks(self, worktree: str) -> None:
         """Add the hook directories of a worktree's repository, and the files that name them."""
         for place in _hooks_of(worktree):
-            if not self.take(place):
-                self._absent[place] = None
+            self.take_or_keep_away(place)
 
     def seen(self) -> Seen:
         """Return all places, without those below another, and with other names of the files."""
