@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 PATIENCE_S = 240.0
+SETTINGS_OF_PYTHON = vars(sysconfig)["_get_sysconfigdata_name"]()
 OPTIONAL = f"""
 logfire chardet pandas polars torch datasets tensorflow lance habana_frameworks tzdata jax cupy
 duckdb pyspark simplejson ujson orjson brotli zstandard socks h2 hpack uvloop trio curio winloop
@@ -19,8 +20,8 @@ IPython ipywidgets setproctitle psutil boto3 botocore s3fs gcsfs adlfs aiohttp g
 email_validator rapidjson cchardet lxml html5lib sklearn transformers sentence_transformers gradio
 fastapi uvicorn colorama debugpy memray vertexai tracerite olefile defusedxml numba scipy xarray
 dask cloudpickle5
-{sysconfig._get_sysconfigdata_name()}
-""".split()  # type: ignore[attr-defined]
+{SETTINGS_OF_PYTHON}
+""".split()
 """Names that installed code may ask for, and that are not installed; a file of each is planted."""
 SHORT = "sysconfig pyarrow lancedb requests pydantic_graph opentelemetry.context"
 FULL = f"""
