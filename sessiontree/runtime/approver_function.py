@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.author_errors import report_error
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.session_facts import ApproverReplied
@@ -59,7 +60,9 @@ async def run_approver(path: str, request: ApprovalRequest) -> tuple[str, str]:
     except BaseException as error:  # an approver that fails leaves the decision to the next one
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
-        return "escalate", f"approver {path} failed: {words_of(error)}"
+        reason = f"approver {path} failed: {words_of(error)}"
+        report_error(f"approver {path!r} of session {request.asked}", error, reason)
+        return "escalate", reason
     if isinstance(answer, str) and answer in ANSWERS:
         return str(answer), f"approver {path}"
     said = repr(answer) if isinstance(answer, str) else type(answer).__name__
