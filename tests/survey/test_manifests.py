@@ -120,9 +120,7 @@ def test_about_readme_is_the_first_paragraph_of_words(text: str, about: str) -> 
     assert about_readme(text) == about
 
 
-@pytest.mark.parametrize(
-    "piece", ["[", "![", "<!--", "<", "](", "`", "#\n", "\n \n", "---\n", "[a](", "\n"]
-)
+@pytest.mark.parametrize("piece", ["[", "![", "<!--", "<", "](", "`", "#\n", "\n \n", "---\n", "[a](", "\n"])
 def test_hostile_texts_are_read_once(piece: str) -> None:
     """A text of openings that nothing closes costs milliseconds, where each would be searched to the end."""
     text = piece * (590_000 // len(piece))

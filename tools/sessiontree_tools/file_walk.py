@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import translate
 
 from sessiontree.contracts.errors import ToolError
+from sessiontree.contracts.file_names import fold_name, is_foldable, name_note
 from sessiontree.contracts.ports import Entry, Reader
 from sessiontree.contracts.thread_calls import Stop, end_if
 
@@ -75,6 +76,22 @@ class Glob:
         """Whether the whole path fits."""
         names = path.split("/")
         return any(_fits(parts, names) for parts in self._alternatives)
+
+
+def path_test(pattern: str) -> Callable[[str], bool]:
+    """Return whether a path fits a pattern as it is, or as both look: an accent may be a letter of its own.
+
+    Raises:
+        ValueError: as :class:`Glob` does.
+    """
+    glob, look = Glob(pattern), Glob(fold_name(pattern))
+    return lambda path: glob.matches(path) or look.matches(fold_name(path))
+
+
+def look_notes(reader: Reader, path: str) -> list[str]:
+    """Return what to say of a path that leads to another name than its own: mostly nothing."""
+    note = name_note(path, reader.stat(path).path) if is_foldable(path) else ""
+    return [note] if note else []
 
 
 def check_glob(pattern: str) -> str:
