@@ -74,13 +74,12 @@ _SHARED_FROM = 32_768
 """From this many rows on, two threads compare vectors, because reading them from memory dominates."""
 
 
-_NOISE = 0.25
-"""Similarity that texts without anything in common may have, for an embedder that names none of its own."""
-
-
 def noise_of(embedder: Embedder) -> float:
-    """Return the similarity below which a record is no hit unless it has a word of the query."""
-    return float(getattr(embedder, "noise", _NOISE))
+    """Return the similarity below which a record is no hit unless it has a word of the query.
+
+    Of an embedder that does not say what similarity chance makes, every record counts.
+    """
+    return float(getattr(embedder, "noise", -1.0))
 
 
 class Ranking(Protocol):
