@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import JournalCorrupt as JournalCorrupt
     from sessiontree.contracts.errors import JournalError as JournalError
     from sessiontree.contracts.errors import JournalLocked as JournalLocked
+    from sessiontree.contracts.errors import JournalMissing as JournalMissing
     from sessiontree.contracts.errors import JournalTooNew as JournalTooNew
     from sessiontree.contracts.errors import JournalUnwritable as JournalUnwritable
     from sessiontree.contracts.errors import LimitExceeded as LimitExceeded
@@ -219,6 +220,7 @@ _ROOMS = {
         "JournalCorrupt",
         "JournalError",
         "JournalLocked",
+        "JournalMissing",
         "JournalTooNew",
         "JournalUnwritable",
         "LimitExceeded",

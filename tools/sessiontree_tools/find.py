@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.context import READER, ToolContext
+from sessiontree.contracts.glob import PathGlob
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
@@ -15,7 +16,6 @@ from sessiontree.contracts.thread_calls import Stop, in_call_thread
 from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
 from sessiontree_tools.file_walk import (
     GIT_DIRECTORY,
-    Glob,
     Walk,
     check_glob,
     listing,
@@ -71,7 +71,7 @@ class Find(Tool[FindParams]):
 
 def _find(reader: Reader, params: FindParams, max_chars: int, stop: Stop) -> ToolResult:
     fits = path_test(params.pattern)
-    walk = Walk(reader, stop, into_git=Glob(params.pattern).names(GIT_DIRECTORY))
+    walk = Walk(reader, stop, into_git=PathGlob(params.pattern).holds(GIT_DIRECTORY))
     fitting = (found.entry.path for found in walk.files(params.path) if fits(found.below))
     paths = list(islice(fitting, params.limit + 1))
     limited = len(paths) > params.limit

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.context import READER, ToolContext
 from sessiontree.contracts.errors import ToolError
+from sessiontree.contracts.glob import PathGlob
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
@@ -21,7 +22,6 @@ from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
 from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
 from sessiontree_tools.file_walk import (
     GIT_DIRECTORY,
-    Glob,
     Walk,
     WalkedFile,
     check_glob,
@@ -188,7 +188,7 @@ class Grep(Tool[GrepParams]):
 
 
 def _grep(reader: Reader, params: GrepParams, max_chars: int, stop: Stop) -> ToolResult:
-    walk = Walk(reader, stop, into_git=params.glob is not None and Glob(params.glob).names(GIT_DIRECTORY))
+    walk = Walk(reader, stop, into_git=params.glob is not None and PathGlob(params.glob).holds(GIT_DIRECTORY))
     files = _files(reader, walk, params)
     with _matcher(params, stop) as matcher:
         search = Search(reader, matcher, stop, max_bytes=MAX_SCANNED_BYTES, max_chars=max_chars)

@@ -21,6 +21,7 @@ from sessiontree.contracts.results import ToolResult, Untrusted
 from sessiontree.contracts.thread_calls import Stop, in_call_thread
 from sessiontree.contracts.tool import ALL_KINDS, Retry, Tool, Trimmed
 from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.whole_text import whole_text
 from sessiontree_tools.html_process import ConvertedPage, convert_page
 from sessiontree_tools.web_characters import decode_page, page_kind
 
@@ -205,7 +206,7 @@ def _laid_out(text: str, max_chars: int) -> str:
                 break
     except (ValueError, RecursionError):
         return text
-    return "".join(kept)
+    return whole_text("".join(kept))  # an escape may spell half of a surrogate pair
 
 
 def _page_text(page: Page, text: ConvertedPage) -> str:
