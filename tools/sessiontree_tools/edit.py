@@ -166,6 +166,10 @@ def _tolerant(text: str, old: str) -> tuple[int, int]:
     ending = set(islice(_line_endings(folded.text, bare), MAX_COUNTED)) if bare not in {"", wanted} else set()
     start = _only(folded.text, iter(sorted(inside | ending)))
     if start is None:
+        if wanted.endswith("\n") and folded.text.endswith(wanted.removesuffix("\n")):
+            raise ExecutionError(
+                "old_text ends with a line end, and the file ends without one; leave out the last line end"
+            )
         raise ExecutionError(
             "old_text was not found, not even with quotes, dashes and spaces treated alike; "
             "read the file again and copy the passage"
