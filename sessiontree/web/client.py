@@ -257,9 +257,10 @@ class Body:
     def _inflate(self, data: bytes) -> None:
         while data and not self.truncated:
             if self._inflating.eof:
-                # Servers pad with zeros; anything else is the next member (RFC 1952, section 2.2).
+                # Servers pad with zeros, or send bytes that nothing reads; a member begins with its own mark
+                # (RFC 1952, section 2.2).
                 data = data.lstrip(b"\0")
-                if not data:
+                if not data or not data.startswith(b"\x1f"):
                     return
                 self._members += 1
                 if self._members >= MAX_MEMBERS:
