@@ -103,6 +103,8 @@ class TurnReplied:
     message: AssistantMessage
     finished: RunFinished | None = held()  # noqa: RUF009 - a declaration
     """The end of the run whose final message it is, in the journal."""
+    room: int | None = added(None, sparse=True)
+    """Characters that the results of its calls may have together in the next question; None = not known."""
 
 
 @recorded("reply_cut")
@@ -209,6 +211,19 @@ class CompactionFailed:
     """Index after the older part of the next attempt at most, because this question was too long."""
     model: str = added("", sparse=True)
     """Name of the compaction model, if it failed: the session's model is asked next. Empty = that failed."""
+
+
+@recorded("messages_shortened")
+@dataclass(frozen=True, slots=True)
+class MessagesShortened:
+    """From now on the model sees these messages cut; the journal keeps them whole."""
+
+    at: tuple[int, ...] = ()
+    """Indices of messages of the conversation, as the model sees it."""
+    chars: tuple[int, ...] = ()
+    """To how many characters each of them is cut."""
+    images: tuple[int, ...] = ()
+    """Indices of messages whose images become a line of text."""
 
 
 @recorded("call_opened")
@@ -442,6 +457,7 @@ SessionFact: TypeAlias = (
     | CompactionBegun
     | ContextCompacted
     | CompactionFailed
+    | MessagesShortened
     | CallOpened
     | CallHeld
     | CallIntended
