@@ -103,8 +103,8 @@ class TurnReplied:
     message: AssistantMessage
     finished: RunFinished | None = held()  # noqa: RUF009 - a declaration
     """The end of the run whose final message it is, in the journal."""
-    room: int | None = added(None, sparse=True)
-    """Characters that the results of its calls may have together in the next question; None = not known."""
+    context_tokens: int | None = added(None, sparse=True)
+    """Size of the model's context, if the results of several calls share what is left of it."""
 
 
 @recorded("reply_cut")

@@ -114,7 +114,7 @@ def _turn_replied(state: SessionState, fact: facts.TurnReplied) -> None:
     state.transcript.append(message)
     calls = message.tool_calls
     _charge(state, message.usage)
-    state.result_room = fact.room
+    state.shared_context = fact.context_tokens
     state.compactions = 0
     state.avoids_compaction_model = False
     state.summary_limit = None
@@ -204,7 +204,7 @@ def _compaction_failed(state: SessionState, fact: facts.CompactionFailed) -> Non
 
 def _messages_shortened(state: SessionState, fact: facts.MessagesShortened) -> None:
     state.overflow = ""
-    state.result_room = None
+    state.shared_context = None
     state.transcript = shortened(state.transcript, fact)
 
 

@@ -61,14 +61,22 @@ def room_for_results(context_tokens: int, used_tokens: int, full_share: float) -
     return int(left * CHARS_PER_TOKEN)
 
 
-def share_room(state: SessionState) -> facts.MessagesShortened | None:
-    """Return how the results of the last reply are cut so that they fit together; None = they fit."""
-    if state.result_room is None:
+def share_room(state: SessionState, full_share: float) -> facts.MessagesShortened | None:
+    """Return how the results of the last reply are cut so that they fit together; None = they fit.
+
+    Args:
+        state: The session, whose last reply had several calls if its results share anything.
+        full_share: Share of the model's context that one question may use.
+    """
+    if state.shared_context is None:
         return None
     first = _unseen(state.transcript)
+    reply = state.transcript[first - 1] if first else None
+    used = reply.usage.tokens if isinstance(reply, AssistantMessage) else 0
+    room = room_for_results(state.shared_context, used, full_share)
     sizes = {at: text_size(state.transcript[at]) for at in range(first, len(state.transcript))}
     results = {at: size for at, size in sizes.items() if isinstance(state.transcript[at], ToolResultMessage)}
-    return _shortened(state.transcript, results, sum(results.values()) - state.result_room)
+    return _shortened(state.transcript, results, sum(results.values()) - room)
 
 
 def leave_out_seen_images(state: SessionState) -> facts.MessagesShortened | None:

@@ -52,10 +52,8 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
         return compaction.answered(state, state.compacting, stimulus)
     message = stimulus.message
     context, used = stimulus.context_tokens, message.usage.input_tokens
-    room = None
-    if context is not None and len(message.tool_calls) > 1:
-        room = shortening.room_for_results(context, message.usage.tokens, FULL_SHARE)
-    decision.facts.append(facts.TurnReplied(stimulus.turn, message, room=room))
+    shared = context if len(message.tool_calls) > 1 else None
+    decision.facts.append(facts.TurnReplied(stimulus.turn, message, context_tokens=shared))
     is_full = context is not None and used >= FULL_SHARE * context
     if context is not None and is_full and not (state.is_crowded or state.compaction_failures):
         decision.facts.append(facts.ContextFilled(used, context))
@@ -266,7 +264,7 @@ def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
             if cut is None:
                 _rest(state, decision, "", compaction.overflow_problem(state), "overflow")
                 return decision
-    cut = cut or shortening.share_room(state)
+    cut = cut or shortening.share_room(state, FULL_SHARE)
     if cut is not None:
         decision.facts.append(cut)
     askers = _askers(state)
