@@ -295,7 +295,7 @@ async def _complete(
         if withdrawn:
             raise
         said = "" if assembly is None else cut_text(assembly.text, MAX_SAID_CHARS)
-        answer = partial(asker.failed, failure_of(error, said))
+        answer = partial(asker.failed, failure_of(error, request.session_id, said))
     else:
         answer = partial(asker.answered, message)
     if conversation.asking is asyncio.current_task():
