@@ -474,8 +474,8 @@ def _reject_unreadable(key: str, entry: ToolEntry, text: str) -> RejectedCall:
     try:
         entry.compiled.validate({})
     except ValidationError as error:
-        words, field = f"{error.message}; ", error.field
-    message = f"{words}the arguments are not a whole JSON object: {cut_text(text, MAX_UNREAD_SHOWN)!r}"
+        words, field = f"; a call needs: {error.message}", error.field
+    message = f"the arguments are not a whole JSON object: {cut_text(text, MAX_UNREAD_SHOWN)!r}{words}"
     digest = _digest_of_invalid(entry.name, text)
     return RejectedCall(key, entry.name, message, field, digest, entry.compiled.schema)
 

@@ -17,7 +17,7 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal, joined
 from sessiontree.contracts.stimuli import ResultOffered
 from sessiontree.schema.result import compile_result
-from sessiontree.session import compaction
+from sessiontree.session import compaction, shortening
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park
 from sessiontree.session.state import CallState, SessionState
@@ -51,8 +51,9 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     if state.compacting is not None:
         return compaction.answered(state, state.compacting, stimulus)
     message = stimulus.message
-    decision.facts.append(facts.TurnReplied(stimulus.turn, message))
     context, used = stimulus.context_tokens, message.usage.input_tokens
+    shared = context if len(message.tool_calls) > 1 else None
+    decision.facts.append(facts.TurnReplied(stimulus.turn, message, context_tokens=shared))
     is_full = context is not None and used >= FULL_SHARE * context
     if context is not None and is_full and not (state.is_crowded or state.compaction_failures):
         decision.facts.append(facts.ContextFilled(used, context))
@@ -260,15 +261,21 @@ def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
         _rest(state, decision, "", problem)
         return decision
     turn = state.turn + 1
-    if state.is_crowded or state.overflow:
+    cut = shortening.leave_out_seen_images(state) if state.overflow else None
+    if cut is None and (state.is_crowded or state.overflow):
         begun = compaction.begin(state)
         if begun is not None:
             decision.facts.append(begun)
             decision.instructions.append(todo.CallModel(begun.turn))
             return decision
         if state.overflow:
-            _rest(state, decision, "", compaction.overflow_problem(state), "overflow")
-            return decision
+            cut = shortening.cut_longest(state)
+            if cut is None:
+                _rest(state, decision, "", compaction.overflow_problem(state), "overflow")
+                return decision
+    cut = cut or shortening.share_room(state, FULL_SHARE)
+    if cut is not None:
+        decision.facts.append(cut)
     askers = _askers(state)
     if askers != state.asked_by:
         decision.facts.append(facts.ActsFor(askers))
