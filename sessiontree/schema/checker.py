@@ -13,6 +13,7 @@ from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.pointer import json_pointer
 from sessiontree.contracts.truncation import whole
+from sessiontree.schema.argument_text import begins_structure
 from sessiontree.schema.keywords import Schema
 
 MAX_TOLD: Final = 4
@@ -115,6 +116,8 @@ def _entries(fault: _Fault) -> list[_Entry]:
     if kind == "anyOf":
         reasons = dict.fromkeys(error.message for errors in details["context"] for error in errors[:1])
         return [_Entry(path, f": fits no variant: {' / '.join(reasons)} {got}")]
+    if kind == "type" and isinstance(fault.instance, str) and begins_structure(fault.instance):
+        return [_Entry(path, f": {fault.message}, and it can't be read as one: send JSON, not text {got}")]
     return [_Entry(path, f": {fault.message} {got}")]
 
 
