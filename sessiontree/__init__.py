@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import JournalCorrupt as JournalCorrupt
     from sessiontree.contracts.errors import JournalError as JournalError
     from sessiontree.contracts.errors import JournalLocked as JournalLocked
+    from sessiontree.contracts.errors import JournalMissing as JournalMissing
     from sessiontree.contracts.errors import JournalTooNew as JournalTooNew
     from sessiontree.contracts.errors import JournalUnwritable as JournalUnwritable
     from sessiontree.contracts.errors import LimitExceeded as LimitExceeded
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.messages import UserMessage as UserMessage
     from sessiontree.contracts.model_settings import ModelPrice as ModelPrice
     from sessiontree.contracts.model_settings import ModelSettings as ModelSettings
+    from sessiontree.contracts.own_program import program_words as program_words
     from sessiontree.contracts.plugins import PluginContext as PluginContext
     from sessiontree.contracts.plugins import PluginSettings as PluginSettings
     from sessiontree.contracts.replay_report import ReplayDifference as ReplayDifference
@@ -218,6 +220,7 @@ _ROOMS = {
         "JournalCorrupt",
         "JournalError",
         "JournalLocked",
+        "JournalMissing",
         "JournalTooNew",
         "JournalUnwritable",
         "LimitExceeded",
@@ -293,6 +296,7 @@ _ROOMS = {
         "UserMessage",
     ),
     "contracts.model_settings": ("ModelPrice", "ModelSettings"),
+    "contracts.own_program": ("program_words",),
     "contracts.plugins": ("PluginContext", "PluginSettings"),
     "contracts.replay_report": ("ReplayDifference", "ReplayReport"),
     "contracts.results": (

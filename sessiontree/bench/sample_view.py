@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from sessiontree import ConfigError, JournalError
+from sessiontree.api.transcript import TranscriptStep, indented, shortened, transcript_of
 from sessiontree.bench.recorded_run import AttemptRecord, RecordedRun, ScoredSample
 from sessiontree.bench.report import number, seconds
 from sessiontree.bench.run_facts import RunFacts
-from sessiontree.bench.transcript import TranscriptStep, transcript_of
-
-MAX_TEXT_CHARS: Final = 4_000
-"""Most characters of an entry, an output or an error in text; JSON holds all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +55,12 @@ class SampleView:
             yield f"  {name}: {number(score['value'])}, {'passed' if score['passed'] else 'not passed'}"
             for part in ("answer", "explanation"):
                 if score.get(part):
-                    yield from _indented(f"{part}: {score[part]}", 4)
+                    yield from indented(f"{part}: {score[part]}", 4)
         if scored.error:
-            yield from _indented(f"{scored.error_kind}: {scored.error}", 2)
-        yield from _indented(f"output: {scored.output}", 2)
+            yield from indented(f"{scored.error_kind}: {scored.error}", 2)
+            for frame in scored.raised.splitlines():
+                yield from indented(frame, 4)
+        yield from indented(f"output: {scored.output}", 2)
 
     def attempt_rows(self) -> list[tuple[str | int, ...]]:
         """Return a row for each attempt: number, outcome, time, tree, error."""
@@ -71,7 +70,7 @@ class SampleView:
                 each.outcome or "not ended",
                 seconds(None if each.ended_at_ms is None else each.ended_at_ms - each.started_at_ms),
                 each.tree_id or "-",
-                _cut(f"{each.error_kind}: {each.error}", 200) if each.error_kind else "",
+                shortened(f"{each.error_kind}: {each.error}", 200) if each.error_kind else "",
             )
             for each in self.attempts
         ]
@@ -79,9 +78,7 @@ class SampleView:
     def transcript_lines(self) -> Iterator[str]:
         """Yield the transcript, one line each."""
         for entry in self.transcript:
-            yield f"[{entry.seq}] {entry.session}: {entry.what}"
-            if entry.text:
-                yield from _indented(entry.text, 4)
+            yield from entry.lines()
 
 
 def view_sample(run: RecordedRun, sample_id: str, epoch: int | None = None) -> SampleView:
@@ -139,12 +136,3 @@ def _read(run: RecordedRun, tree_id: str) -> tuple[tuple[TranscriptStep, ...], s
             return tuple(transcript_of(facts.read(tree_id))), ""
     except JournalError as error:
         return (), str(error)
-
-
-def _indented(text: str, spaces: int) -> Iterator[str]:
-    for line in _cut(text, MAX_TEXT_CHARS).split("\n"):
-        yield f"{' ' * spaces}{line}"
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters)"

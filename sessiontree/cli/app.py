@@ -22,6 +22,7 @@ from sessiontree.cli.options import (
     MainAgent,
     ModelName,
     OpenTree,
+    Quiet,
     Session,
     StateDir,
     Workspace,
@@ -127,9 +128,11 @@ def run(  # noqa: PLR0913 - each option is a parameter
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object per line; the last one is the result.")
     ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Give a task to a tree of sessions, show the tree and print the answer.
 
+    The answer is on standard output; progress, questions and errors are on standard error.
     Ctrl-C leaves a tree that `sessiontree resume` continues.
 
     Exit codes: 0 answered, 1 failed, 2 can't begin, 130 after Ctrl-C.
@@ -141,7 +144,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
 def resume(
     tree_or_path: Annotated[
         str | None,
-        typer.Argument(metavar="[TREE]", help="A tree's id [default: the newest unfinished survey]."),
+        typer.Argument(metavar="TREE", help="A tree's id [default: the newest unfinished survey]."),
     ] = None,
     path: Annotated[
         Path | None, typer.Argument(help="The surveyed directory [default: this one].", readable=False)
@@ -152,6 +155,7 @@ def resume(
     config: ConfigFile = None,
     state_dir: StateDir = None,
     backend: Backend = "ray",
+    quiet: Quiet = False,
 ) -> None:
     """Finish a survey, or a tree of `sessiontree run`, that was interrupted or killed."""
     run_body("resume", **locals(), survey=lambda: load(BODIES["resume survey"]))
@@ -226,6 +230,29 @@ def tree(
     if listed:
         run_body("trees", path=path, state_dir=state_dir, as_json=as_json)
     run_body("tree", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
+
+
+@app.command()
+def show(
+    tree_or_session: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TREE", help="A tree's id, or the beginning of it [default: the newest tree]."
+        ),
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Argument(metavar="SESSION", help="A session's path, such as main/b1 [default: all]."),
+    ] = None,
+    workspace: WorkspaceOption = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was said and done in a tree: messages, replies, calls, results, errors, approvals, children.
+
+    The tree may be live. Exit codes: 0 shown, 1 nothing ran here yet, 2 there is no such tree or session.
+    """
+    run_body("show", **locals())
 
 
 @app.command()

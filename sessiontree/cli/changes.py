@@ -19,19 +19,29 @@ ends, unless its session ends first; one that only waits for an approval has not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from sessiontree.cli.live_tree import LiveTree, call_text
 from sessiontree.cli.live_view import LiveView
-from sessiontree.contracts.events import display_of
+from sessiontree.contracts.events import display_of, failure_of
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.session_ids import MAIN
 from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.replay import read_fact
 
 Change = dict[str, Any]
 
+Say = Callable[[str, str], None]
+"""Shows a line in a style, empty for none."""
+
 SUMMARY_CHARS = 400
+FAILURE = "red"
+"""The style of a line about what went wrong."""
+_FAILED = re.compile(r'"isError":true|"exit_code":(?!0[,}])')
+"""Is in the fact of every call that failed, so that no other fact need be parsed."""
 
 
 class LiveChanges:
@@ -107,6 +117,39 @@ def change_text(change: Change) -> str | None:
         why = f", {change['reason']}" if change["reason"] else ""
         return f"{change['decision']} by {change['by']}: {change['tool']} for {session}{why}"
     return None
+
+
+class CallFailures:
+    """Tells from the facts of sessions which calls failed, and why."""
+
+    def __init__(self) -> None:
+        self._settled: set[tuple[str, str]] = set()
+        """Calls whose request was not approved, by session and key: the decision has a line of its own."""
+
+    def of(self, record: Record) -> tuple[str, ToolResultMessage] | None:
+        """Return why the call failed whose result a fact is, and the result; None for any other fact.
+
+        Raises:
+            JournalTooNew, JournalCorrupt: it is not a fact of this release.
+        """
+        kind = kind_in(record.text)
+        if kind == "approval_settled":
+            fact = read_fact(record.text)
+            if fact.decision != "approved":
+                self._settled.add((record.session, fact.key))
+        if kind != "call_resolved" or _FAILED.search(record.text) is None:
+            return None
+        fact = read_fact(record.text)
+        place = (record.session, fact.key)
+        if place in self._settled:
+            self._settled.remove(place)
+            return None
+        reason = failure_of(fact.message)
+        return None if reason is None else (reason, fact.message)
+
+
+def _is_failure(change: Change) -> bool:
+    return change.get("status") == "failed" or change.get("decision") in {"denied", "expired"}
 
 
 def _change(record: Record, session: str, members: Change) -> Change:
@@ -186,10 +229,19 @@ class TreeWatch:
         say: Shows a line.
         view: The picture; None = nothing is drawn.
         known_seq: Number of the last fact of an earlier process; facts up to it have no line.
+        failures: Whether each call that failed has a line.
     """
 
-    def __init__(self, say: Callable[[str], None], view: LiveView | None = None, known_seq: int = 0) -> None:
+    def __init__(
+        self,
+        say: Say,
+        view: LiveView | None = None,
+        known_seq: int = 0,
+        *,
+        failures: bool = False,
+    ) -> None:
         self.tree = LiveTree() if view is None else view.tree
+        self._failures = CallFailures() if failures else None
         self._say = say
         self._view = view
         self._known_seq = known_seq
@@ -207,9 +259,20 @@ class TreeWatch:
         for change in () if record.session else self._changes.of(record):
             is_routine = change["change"] == "session_started" or change.get("status") == "completed"
             if record.seq > self._known_seq and not (is_routine and self._view is not None):
-                self._say(self._line(change))
+                self._say(self._line(change), FAILURE if _is_failure(change) else "")
+        if self._failures is not None and record.session:
+            self._tell_failure(record, self._failures)
         if record.seq == self._known_seq and self._view is not None:
             self._view.pace_from_now()
+
+    def _tell_failure(self, record: Record, failures: CallFailures) -> None:
+        failed = failures.of(record)
+        if failed is None or record.seq <= self._known_seq:
+            return
+        reason, message = failed
+        if not message.is_error and record.session == MAIN and self._view is None:
+            return  # Main's channel shows the command's own line where nothing is drawn
+        self._say(f"{record.session}, {message.tool_name} failed: {reason}", FAILURE)
 
     def expect(self, files: int) -> None:
         """Say how many files there are."""

@@ -333,9 +333,9 @@ class LiveView:
         self._paced_s = time.monotonic()
         self._done_before = self.tree.done
 
-    def line(self, text: str) -> None:
+    def line(self, text: str, style: str = "") -> None:
         """Show a line above the tree."""
-        self._console.print(Text(visible(text)), soft_wrap=True)
+        self._console.print(Text(visible(text), style), soft_wrap=True)
 
     def take_off(self) -> None:
         """Free the place on the terminal; facts are taken in as before."""

@@ -17,6 +17,7 @@ BODIES = {
     "ask model": "sessiontree.survey.investigation:ask_model",
     "tree": "sessiontree.cli.tree:show",
     "trees": "sessiontree.cli.tree:show_list",
+    "show": "sessiontree.cli.show:show",
     "follow": "sessiontree.cli.follow:follow",
     "approvals": "sessiontree.cli.approvals:approvals",
     "cancel": "sessiontree.cli.cancel:cancel",
@@ -55,6 +56,9 @@ StateDir = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show no progress: only the answer, questions and errors.")
+]
 WorkspaceOption = Annotated[
     Path | None, typer.Option(help="The workspace [default: this directory].", readable=False)
 ]

@@ -1,9 +1,13 @@
 """The command ``sessiontree run``, and ``sessiontree resume`` of its trees: one task, one tree, one answer.
 
 With ``--json`` each line is an object with a member ``change``: first ``run_started`` (``tree``,
-``state_dir``, ``model``, ``approvals``), then those of :mod:`sessiontree.cli.changes`, last ``result``
-(``tree``, ``status``, ``text``, ``output``: the value of ``--result-schema``, else null, ``error``: null or
-why the answer is missing, ``usage``, ``resume``: null or the command that continues the tree).
+``state_dir``, ``model``, ``approvals``, ``commands``), then those of :mod:`sessiontree.cli.changes`, last
+``result`` (``tree``, ``status``, ``text``, ``output``: the value of ``--result-schema``, else null,
+``error``: null or why the answer is missing, ``usage``, ``resume``: null or the command that continues the
+tree).
+
+Only the answer, or these lines, are on standard output. What happens meanwhile, questions and errors are on
+standard error.
 """
 
 from __future__ import annotations
@@ -36,8 +40,10 @@ from sessiontree import (
     TerminalChannel,
     Usage,
 )
+from sessiontree.api.approval_modes import describe_commands, describe_rights
 from sessiontree.api.runtime import BackendName
 from sessiontree.channels.port import HumanChannel
+from sessiontree.channels.safe_text import visible
 from sessiontree.cli.attachments import Attachments, read_attachments
 from sessiontree.cli.changes import LiveChanges, TreeWatch
 from sessiontree.cli.configured_tree import (
@@ -81,18 +87,20 @@ def run(  # noqa: PLR0913 - each option is a parameter
     state_dir: Path | None,
     backend: BackendName,
     as_json: bool,
+    quiet: bool,
 ) -> int:
     """Open a tree, give Main a task, show the answer and return the exit code.
 
     With a schema a Branch of Main does the task: its final message must fit the schema.
 
     Args:
-        screen: Shows what happens.
+        screen: Shows the answer.
         task: The first message.
         model: Name of the model that answers; None = the configured one.
         agent: Name of the agent that Main runs as; None = the configured one.
         workspace: The directory; None = this one.
-        approve: Approval mode; None = the configured one, else ``always`` at a terminal, else ``never``.
+        approve: Approval mode; None = the configured one, else Elevated calls are asked about at a terminal
+            and refused elsewhere, and System calls run.
         max_cost: Most US dollars that the tree may spend; None = as configured.
         tools: Names of the only tools that sessions may hold, with commas; ``none`` = no tools, None = as
             configured.
@@ -102,6 +110,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
         state_dir: Where the journal is; None = the workspace's own place.
         backend: What runs the sessions.
         as_json: Whether a program reads it.
+        quiet: Whether nothing but the answer, questions and errors is shown.
 
     Raises:
         SessionTreeError: it can't begin; nothing was changed.
@@ -123,15 +132,16 @@ def run(  # noqa: PLR0913 - each option is a parameter
         )
     beginning = TYPED if schema is not None else ATTACHED if attached != Attachments() else PURPOSE
     message = attached.added_to(task)
+    progress = RichScreen(sys.stderr, is_quiet=quiet or as_json)
     tree = SessionTree(
         root,
         **options,
-        channel=_channel(screen, as_json),
+        channel=_channel(progress, as_json),
         state_dir=state_dir,
         backend=backend,
         purpose=f"{beginning}{task[:_TASK_CHARS]}",
     )
-    task_run = _TaskRun(screen, tree.state_dir, as_json, config=config)
+    task_run = _TaskRun(screen, progress, tree.state_dir, as_json, config=config)
 
     async def order(tree: SessionTree) -> SessionResult[Any]:
         if schema is None:
@@ -150,6 +160,7 @@ def resume(  # noqa: PLR0913 - each option is a parameter
     config: Path | None,
     state_dir: Path | None,
     backend: BackendName,
+    quiet: bool,
     survey: Callable[[], Callable[..., int]],
 ) -> int:
     """Continue a tree of ``sessiontree run``, or have a survey continued; return the exit code.
@@ -162,6 +173,7 @@ def resume(  # noqa: PLR0913 - each option is a parameter
         config: The configuration's file; None = the owner's own.
         state_dir: Where the journal is; None = the workspace's own place.
         backend: What runs the sessions.
+        quiet: Whether nothing but the answer, questions and errors is shown.
         survey: Brings what continues a survey.
 
     Raises:
@@ -171,12 +183,13 @@ def resume(  # noqa: PLR0913 - each option is a parameter
     if left is None:
         given: dict[str, Any] = {"path": path, "state_dir": state_dir, "backend": backend}
         return survey()(screen, tree_or_path=tree_or_path, **given)
-    task_run = _TaskRun(screen, place, as_json=False, known_seq=last_seq, config=config)
+    progress = RichScreen(sys.stderr, is_quiet=quiet)
+    task_run = _TaskRun(screen, progress, place, as_json=False, known_seq=last_seq, config=config)
     options = resume_options(load_configuration(config, Path(left.workspace)), left.model, model)
 
     async def opened() -> SessionTree:
         return await SessionTree.resume(
-            left.tree_id, **options, channel=_channel(screen, False), state_dir=place, backend=backend
+            left.tree_id, **options, channel=_channel(progress, False), state_dir=place, backend=backend
         )
 
     task_run.task = left.purpose.removeprefix(PURPOSE)
@@ -213,12 +226,10 @@ def _schema_in(path: Path | None) -> Mapping[str, Any] | None:
     return schema
 
 
-def _channel(screen: RichScreen, as_json: bool) -> HumanChannel:
+def _channel(progress: RichScreen, as_json: bool) -> HumanChannel:
     """Return Main's channel: whoever is at the terminal; lines of JSON say themselves what tools say."""
-    reads = sys.stdin if sys.stdin is not None else io.StringIO()
-    if as_json:
-        return YieldingChannel(TerminalChannel(reads, sys.stderr), nullcontext)
-    return screen.shared_with(TerminalChannel(reads, sys.stdout))
+    terminal = TerminalChannel(sys.stdin if sys.stdin is not None else io.StringIO(), sys.stderr)
+    return YieldingChannel(terminal, nullcontext) if as_json else progress.shared_with(terminal)
 
 
 def _left(
@@ -280,6 +291,9 @@ class _TaskRun:
     """One task and its tree."""
 
     screen: RichScreen
+    """Shows the answer, or what a program reads."""
+    progress: RichScreen
+    """Shows all else."""
     state_dir: Path
     as_json: bool
     known_seq: int = 0
@@ -314,9 +328,8 @@ class _TaskRun:
         if self.as_json:
             self._tell_result(SessionResult(SessionStatus.FAILED, ""), Usage(), status, why, again)
         else:
-            self.screen.line(
-                why if again is None else f"{why}; nothing that was done is lost, go on with: {again}"
-            )
+            end = why if again is None else f"{why}; nothing that was done is lost, go on with: {again}"
+            sys.stderr.write(f"{visible(end)}\n")
         return code
 
     async def ask(
@@ -375,17 +388,18 @@ class _TaskRun:
             self._tell_result(result, usage, result.status, result.summary if failed else None, None)
         else:
             text = result.summary if result.output is None else dump_json(result.output)
-            for line in text.splitlines() if heard != text else ():
+            is_seen = heard == text and sys.stdout.isatty()  # it was shown there as it came
+            for line in () if is_seen else text.splitlines():
                 self.screen.line(line)
             tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written, {usage.cost_text}"
             where = f"--state-dir {shlex.quote(str(self.state_dir))} --tree {self.tree_id}"
-            self.screen.line(f"({result.status}: {tokens}; show it: sessiontree tree {where})")
+            self.progress.line(f"({result.status}: {tokens}; show it: sessiontree tree {where})")
         return FAILED if failed else 0
 
     async def _work(self, tree: SessionTree, order: Order) -> tuple[SessionResult[Any], Usage, str]:
         """Return the result, what the tree used, and the last message that was shown as it came."""
-        heard = _ReplyText(self.screen.line)
-        is_streamed = self.screen.is_live and not self.as_json
+        heard = _ReplyText(self.progress.line)
+        is_streamed = self.progress.is_live
         async with self._watching(tree) as watch:
             self._watch = watch
             reader = tree.progress("main")
@@ -422,7 +436,7 @@ class _TaskRun:
         if self.as_json:
             yield TreeWatch(_drop)
             return
-        async with self.screen.watch(tree.progress, self.known_seq) as watch:
+        async with self.progress.watch(tree.progress, self.known_seq, failures=True) as watch:
             yield watch
 
     async def _show(self, tree: SessionTree, watch: TreeWatch) -> None:
@@ -456,13 +470,13 @@ class _TaskRun:
                         "state_dir": str(self.state_dir),
                         "model": report.model,
                         "approvals": report.approval_mode,
+                        "commands": describe_commands(report.approval_mode, report.system_tier),
                     }
                 )
             )
         else:
-            self.screen.line(
-                f"tree {tree.tree_id}, {report.model}, approvals: {report.approval_mode}, "
-                f"journal in {self.state_dir}"
+            self.progress.line(
+                f"tree {tree.tree_id}, {report.model}, {describe_rights(report)}, journal in {self.state_dir}"
             )
 
     def _tell_result(
@@ -492,5 +506,5 @@ async def _hear(reader: ProgressReader, take: Callable[[object], None]) -> None:
         take((await reader.next()).event)
 
 
-def _drop(_: object) -> None:
+def _drop(*_: object) -> None:
     """Show nothing."""

@@ -21,7 +21,7 @@ from sessiontree.channels.safe_text import visible
 from sessiontree.cli.changes import TreeWatch
 from sessiontree.cli.live_view import LiveView, is_live_terminal
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.errors import SessionFailed, SessionTreeError
+from sessiontree.contracts.errors import JournalMissing, SessionFailed, SessionTreeError
 from sessiontree.runtime.progress import ProgressReader
 
 
@@ -63,6 +63,7 @@ class RichScreen:
     Args:
         writes: Where everything goes.
         environment: Tells what kind of terminal it is, and what is wanted of it.
+        is_quiet: Whether lines and pictures are left out; questions, errors and raw text are shown.
         wait: Waits a number of seconds between two pictures of a tree.
     """
 
@@ -71,30 +72,42 @@ class RichScreen:
         writes: TextIO,
         environment: Mapping[str, str] = os.environ,
         *,
+        is_quiet: bool = False,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._writes = writes
+        self._is_quiet = is_quiet
         self._console = Console(file=writes, highlight=False, markup=False, emoji=False, _environ=environment)
         if not writes.isatty():
             self._console.width = _WIDE
-        self.is_live = is_live_terminal(writes, environment)
+        self.is_live = not is_quiet and is_live_terminal(writes, environment)
         """Whether a tree can be shown as it goes on."""
         self._wait = wait
         self._view: LiveView | None = None
         self._lent = 0
         """Number of writers that need the terminal exclusively."""
-        self._held: list[str] = []
-        """Lines that wait until these writers are done."""
+        self._held: list[tuple[str, str]] = []
+        """Lines that wait until these writers are done, each with its style."""
 
-    def line(self, text: str) -> None:
-        """Show one line at once; above a live tree, and after what others write in its place."""
-        if self._view is None:
+    def line(self, text: str, style: str = "") -> None:
+        """Show one line at once; above a live tree, and after what others write in its place.
+
+        Args:
+            text: The line; what could deceive a reader is made visible.
+            style: How it is shown where pictures are drawn, such as ``red``.
+        """
+        if self._is_quiet:
+            return
+        if self._view is not None and self._lent:
+            self._held.append((text, style))
+        elif self._view is not None:
+            self._view.line(text, style)
+        elif style and self.is_live:
+            self._console.print(Text(visible(text), style), soft_wrap=True)
+            self._writes.flush()
+        else:
             self._writes.write(f"{visible(text)}\n")
             self._writes.flush()
-        elif self._lent:
-            self._held.append(text)
-        else:
-            self._view.line(text)
 
     def raw(self, text: str) -> None:
         """Show text that a program reads, as it is."""
@@ -153,20 +166,23 @@ class RichScreen:
             self._view = None
 
     @asynccontextmanager
-    async def watch(self, events: Callable[[], ProgressReader], known_seq: int) -> AsyncIterator[TreeWatch]:
+    async def watch(
+        self, events: Callable[[], ProgressReader], known_seq: int, *, failures: bool = False
+    ) -> AsyncIterator[TreeWatch]:
         """Show the progress of a tree from its facts: drawn, or in lines.
 
         Args:
             events: Opens a reader of the tree's events.
             known_seq: Number of the last fact that an earlier process made.
+            failures: Whether each call that failed has a line.
         """
         async with self.live(events) as view:
-            yield TreeWatch(self.line, view, known_seq)
+            yield TreeWatch(self.line, view, known_seq, failures=failures)
 
     def _go_on(self) -> None:
         held, self._held = self._held, []
-        for text in held:
-            self.line(text)
+        for text, style in held:
+            self.line(text, style)
         if self._view is not None:
             self._view.put_back()
 
@@ -181,7 +197,7 @@ def _cell(value: str | int) -> str:
 
 FAILED, UNUSABLE, INTERRUPTED = 1, 2, 130
 """Exit codes: it began and failed, or nobody reads on; usage, configuration or state is wrong; Ctrl-C."""
-_OF_THE_SURVEY = ("tree_sitter", "pathspec")
+_OF_THE_SURVEY = ("tree_sitter",)
 """How modules of the extra ``survey`` begin."""
 
 
@@ -206,6 +222,12 @@ def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> i
             "pip install 'sessiontree[survey]'\n"
         )
         return UNUSABLE
+    except JournalMissing as error:
+        sys.stderr.write(
+            f"sessiontree: nothing ran here yet: {visible(error.reason)} ({visible(error.path)}); begin with "
+            "sessiontree run or sessiontree survey, or name another workspace or --state-dir\n"
+        )
+        return FAILED
     except (SessionTreeError, OSError) as error:
         sys.stderr.write(f"sessiontree: {type(error).__name__}: {visible(str(error))}\n")
         return FAILED if isinstance(error, SessionFailed) else UNUSABLE

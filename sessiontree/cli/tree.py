@@ -5,17 +5,19 @@ It works with or without a live writer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from sessiontree.api.approval_modes import describe_mode
 from sessiontree.api.paths import absolute_path, default_state_dir, workspace_root
 from sessiontree.cli.changes import shortened
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.codec import from_wire
-from sessiontree.contracts.errors import ConfigError, JournalCorrupt
+from sessiontree.contracts.errors import ConfigError, JournalCorrupt, JournalMissing, TreeNotFound
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import Usage
@@ -31,6 +33,8 @@ from sessiontree.tree.report import receipt
 from sessiontree.tree.state import Session, TreeState, initial_tree
 
 _MAIN = "main"
+TREE_ID = re.compile(r"t[0-9a-f]{16}")
+"""A whole id of a tree."""
 
 
 @dataclass(slots=True)
@@ -268,12 +272,41 @@ def newest_tree(journal: Journal, place: Path) -> str:
     """Return the id of a journal's newest tree.
 
     Raises:
-        ConfigError: it holds none yet.
+        JournalMissing: it holds none yet.
     """
     trees = journal.trees()
     if not trees:
-        raise ConfigError(f"the journal in {str(place)!r} holds no tree yet")
+        raise JournalMissing(str(place), "its journal holds no tree")
     return trees[-1].tree_id
+
+
+def whole_tree_id(state_dir: Path, given: str | None) -> str | None:
+    """Return the whole id of the tree whose id begins as given; a whole id, and None, are returned unchanged.
+
+    Args:
+        state_dir: The state directory, or the directory of one of its journals.
+        given: What a person typed.
+
+    Raises:
+        JournalMissing: no tree ran here.
+        TreeNotFound: no tree's id begins so.
+        ConfigError: the ids of several trees do.
+        JournalError: a journal can't be read.
+    """
+    if given is None or TREE_ID.fullmatch(given):
+        return given
+    found: list[str] = []
+    for place in journal_dirs(state_dir) or (state_dir,):
+        with Journal.open(place, read_only=True) as journal:
+            found += [row.tree_id for row in journal.trees() if given and row.tree_id.startswith(given)]
+    if len(found) > 1:
+        shown = ", ".join(found[-5:])
+        raise ConfigError(f"the ids of {len(found):,} trees begin with {given!r}; give more of it: {shown}")
+    if not found:
+        raise TreeNotFound(
+            str(state_dir), f"no tree here has an id that begins with {given!r}; see sessiontree tree --list"
+        )
+    return found[0]
 
 
 def _show(screen: RichScreen, portrait: TreeReport, place: Path) -> None:
@@ -284,7 +317,7 @@ def _show(screen: RichScreen, portrait: TreeReport, place: Path) -> None:
         screen.line(f"forked from: {fork.tree_id} at fact {fork.seq:,}")
     commands = dict.fromkeys(each.spec.commands for each in portrait.sessions() if each.spec.commands)
     screen.line(f"created: {_time(config.created_at_ms)}, model {config.model}")
-    screen.line(f"approvals: {config.mode}, commands: {', '.join(commands)}")
+    screen.line(f"approvals: {describe_mode(config.mode)}, commands: {', '.join(commands)}")
     screen.table(
         ("session", "kind", "status", "turns", "tokens", "calls", "label"),
         [_row(session) for session in portrait.sessions()],

@@ -8,11 +8,11 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from sessiontree.contracts.codec import recorded
+from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.glob import glob_of
 from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.pointer import Nowhere, parts_of, value_at
+from sessiontree.contracts.pointer import MissingValue, parts_of, value_at
 from sessiontree.contracts.senders import Principal, Sender
 from sessiontree.contracts.settings import StrictSettings
 
@@ -100,7 +100,7 @@ def answer_by_rules(rules: tuple[Rule, ...], tool: str, arguments: JsonValue) ->
 def _fits(arguments: JsonValue, pointer: str, glob: str) -> bool:
     try:
         value = value_at(arguments, parts_of(pointer))
-    except Nowhere:
+    except MissingValue:
         return False
     return glob_of(glob).fits(value if isinstance(value, str) else dump_json(value))
 
@@ -117,6 +117,8 @@ class Precedent:
     can't be judged, and *always* approves only this call."""
     doubt: str
     """Why it can't be judged; empty if it can."""
+    opens: str = added("", sparse=True)
+    """Why it may run files that its words do not name; empty if it can't."""
 
 
 @recorded("approval_question")
@@ -154,6 +156,9 @@ class ApprovalRequest:
     arguments; empty = only this call. None = every later call of the tool."""
     asked_by: tuple[Principal, ...] = ()
     """On whose behalf the call is made: everyone whose messages led to it; empty = the creating program."""
+    opens: str = ""
+    """Why the command may run files that its words do not name; empty = it can't. An approval of such a
+    command does not say what those files hold. It ends with any change to a file of the workspace."""
 
 
 APPROVER_ERROR = "approver error"

@@ -30,7 +30,7 @@ Fields are positional and are all in ``Exception.args``, so each error survives 
     ├─ ClientCallClosed           the call does not wait for the program's answer
     ├─ ClientAnswerRefused        the answer is not a valid result; the call stays open
     ├─ JournalError               the record of a tree cannot be used
-    │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · TreeNotFound
+    │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · JournalMissing · TreeNotFound
     │  └─ JournalTooNew             written by a later release
     ├─ MemoryFailed               memory can't be read or written
     │  ├─ MemoryLocked · MemoryCorrupt · MemoryUnwritable
@@ -207,6 +207,9 @@ class ModelError(SessionTreeError):
         retryable: Whether a retry may help.
         retry_after_s: How long the provider asks to wait before a retry, in seconds; None = it does not say.
     """
+
+    raised: str = ""
+    """Where the model's own code raised what led to it: lines of ``path:line in function: source``."""
 
     def __init__(self, message: str, retryable: bool = False, retry_after_s: float | None = None) -> None:
         super().__init__(message, retryable, retry_after_s)
@@ -436,6 +439,10 @@ class JournalLocked(JournalError):
 
 class JournalUnwritable(JournalError):
     """The state directory cannot be written: permissions, a full disk or a failing one."""
+
+
+class JournalMissing(JournalError):
+    """No journal was begun at this place, or it holds no tree: nothing ran there yet."""
 
 
 class JournalTooNew(JournalError):

@@ -24,6 +24,8 @@ _NODE: Final = 8
 _MAX_BITS: Final = 4_096
 """Integers with more bits can't be written as JSON."""
 _MAX_DEPTH: Final = 50
+_ENDED: Final = frozenset({"timeout", "limit", "signal"})
+"""Why a command was ended, in the details of its result."""
 
 
 def displayed(message: ToolResultMessage) -> dict[str, JsonValue]:
@@ -61,6 +63,29 @@ def display_of(message: ToolResultMessage) -> str | None:
     details = message.details
     display = details.get("display") if isinstance(details, dict) else None
     return display if isinstance(display, str) and display else None
+
+
+def failure_of(message: ToolResultMessage) -> str | None:
+    """Return in one line why a call failed; None if it did not.
+
+    A command that ran and failed has a result without an error. Its details tell: an ``exit_code`` other than
+    0, or a ``reason`` why it was ended.
+    """
+    if message.is_error:
+        return cut_line(_reason(message.text), SHOWN_ERROR_CHARS)
+    how = exit_of(message)
+    return None if how is None else cut_line(display_of(message) or how, SHOWN_ERROR_CHARS)
+
+
+def exit_of(message: ToolResultMessage) -> str | None:
+    """Return how a command failed, such as ``exit code 2`` or ``timeout``; None if it did not."""
+    details = message.details.get("details") if isinstance(message.details, dict) else None
+    if not isinstance(details, dict) or "exit_code" not in details:
+        return None
+    code, reason = details["exit_code"], details.get("reason")
+    if isinstance(code, int) and code:
+        return f"exit code {code}"
+    return str(reason) if reason in _ENDED else None
 
 
 def short_progress(progress: object, most_chars: int = SHOWN_CHARS) -> JsonValue:

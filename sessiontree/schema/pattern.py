@@ -8,8 +8,8 @@ is tried by an engine that backtracks: on short text only, and on a bounded amou
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any, Final
 
 import jsonschema_rs
@@ -33,18 +33,14 @@ _BACKTRACKING: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
 _LOOKAHEAD: Final = re.compile(r"\(\?([=!])")
 
 
-class _Effort(threading.local):
-    """What is left of the text on which backtracking patterns may be tried in this thread's check."""
-
-    left = MAX_CHARS_OF_CHECK
-
-
-_EFFORT: Final = _Effort()
+# Checks run on several threads, and the checking library hands nothing to a keyword but the value.
+_LEFT_CHARS: Final = ContextVar("left_chars", default=MAX_CHARS_OF_CHECK)
+"""What is left of the text on which backtracking patterns may be tried in one check."""
 
 
 def begin_check() -> None:
     """Allow the text of one check to the patterns that backtrack."""
-    _EFFORT.left = MAX_CHARS_OF_CHECK
+    _LEFT_CHARS.set(MAX_CHARS_OF_CHECK)
 
 
 class PatternKeyword:
@@ -71,8 +67,9 @@ class PatternKeyword:
             if any(part.is_valid(instance) is not wanted for part, wanted in self._parts):
                 raise ValueError(f'the value does not match "{self._pattern}"')
             return
-        _EFFORT.left -= len(instance)
-        if len(instance) > MAX_CHARS or _EFFORT.left < 0:
+        left = _LEFT_CHARS.get() - len(instance)
+        _LEFT_CHARS.set(left)
+        if len(instance) > MAX_CHARS or left < 0:
             raise ValueError(
                 f'the value is too long to be matched with "{self._pattern}": a pattern that looks around or '
                 f"refers back is tried on {MAX_CHARS} characters, and on {MAX_CHARS_OF_CHECK} in one call"

@@ -43,7 +43,7 @@ def facts(output: Any) -> list[object]:
 def test_watch_says_what_no_picture_shows(view: LiveView | None, known_seq: int, expected: list[str]) -> None:
     """Every change in lines, but for what an earlier process said; with a picture failures alone."""
     said: list[str] = []
-    watch = TreeWatch(said.append, view, known_seq)
+    watch = TreeWatch(lambda line, _: said.append(line), view, known_seq)
     watch.expect(7)
     for record in records(facts({"totals": {"files": 3}})):
         watch.take(record)
@@ -54,7 +54,7 @@ def test_watch_says_what_no_picture_shows(view: LiveView | None, known_seq: int,
 @pytest.mark.parametrize("output", [None, 3, {}, {"totals": 3}, {"totals": {"files": "3"}}])
 def test_watch_counts_files_where_a_result_says_so(output: object) -> None:
     """Any other result counts for nothing."""
-    watch = TreeWatch(lambda _: None)
+    watch = TreeWatch(lambda *_: None)
     for record in records(facts(output)):
         watch.take(record)
     assert watch.amounts() == (3, 2, 0)

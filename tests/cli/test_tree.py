@@ -222,12 +222,13 @@ def test_damage_is_told_with_how_far_it_could_be_read(program: Program, ground: 
 def test_place_without_a_tree_is_one_typed_line(program: Program, tmp_path: Path) -> None:
     """No journal, an empty one, and a missing workspace are distinguished, and nothing is made on the way."""
     done = program.call("tree", tmp_path)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("sessiontree: JournalError: ")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("sessiontree: nothing ran here yet: no journal is here")
+    assert len(done.err.splitlines()) == 1
     assert not program.state_home.exists()
     Journal.open(tmp_path / "journal").release()
     done = program.call("tree", "--state-dir", tmp_path / "journal")
-    assert done.err.startswith("sessiontree: ConfigError: the journal in ")
+    assert done.err.startswith("sessiontree: nothing ran here yet: its journal holds no tree")
     done = program.call("tree", tmp_path / "nowhere")
     assert done.err.startswith("sessiontree: ConfigError: workspace ")
     done = program.call("tree", "--state-dir", "~nobody-of-this-name/journal")

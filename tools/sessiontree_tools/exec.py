@@ -122,6 +122,17 @@ def _ending(finished: Finished, timeout_s: float, *, bounded: bool) -> str:
     )
 
 
+def _outcome(finished: Finished) -> str:
+    """Return how it ended, in a word or two for people."""
+    if finished.reason == "timeout":
+        return "timed out"
+    if finished.reason == "limit":
+        return "ended at a limit"
+    if finished.reason == "signal":
+        return f"ended by {_signal_name(finished.signal)}"
+    return f"exited {finished.exit_code}" if finished.exit_code else "exited"
+
+
 def _limit(finished: Finished) -> str:
     if finished.limit is None:
         return ""
@@ -240,6 +251,6 @@ class Exec(Tool[ExecParams]):
             raise
         return ToolResult(
             output=exec_report(finished, timeout_s, bounded=timeout_s < asked_s),
-            display=f"{finished.reason} after {finished.elapsed_s:.1f} s: {params.command}",
+            display=f"{_outcome(finished)} after {finished.elapsed_s:.1f} s: {params.command}",
             details=exec_details(finished),
         )
