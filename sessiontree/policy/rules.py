@@ -8,7 +8,7 @@ from typing import Final
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.glob import glob_of
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.pointer import MissingValue, index_of, json_pointer, parts_of, value_at
+from sessiontree.contracts.pointer import LeadsNowhere, index_of, json_pointer, parts_of, value_at
 from sessiontree.contracts.settings import meant
 from sessiontree.policy.catalog import CATALOG
 
@@ -80,7 +80,7 @@ class _Search:
         if isinstance(ref, str):
             try:
                 return self._can_hold(value_at(self._root, parts_of(ref.removeprefix("#"))), parts)
-            except (MissingValue, ValueError):
+            except (LeadsNowhere, ValueError):
                 return True
         inner = [each for name in _UNIONS if isinstance(listed := schema.get(name), list) for each in listed]
         inner += [schema[name] for name in _CONDITIONS if name in schema]

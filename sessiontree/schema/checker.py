@@ -12,7 +12,7 @@ import pydantic
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_json, dump_readable
-from sessiontree.contracts.pointer import MissingValue, json_pointer, value_at
+from sessiontree.contracts.pointer import LeadsNowhere, json_pointer, value_at
 from sessiontree.contracts.truncation import whole
 from sessiontree.schema.argument_text import begins_structure
 from sessiontree.schema.keywords import Schema
@@ -115,7 +115,7 @@ def _fault_of_schema(error: jsonschema_rs.ValidationError, schema: Schema) -> st
     pointer = json_pointer(*error.instance_path)
     try:
         found = json_excerpt(value_at(schema, [str(part) for part in error.instance_path]))
-    except MissingValue:
+    except LeadsNowhere:
         found = "the value"
     keywords = [part for part in error.instance_path if isinstance(part, str)]
     if keywords[-1:] == ["type"]:
