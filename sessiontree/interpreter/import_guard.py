@@ -92,7 +92,7 @@ OURS = Directories(_PACKAGE, os.path.join(os.path.dirname(_PACKAGE), "tools", "s
 """Our own code, also if an editable install leaves it in a checkout."""
 
 
-class MissingValue:
+class Nowhere:
     """The finder of a directory in which no module is found."""
 
     def find_spec(self, name: str, target: object = None) -> None:
@@ -273,7 +273,7 @@ class ClosedImports:
             raise ImportError(path)
         if path in sys.path and os.path.isdir(path):
             return DeclaredPackages(path, self._declared)
-        return MissingValue()
+        return Nowhere()
 
 
 def fixed(spec: "ModuleSpec | None") -> "ModuleSpec | None":
