@@ -194,7 +194,8 @@ class SessionTree:
         rules, own_channel = main_approver(approver)
         self._channel = channel_of(channel, own_channel)
         self._table = self._all_tools(plugins_of(plugins), group, tree_id, installed=builtin_tools)
-        policy_row = policy_row_of(owners, group, self._table, self._agents)
+        all_rules = {"approver": rules, "smart_rules": smart_rules}
+        policy_row = policy_row_of(owners, group, self._table, self._agents, all_rules)
         self._setup = TreeSetup.of(
             self._table,
             {name: spec.config for name, spec in self._agents.items()},

@@ -35,7 +35,6 @@ from sessiontree.contracts.messages import (
     Usage,
 )
 from sessiontree.contracts.truncation import cut_text
-from sessiontree.models.argument_text import ParsedArguments, read_arguments
 from sessiontree.models.port import (
     CallPiece,
     EmitEvent,
@@ -46,6 +45,7 @@ from sessiontree.models.port import (
     StopPiece,
     ThinkingPiece,
 )
+from sessiontree.schema.argument_text import ParsedArguments, read_arguments
 
 MAX_ARGUMENT_CHARS: Final = 4_000_000
 """Maximum length of one call's argument text."""

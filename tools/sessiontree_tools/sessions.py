@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from sessiontree.contracts.context import SESSIONS, ToolContext
-from sessiontree.contracts.errors import ExecutionError, SpawnRefused
+from sessiontree.contracts.errors import ConfigError, ExecutionError, SpawnRefused, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
@@ -76,6 +76,7 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
         """Start the child, once per call id; the output is ``{status: "accepted", session_id, kind}``.
 
         Raises:
+            ValidationError: the result schema is not valid, or too large.
             ExecutionError: a rule or number of the tree forbids it; nothing was started.
             PermissionDenied: the session spawns nothing.
         """
@@ -89,6 +90,8 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
         )
         try:
             session_id = await ctx.require(SESSIONS).spawn(request, key=ctx.call_id)
+        except ConfigError as error:
+            raise ValidationError(f"no {params.kind} was started: {error}", "/result_schema") from error
         except SpawnRefused as error:
             raise ExecutionError(f"no {params.kind} was started: {error}") from error
         return ToolResult(
