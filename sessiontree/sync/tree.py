@@ -187,7 +187,7 @@ class SessionTree(TreeBase):
         memory: Place of a private runtime's memory, and the embedder of its texts.
         runtime: Serve the tree there instead of starting a private runtime. It is a
             ``sessiontree.sync.Runtime``.
-        purpose: Purpose of the tree, for listings.
+        purpose: Purpose of the tree, for listings; empty = the name of the program.
         dedicated: Whether each session keeps its own host for life.
         builtin_tools: False leaves out the tools of installed distributions.
         plugins: Plugin settings by id, or the path of a JSON or TOML file with them. They are not journaled.
@@ -540,7 +540,8 @@ class SessionTree(TreeBase):
         state_dir: str | Path | None = None,
         older_than_s: float | None = None,
         keep: int | None = None,
-        unfinished: bool = False,
+        max_bytes: int | None = None,
+        unfinished: bool = True,
     ) -> list[str]:
         """Erase old trees from the journals that no program writes now; what they stored in memory stays.
 
@@ -550,13 +551,15 @@ class SessionTree(TreeBase):
             state_dir: As for :meth:`resume`.
             older_than_s: Only trees whose newest fact is older than this, in seconds.
             keep: Leave out this many of the most recently written trees.
-            unfinished: Also trees whose Main has not ended, which could be resumed, and damaged ones.
+            max_bytes: Only the least recently written trees, until the facts of all that are left take so
+                many bytes at most.
+            unfinished: Also trees that were left open, which could be resumed, and damaged ones.
 
         Returns:
             The ids of the erased trees.
 
         Raises:
-            ConfigError: neither ``older_than_s`` nor ``keep`` is given, or one is out of bounds.
+            ConfigError: no condition is given, or one is out of bounds.
             JournalError: a journal can't be read or written.
         """
         value: list[str] = with_own_lease(
@@ -564,6 +567,7 @@ class SessionTree(TreeBase):
             state_dir=state_dir,
             older_than_s=older_than_s,
             keep=keep,
+            max_bytes=max_bytes,
             unfinished=unfinished,
         )
         return value
