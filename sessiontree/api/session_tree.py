@@ -51,7 +51,14 @@ from sessiontree.api.options import (
     tree_config,
     without_tools,
 )
-from sessiontree.api.paths import absolute_path, check_not_around, default_state_dir, workspace_root
+from sessiontree.api.paths import (
+    absolute_path,
+    check_not_around,
+    default_state_dir,
+    make_folders,
+    owner_folders,
+    workspace_root,
+)
 from sessiontree.api.plugins import check_claims, installed_tools
 from sessiontree.api.runtime import BackendName, Cell, Runtime, Sharing, Tenant, late
 from sessiontree.channels.port import HumanChannel
@@ -203,6 +210,7 @@ class SessionTree:
             group=group,
             hooks=hooks_of(hooks),
             skills=self._skills_of(skills, named, policy_row),
+            hidden=owner_folders(self._root),
         )
         self._config = tree_config(
             self._root,
@@ -300,6 +308,7 @@ class SessionTree:
         tenant = Tenant(self.tree_id, self._cell, runtime, weakref.ref(holder), closing)
         self._tenant, self._runtime = tenant, runtime
         try:
+            make_folders(self._setup.hidden)
             await runtime.sharing.enter(tenant)
             yield
             tenant.is_open = True
