@@ -18,6 +18,7 @@ from sessiontree.cli.configured_tree import (
     checked_workspace,
     load_configuration,
     resume_options,
+    spare_tools,
     tree_options,
 )
 from sessiontree.cli.connect import follow_facts, live_journal, open_tree
@@ -107,6 +108,7 @@ def _opened(
     configured = load_configuration(config, root)
     if tree_id is None:
         options = tree_options(configured, model=model, agent=agent, approve=configured.approvals or "always")
+        spare_tools(options)
         tree = SessionTree(root, **options, state_dir=state_dir, backend=backend, purpose=PURPOSE)
         return tree.start
     place = find_state_dir(root, state_dir)

@@ -43,11 +43,7 @@ from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.safe_text import visible
 from sessiontree.cli.attachments import Attachments, read_attachments
 from sessiontree.cli.changes import LiveChanges, TreeWatch
-from sessiontree.cli.configured_tree import (
-    checked_workspace,
-    load_configuration,
-    tree_options,
-)
+from sessiontree.cli.configured_tree import checked_workspace, load_configuration, spare_tools, tree_options
 from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChannel
 from sessiontree.cli.tree import place_option
 from sessiontree.contracts.events import Done, TextDelta
@@ -114,7 +110,9 @@ def run(  # noqa: PLR0913 - each option is a parameter
     options = tree_options(
         load_configuration(config, root), model=model, agent=agent, approve=approve, max_cost=max_cost
     )
-    if tools is not None:
+    if tools is None:
+        spare_tools(options)
+    else:
         options["agents"] = _with_tools(options["agents"], options["agent"], tools)
     attached = read_attachments(attach or (), options["agents"], options["agent"])
     if schema is not None and attached.images:

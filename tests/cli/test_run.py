@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from sessiontree import AgentConfig, AgentSpec
+from sessiontree.cli.configured_tree import spare_tools
 from tests.cli.command_fixtures import MAX_S, Program, read_until
 from tests.cli.provider_fixtures import KEY, Serve
 
@@ -548,6 +550,26 @@ def test_chat_opens_a_tree_of_its_own_and_takes_it_up(
     wrong = program.call("chat", *places, "--model", "mien")
     assert (wrong.code, wrong.out) == (2, "")
     assert "no model is called 'mien'; did you mean 'mine'?" in wrong.err
+
+
+def test_local_model_gets_no_tools_unless_they_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says so; agents that name their tools, and agents of other models, keep theirs."""
+    named, remote = AgentSpec(tools=("read",)), AgentSpec(config=AgentConfig(model="openai:gpt-5"))
+    agents = {"named": named, "remote": remote, "plain": AgentSpec(config=AgentConfig(model="small"))}
+    options = {"model": "local:smollm2", "models": {"small": "local:smollm2"}, "agent": "default"}
+    given: dict[str, Any] = {**options, "agents": agents}
+    spare_tools(given)
+    assert {name: spec.tools for name, spec in given["agents"].items()} == {
+        "default": (),
+        "named": ("read",),
+        "remote": None,
+        "plain": (),
+    }
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    given = {**options, "agents": {"remote": remote}, "model": "openai:gpt-5"}
+    spare_tools(given)
+    assert given["agents"] == {"remote": remote}
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.slow
