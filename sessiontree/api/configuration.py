@@ -35,9 +35,11 @@ from sessiontree.contracts.settings import (
     Limits,
     StrictSettings,
     faults_of,
+    meant,
     suggestion,
 )
 from sessiontree.models.port import Model
+from sessiontree.models.providers.provider_model import whole_model_name
 from sessiontree.policy.settings import PolicyConfig
 
 FILE_VARIABLE: Final = "SESSIONTREE_CONFIG"
@@ -203,6 +205,11 @@ class Configuration(StrictSettings):
             return entry.built(self._place(f"models.{name}"), self._workspace)
         if ":" not in name:
             near = suggestion(name, self.models)
+            whole = whole_model_name(name)
+            if whole and not meant(name, list(self.models)):
+                near = f"did you mean {whole!r}? write provider:model"
+            elif not self.models:
+                near = "write provider:model, such as openai:gpt-5; sessiontree models lists the providers"
             raise ConfigError(f"{self._place('models')}: no model is called {name!r}; {near}")
         return name
 

@@ -36,7 +36,8 @@ app = typer.Typer(
     name="sessiontree",
     help="Run trees of LLM-agent sessions, and look at what they did.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

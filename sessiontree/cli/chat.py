@@ -127,6 +127,7 @@ async def _talk_in(
     screen: RichScreen, opened: Callable[[], Awaitable[SessionTree]], session: str, options: str
 ) -> int:
     async with await opened() as tree:
+        tree.approvals.pending()  # this program listens: it asks in the chat
         try:
             return await _talk(screen, tree.state_dir, tree.tree_id, session)
         finally:

@@ -69,7 +69,9 @@ Backend = Annotated[str, typer.Option(help="What runs the sessions: ray (actors)
 ModelName = Annotated[
     str | None,
     typer.Option(
-        help="The model: a configured name, or provider:model, such as openai:gpt-5 or local:smollm2."
+        "--model",
+        "-m",
+        help="The model: a configured name, or provider:model, such as openai:gpt-5 or local:smollm2.",
     ),
 ]
 ConfigFile = Annotated[
