@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.messages import UserMessage as UserMessage
     from sessiontree.contracts.model_settings import ModelPrice as ModelPrice
     from sessiontree.contracts.model_settings import ModelSettings as ModelSettings
+    from sessiontree.contracts.own_program import program_words as program_words
     from sessiontree.contracts.plugins import PluginContext as PluginContext
     from sessiontree.contracts.plugins import PluginSettings as PluginSettings
     from sessiontree.contracts.replay_report import ReplayDifference as ReplayDifference
@@ -295,6 +296,7 @@ _ROOMS = {
         "UserMessage",
     ),
     "contracts.model_settings": ("ModelPrice", "ModelSettings"),
+    "contracts.own_program": ("program_words",),
     "contracts.plugins": ("PluginContext", "PluginSettings"),
     "contracts.replay_report": ("ReplayDifference", "ReplayReport"),
     "contracts.results": (

@@ -213,6 +213,49 @@ def _trace_the_first_process(facts: Facts) -> None:
     _call("ptrace", 0x4206, 1, 0, 0)  # PTRACE_SEIZE: changes nothing by itself
 
 
+def _first_that_opens(paths: list[str]) -> None:
+    """Open one of these for writing, and write nothing."""
+    refusals = []
+    for path in paths:
+        try:
+            os.write(os.open(path, os.O_WRONLY), b"")
+        except OSError as refusal:
+            refusals.append(refusal)
+        else:
+            return
+    raise refusals[-1]
+
+
+@attempt
+def _open_a_descriptor_of_the_launcher(facts: Facts) -> None:
+    del facts
+    _first_that_opens([f"/proc/1/fd/{number}" for number in range(3, 64)])
+
+
+@attempt
+def _open_a_descriptor_of_the_launchers_thread(facts: Facts) -> None:
+    del facts
+    _first_that_opens([f"/proc/1/task/1/fd/{number}" for number in range(3, 64)])
+
+
+@attempt
+def _open_the_launchers_memory(facts: Facts) -> None:
+    del facts
+    os.close(os.open("/proc/1/mem", os.O_RDWR))
+
+
+@attempt
+def _read_what_the_launcher_was_started_with(facts: Facts) -> None:
+    del facts
+    Path("/proc/1/environ").read_bytes()
+
+
+@attempt
+def _look_from_the_launchers_root(facts: Facts) -> None:
+    del facts
+    list(Path("/proc/1/root").iterdir())
+
+
 # The network and sockets
 
 
@@ -249,6 +292,87 @@ def _connect_to_a_socket_file_in_the_workspace(facts: Facts) -> None:
 @attempt
 def _connect_to_an_abstract_socket(facts: Facts) -> None:
     socket.socket(socket.AF_UNIX).connect("\0" + facts["name"])
+
+
+def _end_of(kind: socket.SocketKind) -> socket.socket:
+    """Return one end of a pair; the other one stays open as long."""
+    pair = socket.socketpair(socket.AF_UNIX, kind)
+    _KEPT.append(pair[1])
+    return pair[0]
+
+
+_KEPT: list[socket.socket] = []
+
+
+@attempt
+def _send_a_datagram_to_a_socket_file(facts: Facts) -> None:
+    _end_of(socket.SOCK_DGRAM).sendto(b"out", facts["near_datagrams"])
+
+
+@attempt
+def _send_a_descriptor_to_a_socket_file(facts: Facts) -> None:
+    end = _end_of(socket.SOCK_DGRAM)
+    end.connect(facts["near_datagrams"])
+    socket.send_fds(end, [b"out"], [os.open("/etc/passwd", os.O_RDONLY)])
+
+
+@attempt
+def _give_a_datagram_end_a_name(facts: Facts) -> None:
+    end = _end_of(socket.SOCK_DGRAM)
+    end.bind(str(Path(facts["workspace"], "mine")))
+
+
+@attempt
+def _send_a_raw_datagram_by_a_message(facts: Facts) -> None:
+    _end_of(socket.SOCK_RAW).sendmsg([b"out"], [], 0, facts["near_datagrams"])  # raw is a datagram for these
+
+
+@attempt
+def _send_from_a_packet_end(facts: Facts) -> None:
+    _end_of(socket.SOCK_SEQPACKET).sendto(b"out", facts["near_datagrams"])
+
+
+@attempt
+def _send_from_a_stream_end(facts: Facts) -> None:
+    _end_of(socket.SOCK_STREAM).sendto(b"out", facts["near_datagrams"])
+
+
+@attempt
+def _send_a_message_from_a_stream_end(facts: Facts) -> None:
+    _end_of(socket.SOCK_STREAM).sendmsg([b"out"], [], 0, facts["near_datagrams"])
+
+
+@attempt
+def _send_a_message_after_the_other_end_is_gone(facts: Facts) -> None:
+    end = _end_of(socket.SOCK_STREAM)
+    end.shutdown(socket.SHUT_RDWR)
+    _KEPT.pop().close()
+    end.sendmsg([b"out"], [], 0, facts["near_datagrams"])
+
+
+@attempt
+def _give_a_stream_end_a_name(facts: Facts) -> None:
+    _end_of(socket.SOCK_STREAM).bind(str(Path(facts["workspace"], "mine")))
+
+
+@attempt
+def _connect_a_stream_end_again(facts: Facts) -> None:
+    _end_of(socket.SOCK_STREAM).connect(facts["near_socket"])
+
+
+@attempt
+def _listen_at_a_stream_end(facts: Facts) -> None:
+    del facts
+    _end_of(socket.SOCK_STREAM).listen()
+
+
+@attempt
+def _pair_of_another_family(facts: Facts) -> None:
+    del facts
+    cluster = 30  # TIPC, the other family that makes pairs
+    found = _LIBC.socketpair(cluster, socket.SOCK_STREAM, 0, ctypes.byref((ctypes.c_int * 2)()))
+    if found < 0:
+        raise OSError(ctypes.get_errno(), "socketpair")
 
 
 # The kernel

@@ -115,6 +115,7 @@ def outside(owner: int | None = None) -> Iterator[Outside]:
             "secret": str(root / "workspace" / "runtime" / "state" / "secret"),
             "socket": str(root / "kept" / "socket"),
             "near_socket": str(root / "workspace" / "socket"),
+            "near_datagrams": str(root / "workspace" / "datagrams"),
             "tcp_port": sockets[0].getsockname()[1],
             "udp_port": sockets[1].getsockname()[1],
         }
@@ -150,7 +151,10 @@ def _listening(root: Path, name: str) -> list[socket.socket]:
         if not address.startswith("\0"):
             Path(address).chmod(0o777)
         made.append(server)
-    return made
+    datagrams = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    datagrams.bind(str(root / "workspace" / "datagrams"))
+    (root / "workspace" / "datagrams").chmod(0o777)
+    return [*made, datagrams]
 
 
 def _setting(name: str) -> str:

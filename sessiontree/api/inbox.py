@@ -18,6 +18,7 @@ from sessiontree.api.options import channel_show
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.program_channels import DisplayListener, QueueChannel
 from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.author_errors import report_error, report_frames
 from sessiontree.contracts.errors import (
     ApprovalClosed,
     EngineLost,
@@ -33,7 +34,13 @@ from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.journal.record import kind_in
 from sessiontree.runtime.replay import read_fact
-from sessiontree.runtime.supervisor_api import InboxEvent, MessageSaid, RequestClosed, RequestOpened
+from sessiontree.runtime.supervisor_api import (
+    CodeRaised,
+    InboxEvent,
+    MessageSaid,
+    RequestClosed,
+    RequestOpened,
+)
 
 UNHEEDED_S = 1.0
 """Seconds that a request waits in the tree before a warning that nothing handles it; once per tree."""
@@ -189,6 +196,8 @@ class HumanInbox:
             self._take_off(event.request_id)
         elif isinstance(event, MessageSaid):
             await self._say(event.channel, event.text)
+        elif isinstance(event, CodeRaised):
+            report_frames(event.what, event.text, event.frames)
 
     def _take_off(self, request_id: str) -> None:
         task = self._asking.pop(request_id, None)
@@ -239,8 +248,8 @@ class HumanInbox:
         self.is_heeded = True
         _LOG.warning(
             "tree %s: %s wants to call %s (%s) and waits for a person; this program does not listen; "
-            "answer with tree.approvals.pending() or `sessiontree approvals`, or give the tree an approver or a "
-            "channel, such as approver=lambda request: True",
+            "answer with tree.approvals.pending() or `sessiontree approvals`, or give the tree an approver "
+            "or a channel, such as approver=lambda request: True",
             self._tree_id,
             request.session_id,
             request.tool,
@@ -301,7 +310,11 @@ async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> tuple[A
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
-        return ApprovalAnswer(False, f"the approver failed: {words_of(error)}"), APPROVER_ERROR
+        reason = f"the approver failed: {words_of(error)}"
+        report_error(
+            f"the approver, asked for {request.tool} of session {request.session_id},", error, reason
+        )
+        return ApprovalAnswer(False, reason), APPROVER_ERROR
     if answer is None or _is_answer(answer):
         return answer, "person"
     reason = f"the approver returned a {type(answer).__name__} that is not a valid ApprovalAnswer"

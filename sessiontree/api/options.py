@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from sessiontree.api.agents import AgentSpec, check_not_inside
+from sessiontree.api.approval_modes import mode_of
 from sessiontree.api.model_choice import check_prices
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.program_channels import Approver, CallbackChannel, DisplayListener, QueueChannel
@@ -35,7 +36,6 @@ from sessiontree.runtime.clock import machine_ms
 from sessiontree.runtime.session_rights import policy_row
 from sessiontree.schema.dialect import SchemaWarning
 from sessiontree.tree.budgets import endless
-from sessiontree.tree.spawn import strictest
 from sessiontree.version import RULES, VERSION
 
 ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"
@@ -46,7 +46,6 @@ GUIDANCE_FILE: Final = "AGENTS.md"
 """The file of a workspace that joins the prompts of sessions that may read it."""
 GuidanceSource: TypeAlias = Literal["workspace", "trusted", "owner"]
 """Whose text the workspace's AGENTS.md is: a workspace's, one's that the owner trusts, or the owner's."""
-MODES = ("auto", "smart", "always", "never")
 FORMS: dict[str, Literal["json", "toml"]] = {".json": "json", ".toml": "toml"}
 _SETTINGS = TypeAdapter(dict[str, PluginSettings])
 
@@ -80,7 +79,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     model_name: str,
     limits: Limits | None,
     budget: Budget | None,
-    approvals: ApprovalMode,
+    approvals: ApprovalMode | None,
     rules: tuple[Rule, ...],
     smart_rules: Sequence[Rule],
     channel: HumanChannel | None,
@@ -95,10 +94,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     Raises:
         ConfigError: the approval mode is unknown, a setting has the wrong type, or a budget can't be kept.
     """
-    if approvals not in MODES:
-        raise ConfigError(
-            f"approvals {approvals!r} is not one of {', '.join(MODES)}{meant(approvals, MODES)}"
-        )
+    mode = mode_of(approvals)
     _check_type(limits, Limits, "limits")
     _check_type(budget, Budget, "budget")
     if budget is not None and budget.cost_usd is not None:
@@ -118,7 +114,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         created_at_ms=machine_ms(),
         model=model_name,
         limits=limits or Limits(),
-        mode=approvals,
+        mode=mode,
         rules=rules,
         smart_rules=tuple(smart_rules),
         owns_channel=channel is not None,
@@ -475,19 +471,6 @@ def agents_of(
         name: spec.model_copy(update={"config": spec.config.model_copy(update={"agent_id": name})})
         for name, spec in {main: given[main], **given}.items()
     }
-
-
-def restricted(agents: Mapping[str, AgentSpec], policy: PolicyConfig, group: str) -> dict[str, AgentSpec]:
-    """Return agents whose System calls are judged as strictly as the policy says."""
-    widely = strictest(policy.system_tier, policy.system_tier_by_group.get(group, "allow"))
-    found: dict[str, AgentSpec] = {}
-    for name, spec in agents.items():
-        own = policy.system_tier_by_agent.get(name, "allow")
-        config = spec.config.model_copy(
-            update={"system_tier": strictest(spec.config.system_tier, widely, own)}
-        )
-        found[name] = spec.model_copy(update={"config": config})
-    return found
 
 
 def without_tools(agents: Mapping[str, AgentSpec] | None) -> Mapping[str, AgentSpec] | None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Generator
 from typing import Any, NoReturn
 
 from sessiontree.api.backend import Backend
+from sessiontree.contracts.author_errors import find_cause
 from sessiontree.contracts.errors import (
     ConfigError,
     ConversationTooLong,
@@ -67,7 +68,7 @@ class PendingReply:
         if isinstance(reply, SessionClosed | EngineLost):
             raise reply
         if reply.error is not None:
-            raise _failed(self._session, reply, reply.error)
+            raise _failed(self._session, reply, reply.error) from find_cause(reply.error)
         return reply.text
 
     def __aiter__(self) -> AsyncIterator[str]:

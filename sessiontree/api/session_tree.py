@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 from sessiontree.api.agents import AgentSpec, with_own_policies
+from sessiontree.api.approval_modes import restricted
 from sessiontree.api.backend import facts_after
 from sessiontree.api.model_choice import ModelLike, models_of, with_models
 from sessiontree.api.options import (
@@ -45,7 +46,6 @@ from sessiontree.api.options import (
     plugins_of,
     policy_of,
     policy_row_of,
-    restricted,
     text_of,
     tools_of,
     tree_config,
@@ -114,7 +114,9 @@ class SessionTree:
         agents: Agents by name; ``default`` is created if it is missing.
         agent: Name of Main's agent.
         approvals: ``auto`` approves and records it, ``smart`` applies ``smart_rules`` before it asks a person
-            and approves commands known to be harmless, ``always`` asks each time, ``never`` refuses.
+            and approves commands known to be harmless, ``always`` asks each time, ``never`` refuses. A mode
+            that is named also governs System calls, such as commands; None = Elevated calls are asked about
+            and System calls run.
         approver: Main's approver: rules, or a callable; callables are channels.
         smart_rules: Rules that mode ``smart`` applies by itself.
         channel: Where Main talks to a person; by default messages and requests wait in the tree until the
@@ -163,7 +165,7 @@ class SessionTree:
         budget: Budget | None = None,
         agents: Mapping[str, AgentSpec] | None = None,
         agent: str = "default",
-        approvals: ApprovalMode = "always",
+        approvals: ApprovalMode | None = None,
         approver: ApproverLike = None,
         smart_rules: Sequence[Rule] = (),
         channel: ChannelLike = "queue",
@@ -196,7 +198,7 @@ class SessionTree:
         named = agents_of(agents, self._root, agent)
         owners = with_own_policies(policy_of(policy), named)
         answering = models_of(model, models, named)
-        self._agents = restricted(with_models(named, answering), owners, group)
+        self._agents = restricted(with_models(named, answering), owners, group, approvals)
         rules, own_channel = main_approver(approver)
         self._channel = channel_of(channel, own_channel)
         self._table = self._all_tools(plugins_of(plugins), group, tree_id, installed=builtin_tools)

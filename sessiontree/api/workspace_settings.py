@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from sessiontree.api.agents import AgentSpec
+from sessiontree.api.approval_modes import MODES, governed_system, mode_of
 from sessiontree.api.owned_files import open_text, reason_of
 from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.errors import ConfigError
@@ -29,8 +30,6 @@ FILE_NAME: Final = "sessiontree.toml"
 MAX_PROMPT_CHARS: Final = 8_000
 MAX_LISTED: Final = 1_000
 """Maximum entries of a folder that are looked at."""
-_MODES: Final[tuple[ApprovalMode, ...]] = ("auto", "smart", "always", "never")
-"""From the widest to the strictest."""
 _Numbers = TypeVar("_Numbers", bound=BaseModel)
 
 
@@ -38,7 +37,8 @@ class WorkspaceSettings(StrictSettings):
     """The file of a trusted workspace. It holds nothing that could widen a right."""
 
     approvals: ApprovalMode = "auto"
-    """The mode, if it is stricter than the owner's: ``auto``, ``smart``, ``always``, ``never``."""
+    """The mode, if it is stricter than the owner's: ``auto``, ``smart``, ``always``, ``never``. All but
+    ``auto`` also make System calls ask."""
     limits: Limits = Limits()
     """Limits; the smaller one applies."""
     budget: Budget = Budget()
@@ -90,26 +90,31 @@ def narrowed(options: Mapping[str, Any], settings: WorkspaceSettings) -> dict[st
     """Return arguments of a tree with a workspace's settings: no right is wider than before.
 
     Args:
-        options: Arguments of ``SessionTree``: the owner's; ``approvals`` is ``always`` if it is left out.
+        options: Arguments of ``SessionTree``: the owner's.
         settings: The workspace's.
     """
     policy: PolicyConfig = options.get("policy") or PolicyConfig()
     tools = policy.tools.model_copy(update={"deny": (*policy.tools.deny, *settings.deny)})
     agents: Mapping[str, AgentSpec] = {"default": AgentSpec(), **(options.get("agents") or {})}
+    answers = {"after_untrusted": strictest(policy.after_untrusted, settings.after_untrusted)}
+    theirs = strictest(settings.system_tier, governed_system(settings.approvals))
+    if theirs != "allow":  # a policy that is left as it was says nothing the owner did not write
+        answers["system_tier"] = strictest(policy.system_tier, theirs)
     return {
         **options,
-        "approvals": max(options.get("approvals", "always"), settings.approvals, key=_MODES.index),
+        "approvals": _strictest_mode(options.get("approvals"), settings.approvals),
         "limits": _least(options.get("limits") or Limits(), settings.limits),
         "budget": _least(options.get("budget") or Budget(), settings.budget),
-        "policy": policy.model_copy(
-            update={
-                "tools": tools,
-                "system_tier": strictest(policy.system_tier, settings.system_tier),
-                "after_untrusted": strictest(policy.after_untrusted, settings.after_untrusted),
-            }
-        ),
+        "policy": policy.model_copy(update={"tools": tools, **answers}),
         "agents": {name: _prompted(spec, settings.prompt) for name, spec in agents.items()},
     }
+
+
+def _strictest_mode(owners: ApprovalMode | None, theirs: ApprovalMode) -> ApprovalMode | None:
+    """Return the stricter mode; a workspace that names the widest one leaves the owner's, named or not."""
+    if owners is None and theirs == MODES[0]:
+        return None
+    return max(mode_of(owners), theirs, key=MODES.index)
 
 
 def _least(owners: _Numbers, theirs: _Numbers) -> _Numbers:

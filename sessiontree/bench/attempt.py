@@ -41,6 +41,7 @@ from sessiontree.bench.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
 from sessiontree.bench.tree_faults import TreeFaults, faults_in
 from sessiontree.bench.workspaces import make_workspace, template_of
+from sessiontree.contracts.author_errors import report_error
 
 T = TypeVar("T")
 MAX_OUTPUT_CHARS: Final = 1_000_000
@@ -221,7 +222,7 @@ class AttemptRun:
             options["agents"] = {**options.get("agents", {}), "default": suite.solver}
         if callable(options.get("approver")):  # it is a channel by itself
             options.pop("channel", None)
-            options["approvals"] = given.get("approvals", "always")
+            options["approvals"] = given.get("approvals")
         options["budget"] = self._budget = self._bounded(options.get("budget", suite.budget))
         return options
 
@@ -321,7 +322,15 @@ class AttemptRun:
             receipt,
             error_kind=None if error is None else type(error).__name__,
             error=None if error is None else plain_text(error),
+            raised=() if error is None else self._report(error),
         )
+
+    def _report(self, error: BaseException) -> list[str]:
+        """Show the suite's author what his code raised, and return its frames; none for a typed error."""
+        if isinstance(error, SessionTreeError | TimeoutError | asyncio.CancelledError):
+            return []
+        what = f"the suite's code, in sample {self._lease.sample_id!r},"
+        return report_error(what, error, plain_text(error))
 
 
 async def in_own_task(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -357,7 +366,7 @@ def approvals_of(place: RunPlace) -> dict[str, Any]:
         return {"approvals": "smart", "smart_rules": suite.rules, "channel": refusing}
     if suite.approvals == "never" and suite.rules:
         return {"approvals": "always", "approver": list(suite.rules), "channel": None}
-    return {"approvals": suite.approvals, "channel": None}
+    return {"approvals": suite.approvals, "approver": list(suite.rules) or None, "channel": None}
 
 
 def score_of(given: object, name: str) -> Score:

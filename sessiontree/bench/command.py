@@ -69,7 +69,7 @@ def run(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Run a suite and return the exit code.
+    """Run a suite and return the exit code: 1 if samples are not scored, or if all ended in an error.
 
     Args:
         screen: Shows what happens.
@@ -101,11 +101,13 @@ def run(
         screen.raw(json.dumps({"change": "result", "run_dir": str(results.run_dir), **asdict(tally)}))
     else:
         rate = tally.passed / tally.scored if tally.scored else 0.0
+        errors = f", {tally.errors:,} ended in an error" if tally.errors else ""
         screen.line(
-            f"{tally.scored:,} of {tally.total:,} scored, {tally.passed:,} passed ({rate:.1%}), "
+            f"{tally.scored:,} of {tally.total:,} scored, {tally.passed:,} passed ({rate:.1%}){errors}, "
             f"${tally.cost_usd:.4g}; see: {bench_command('report', str(results.run_dir))}"
         )
-    return 0 if tally.scored == tally.total else INCOMPLETE
+    is_broken = 0 < tally.scored == tally.errors
+    return 0 if tally.scored == tally.total and not is_broken else INCOMPLETE
 
 
 def list_suites(screen: BenchScreen, *, directory: str, as_json: bool) -> int:

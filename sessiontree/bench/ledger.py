@@ -95,6 +95,8 @@ class Tally:
     scored: int = 0
     failed: int = 0
     passed: int = 0
+    errors: int = 0
+    """How many of the scored ones ended in an error of the solver, a scorer or the model."""
     cost_usd: float = 0.0
 
     @property
@@ -278,8 +280,16 @@ class Ledger:
             outcome = "timeout" if result.status == "timeout" else "scored"
             self._end(db, lease.lease_id, outcome, cost_usd)
             db.execute(
-                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ?, kept = ? WHERE lease_id = ?",
-                (result.tree_id, result.error_kind, result.error, keeps, lease.lease_id),
+                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ?, raised = ?, kept = ? "
+                "WHERE lease_id = ?",
+                (
+                    result.tree_id,
+                    result.error_kind,
+                    result.error,
+                    "\n".join(result.raised) or None,
+                    keeps,
+                    lease.lease_id,
+                ),
             )
             return True
 
@@ -419,12 +429,13 @@ class Ledger:
             found = db.execute(
                 "SELECT state, count(*) FROM samples WHERE epoch <= ? AND position < ? GROUP BY state", bound
             )
-            (passed,) = db.execute(
-                "SELECT count(*) FROM scores JOIN samples USING (sample_id, epoch) "
-                "WHERE passed AND epoch <= ? AND position < ?",
+            passed, errors = db.execute(
+                "SELECT coalesce(sum(passed), 0), coalesce(sum(status = 'error'), 0) FROM scores "
+                "JOIN samples USING (sample_id, epoch) WHERE epoch <= ? AND position < ?",
                 bound,
             ).fetchone()
-            return Tally(**dict(found.fetchall()), passed=passed, cost_usd=spent_usd(db))
+            states = dict(found.fetchall())
+            return Tally(**states, passed=passed, errors=errors, cost_usd=spent_usd(db))
 
         return await self._do(run)
 

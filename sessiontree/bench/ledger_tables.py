@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS attempts(
   lease_id TEXT PRIMARY KEY, sample_id TEXT NOT NULL, epoch INTEGER NOT NULL, number INTEGER NOT NULL,
   owner TEXT NOT NULL, tree_id TEXT, workspace TEXT, started_at_ms INTEGER NOT NULL,
   beat INTEGER NOT NULL DEFAULT 0, beat_at_ms INTEGER NOT NULL, ended_at_ms INTEGER, outcome TEXT,
-  error_kind TEXT, error TEXT, cost_usd REAL NOT NULL DEFAULT 0, reserved_usd REAL,
+  error_kind TEXT, error TEXT, raised TEXT, cost_usd REAL NOT NULL DEFAULT 0, reserved_usd REAL,
   kept INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS attempts_by_workspace ON attempts(workspace);
 CREATE INDEX IF NOT EXISTS attempts_open ON attempts(owner) WHERE ended_at_ms IS NULL;
@@ -87,6 +87,8 @@ class AttemptResult:
     receipt: Sequence[ReceiptLine] = ()
     error_kind: str | None = None
     error: str | None = None
+    raised: Sequence[str] = ()
+    """Where the suite's own code raised it: lines of ``path:line in function: source``, outermost first."""
 
     @property
     def passed(self) -> bool:

@@ -80,6 +80,8 @@ class ScoredSample:
     error_kind: str
     """Empty = no error."""
     error: str
+    raised: str
+    """Where the suite's own code raised it: lines of ``path:line in function: source``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ _SCORED = """
 SELECT x.sample_id, x.epoch, coalesce(x.tree_id, ''), x.status, x.passed, x.scores, coalesce(x.wall_ms, 0),
     coalesce(x.input_tokens, 0), coalesce(x.output_tokens, 0), coalesce(x.cost_usd, 0.0),
     coalesce(x.turns, 0), coalesce(x.tool_calls, 0), coalesce(x.sessions, 0), coalesce(x.output, ''),
-    x.committed_at_ms, coalesce(a.error_kind, ''), coalesce(a.error, '')
+    x.committed_at_ms, coalesce(a.error_kind, ''), coalesce(a.error, ''), coalesce(a.raised, '')
 FROM samples s JOIN scores x USING (sample_id, epoch) LEFT JOIN attempts a ON a.lease_id = x.lease_id
 """
 _ATTEMPTS = """

@@ -141,7 +141,7 @@ class RunPlace:
             "scorers": json.dumps(list(suite.scorers)),
             "sample_timeout_s": json.dumps(self.sample_timeout_s),
             "budget": json.dumps(budget),
-            "approvals": suite.approvals,
+            "approvals": suite.approvals or "not named",
             "rules": json.dumps([rule.model_dump(mode="json") for rule in suite.rules]),
         }
 

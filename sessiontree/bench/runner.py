@@ -185,7 +185,8 @@ class _Driver:
                 f"{tally.failed:,} of {tally.total:,} samples have failed, each after more than "
                 f"{self._options.retries} infrastructure errors; more retries let them wait again"
             )
-        return f"all {tally.total:,} samples are scored"
+        errors = f"; {tally.errors:,} of them ended in an error, not in an answer" if tally.errors else ""
+        return f"all {tally.total:,} samples are scored{errors}"
 
     async def _dispatch(self, group: asyncio.TaskGroup) -> bool:
         """Start attempts until nothing waits; return whether the money ended it."""

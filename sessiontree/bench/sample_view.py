@@ -58,6 +58,8 @@ class SampleView:
                     yield from indented(f"{part}: {score[part]}", 4)
         if scored.error:
             yield from indented(f"{scored.error_kind}: {scored.error}", 2)
+            for frame in scored.raised.splitlines():
+                yield from indented(frame, 4)
         yield from indented(f"output: {scored.output}", 2)
 
     def attempt_rows(self) -> list[tuple[str | int, ...]]:

@@ -205,7 +205,8 @@ class Suite:
         budget: What one sample's tree may spend.
         approvals: What happens to calls that need an approval: nobody is asked. ``never`` denies what
             ``rules`` do not approve, ``auto`` approves everything, ``smart`` applies ``rules`` and approves
-            commands that are known to be harmless.
+            commands that are known to be harmless. A mode that is named also governs System calls, such as
+            commands; None = ``never`` for Elevated calls, and System calls run.
         rules: Rules that answer requests for approval.
         epochs: How often each sample is solved and scored.
         folder: Where relative paths start; None = the folder of the file that makes the suite.
@@ -225,7 +226,7 @@ class Suite:
         env: str | Path | None = None,
         sample_timeout_s: float | None = 600.0,
         budget: Budget | None = None,
-        approvals: Approvals = "never",
+        approvals: Approvals | None = None,
         rules: Sequence[Rule] = (),
         epochs: int = 1,
         folder: str | Path | None = None,
@@ -261,7 +262,7 @@ class Suite:
             )
         if budget is not None and not isinstance(budget, Budget):
             raise ConfigError(f"suite {name!r}: budget must be a Budget, not {budget!r}")
-        if approvals not in get_args(Approvals):
+        if approvals is not None and approvals not in get_args(Approvals):
             known = ", ".join(get_args(Approvals))
             raise ConfigError(f"suite {name!r}: approvals {approvals!r} is not one of {known}")
         for rule in self.rules:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import importlib.util
 import sys
 import tomllib
@@ -14,7 +13,7 @@ from typing import Any, Final
 
 from sessiontree import ConfigError, SessionTreeError
 from sessiontree.bench.suite import Suite
-from sessiontree.interpreter.import_guard import add_copy, is_closed
+from sessiontree.interpreter.import_guard import add_copy, import_for_the_program, is_closed
 
 GROUP: Final = "sessiontree.suites"
 """The group of entry points by which installed distributions offer suites."""
@@ -47,7 +46,7 @@ def _member(target: str) -> Any:
     place, _, name = target.rpartition(":")
     add_own_modules(Path.cwd())
     try:
-        module = _module_of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        module = _module_of_file(Path(place)) if place.endswith(".py") else import_for_the_program(place)
     except SessionTreeError:
         raise
     except ModuleNotFoundError as error:

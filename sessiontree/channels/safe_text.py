@@ -90,6 +90,7 @@ def approval_text(request: ApprovalRequest) -> str:
         f"  arguments: {arguments}\n"
         f"  request:   {request.request_id}"
         f"{_line('for', askers)}"
+        f"{_line('open', _open(request.opens))}"
         f"{_always(request.covers)}"
         f"{_beware(f'{visible(request.session_id)} {visible(request.tool)} {arguments} {askers}')}"
     )
@@ -97,6 +98,16 @@ def approval_text(request: ApprovalRequest) -> str:
 
 def _line(name: str, text: str) -> str:
     return f"\n  {name + ':':<10} {text}" if text else ""
+
+
+def _open(why: str) -> str:
+    """Return what a yes to an open command does not cover."""
+    if not why:
+        return ""
+    return (
+        "it may run files that its words do not name, and a yes does not say what those hold; the yes ends "
+        f"with any change to a file of the workspace ({visible(why)})"
+    )
 
 
 def _asker(asker: Principal) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree import ConfigError, SessionTree
+from sessiontree.api.approval_modes import describe_rights
 from sessiontree.api.runtime import BackendName
 from sessiontree.cli.approvals import ApprovalPrompt
 from sessiontree.cli.configured_tree import (
@@ -107,7 +108,7 @@ def _opened(
     """Return what opens a tree of the command's own: a new one, or the one that is named."""
     configured = load_configuration(config, root)
     if tree_id is None:
-        options = tree_options(configured, model=model, agent=agent, approve=configured.approvals or "always")
+        options = tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
         spare_tools(options)
         tree = SessionTree(root, **options, state_dir=state_dir, backend=backend, purpose=PURPOSE)
         return tree.start
@@ -150,7 +151,7 @@ async def _talk(screen: RichScreen, place: Path, tree_id: str | None, session: s
         report = await client.supervisor.report(tree, session)
         if report.status.is_final:
             raise SessionClosed(session, f"it ended as {report.status} and takes no more messages")
-        return await _Talk(client, screen, place, tree, session).run()
+        return await _Talk(client, screen, place, tree, session).run(describe_rights(report))
 
 
 class _Talk:
@@ -177,9 +178,13 @@ class _Talk:
         self._has_ended = False
         """Whether the input has ended."""
 
-    async def run(self) -> int:
-        """Run until the session ends or the input is used up; return the exit code."""
-        self._screen.line(f"tree {self._tree_id}, {self._session}: {HELP}")
+    async def run(self, rights: str) -> int:
+        """Run until the session ends or the input is used up; return the exit code.
+
+        Args:
+            rights: What the session may do without a person, for the first line.
+        """
+        self._screen.line(f"tree {self._tree_id}, {self._session}: {rights}; {HELP}")
         try:
             with TypedLines(sys.stdin) as typed:
                 after_seq = await self._prompt.begin(self._tree_id)

@@ -6,18 +6,16 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from sessiontree import AgentSpec, Budget, ConfigError, Configuration, Limits, PolicyConfig
+from sessiontree import AgentSpec, Budget, ConfigError, Configuration, Limits
+from sessiontree.api.approval_modes import DEFAULT_MODE, MODES, with_own_system_tier
 from sessiontree.api.model_choice import models_of
-from sessiontree.api.options import MODES
 from sessiontree.api.paths import absolute_path
 from sessiontree.channels.safe_text import visible
-from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.settings import meant
 from sessiontree.models.port import model_name
 from sessiontree.models.providers.provider_model import LOCAL
-from sessiontree.tree.spawn import strictest
 
 LIMITS = Limits(
     approval_patience_s=None,  # a person is asked: the model waits for the answer
@@ -46,25 +44,38 @@ def tree_options(
     agent: str | None,
     approve: str | None,
     max_cost: float | None = None,
+    has_person: bool | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of a new tree.
+
+    Where no mode is named and nobody can be asked, Elevated calls are refused.
+
+    Args:
+        configured: The owner's configuration.
+        model: The model that an option names.
+        agent: The agent that an option names.
+        approve: The mode that an option names.
+        max_cost: Most US dollars that the tree may spend.
+        has_person: Whether a person can be asked; None = where the input is a terminal.
 
     Raises:
         ConfigError: an option is wrong, or the model or the agent is unknown.
     """
+    if approve is not None and approve not in MODES:
+        raise ConfigError(f"--approve {approve!r} is not one of {', '.join(MODES)}{meant(approve, MODES)}")
+    named = approve or configured.approvals
+    if has_person is None:
+        has_person = sys.stdin is not None and sys.stdin.isatty()
     options = configured.tree_options(
         model=model,
         agent=agent,
-        approvals=approval_mode(approve, configured),
+        approvals=named or (DEFAULT_MODE if has_person else "never"),
         limits=LIMITS,
         budget=None if max_cost is None else Budget(cost_usd=max_cost),
     )
     check_models(options)
-    policy: PolicyConfig = options["policy"]
-    if options["approvals"] == "always" and "system_tier" not in configured.policy.model_fields_set:
-        # whoever is asked about dangerous calls expects to be asked about commands, too
-        tier = strictest(policy.system_tier, "ask")
-        options["policy"] = policy.model_copy(update={"system_tier": tier})
+    if named is None:
+        options["policy"] = with_own_system_tier(options["policy"])
     return options
 
 
@@ -138,18 +149,3 @@ def checked_workspace(workspace: Path | None) -> Path:
     if root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
         raise ConfigError(f"workspace {str(root)!r} can't be listed: permission denied; give another one")
     return root
-
-
-def approval_mode(asked: str | None, configured: Configuration) -> ApprovalMode:
-    """Return the approval mode: by default, where nobody can be asked, what needs approval is refused.
-
-    Raises:
-        ConfigError: the mode is unknown.
-    """
-    if asked is None and configured.approvals is not None:
-        return configured.approvals
-    if asked is None:
-        return "always" if sys.stdin is not None and sys.stdin.isatty() else "never"
-    if asked not in MODES:
-        raise ConfigError(f"--approve {asked!r} is not one of {', '.join(MODES)}{meant(asked, MODES)}")
-    return cast("ApprovalMode", asked)

@@ -1,9 +1,10 @@
 """The command ``sessiontree run``: one task, one tree, one answer.
 
 With ``--json`` each line is an object with a member ``change``: first ``run_started`` (``tree``,
-``state_dir``, ``model``, ``approvals``), then those of :mod:`sessiontree.cli.changes`, last ``result``
-(``tree``, ``status``, ``text``, ``output``: the value of ``--result-schema``, else null, ``error``: null or
-why the answer is missing, ``usage``, ``resume``: null or the command that continues the tree).
+``state_dir``, ``model``, ``approvals``, ``commands``), then those of :mod:`sessiontree.cli.changes`, last
+``result`` (``tree``, ``status``, ``text``, ``output``: the value of ``--result-schema``, else null,
+``error``: null or why the answer is missing, ``usage``, ``resume``: null or the command that continues the
+tree).
 
 Only the answer, or these lines, are on standard output. What happens meanwhile, questions and errors are on
 standard error.
@@ -38,6 +39,7 @@ from sessiontree import (
     TerminalChannel,
     Usage,
 )
+from sessiontree.api.approval_modes import describe_commands, describe_rights
 from sessiontree.api.runtime import BackendName
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.safe_text import visible
@@ -87,7 +89,8 @@ def run(  # noqa: PLR0913 - each option is a parameter
         model: Name of the model that answers; None = the configured one.
         agent: Name of the agent that Main runs as; None = the configured one.
         workspace: The directory; None = this one.
-        approve: Approval mode; None = the configured one, else ``always`` at a terminal, else ``never``.
+        approve: Approval mode; None = the configured one, else Elevated calls are asked about at a terminal
+            and refused elsewhere, and System calls run.
         max_cost: Most US dollars that the tree may spend; None = as configured.
         tools: Names of the only tools that sessions may hold, with commas; ``none`` = no tools, None = as
             configured.
@@ -404,13 +407,13 @@ class TaskRun:
                         "state_dir": str(self.state_dir),
                         "model": report.model,
                         "approvals": report.approval_mode,
+                        "commands": describe_commands(report.approval_mode, report.system_tier),
                     }
                 )
             )
         else:
             self.progress.line(
-                f"tree {tree.tree_id}, {report.model}, approvals: {report.approval_mode}, "
-                f"journal in {self.state_dir}"
+                f"tree {tree.tree_id}, {report.model}, {describe_rights(report)}, journal in {self.state_dir}"
             )
 
     def _tell_result(

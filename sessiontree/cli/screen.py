@@ -198,7 +198,7 @@ def _cell(value: str | int) -> str:
 
 FAILED, UNUSABLE, INTERRUPTED = 1, 2, 130
 """Exit codes: it began and failed, or nobody reads on; usage, configuration or state is wrong; Ctrl-C."""
-_OF_THE_SURVEY = ("tree_sitter", "pathspec")
+_OF_THE_SURVEY = ("tree_sitter",)
 """How modules of the extra ``survey`` begin."""
 
 

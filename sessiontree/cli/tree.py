@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, overload
 
+from sessiontree.api.approval_modes import describe_mode
 from sessiontree.api.paths import absolute_path, default_state_dir, workspace_root
 from sessiontree.cli.changes import shortened
 from sessiontree.cli.screen import RichScreen
@@ -326,7 +327,7 @@ def _show(screen: RichScreen, portrait: TreeReport, place: Path) -> None:
         screen.line(f"forked from: {fork.tree_id} at fact {fork.seq:,}")
     commands = dict.fromkeys(each.spec.commands for each in portrait.sessions() if each.spec.commands)
     screen.line(f"created: {time_text(config.created_at_ms)}, model {config.model}")
-    screen.line(f"approvals: {config.mode}, commands: {', '.join(commands)}")
+    screen.line(f"approvals: {describe_mode(config.mode)}, commands: {', '.join(commands)}")
     screen.table(
         ("session", "kind", "status", "turns", "tokens", "calls", "label"),
         [_row(session) for session in portrait.sessions()],

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from sessiontree.contracts.codec import recorded
+from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.fast_init import quickly_made
+from sessiontree.contracts.glob import glob_of
 from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.pointer import Nowhere, parts_of, value_at
 from sessiontree.contracts.senders import Principal, Sender
 from sessiontree.contracts.settings import StrictSettings
 
@@ -56,18 +57,34 @@ Decision: TypeAlias = Literal["approved", "denied", "expired", "cancelled"]
 ApprovalMode: TypeAlias = Literal["auto", "smart", "always", "never"]
 
 
+def _checked_glob(pattern: str) -> str:
+    if not glob_of(pattern).can_fit:
+        raise ValueError(f"glob {pattern!r} fits nothing: a range such as [z-a] holds no character")
+    return pattern
+
+
+def _checked_pointer(pointer: str) -> str:
+    parts_of(pointer)
+    return pointer
+
+
+_Glob: TypeAlias = Annotated[str, AfterValidator(_checked_glob)]
+_Pointer: TypeAlias = Annotated[str, AfterValidator(_checked_pointer)]
+
+
 class Rule(StrictSettings):
     """One line of an approver given as data; the first rule that matches answers."""
 
-    tool: str = "*"
-    """Glob over the tool's name."""
-    where: Mapping[str, str] = Field(default_factory=dict)
-    """JSON pointer into the arguments to a glob over the value (its JSON text unless it is a string)."""
+    tool: _Glob = "*"
+    """Glob over the tool's name (:mod:`sessiontree.contracts.glob`)."""
+    where: Mapping[_Pointer, _Glob] = Field(default_factory=dict)
+    """JSON pointer into the arguments to a glob over the value (its JSON text unless it is a string). A
+    pointer is ``""``, all arguments, or begins with ``/``."""
     answer: Answer = "escalate"
 
     def matches(self, tool: str, arguments: JsonValue) -> bool:
         """Return whether the tool and every named argument match; a pointer to a missing value does not."""
-        if not fnmatchcase(tool, self.tool):
+        if not glob_of(self.tool).fits(tool):
             return False
         return all(_fits(arguments, pointer, glob) for pointer, glob in self.where.items())
 
@@ -81,16 +98,11 @@ def answer_by_rules(rules: tuple[Rule, ...], tool: str, arguments: JsonValue) ->
 
 
 def _fits(arguments: JsonValue, pointer: str, glob: str) -> bool:
-    value = arguments
-    for part in pointer.split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            return False
-    return fnmatchcase(value if isinstance(value, str) else dump_json(value), glob)
+    try:
+        value = value_at(arguments, parts_of(pointer))
+    except Nowhere:
+        return False
+    return glob_of(glob).fits(value if isinstance(value, str) else dump_json(value))
 
 
 @recorded("precedent")
@@ -105,6 +117,8 @@ class Precedent:
     can't be judged, and *always* approves only this call."""
     doubt: str
     """Why it can't be judged; empty if it can."""
+    opens: str = added("", sparse=True)
+    """Why it may run files that its words do not name; empty if it can't."""
 
 
 @recorded("approval_question")
@@ -142,6 +156,9 @@ class ApprovalRequest:
     arguments; empty = only this call. None = every later call of the tool."""
     asked_by: tuple[Principal, ...] = ()
     """On whose behalf the call is made: everyone whose messages led to it; empty = the creating program."""
+    opens: str = ""
+    """Why the command may run files that its words do not name; empty = it can't. An approval of such a
+    command does not say what those files hold. It ends with any change to a file of the workspace."""
 
 
 APPROVER_ERROR = "approver error"

@@ -208,6 +208,9 @@ class ModelError(SessionTreeError):
         retry_after_s: How long the provider asks to wait before a retry, in seconds; None = it does not say.
     """
 
+    raised: str = ""
+    """Where the model's own code raised what led to it: lines of ``path:line in function: source``."""
+
     def __init__(self, message: str, retryable: bool = False, retry_after_s: float | None = None) -> None:
         super().__init__(message, retryable, retry_after_s)
         self.message = message

@@ -135,6 +135,8 @@ class TurnFailed:
     cause: FailureCause = added("", sparse=True)  # noqa: RUF009 - a declaration
     account: str = added("", sparse=True)
     """The session whose budget the cause names; empty = it names none."""
+    raised: str = added("", sparse=True)
+    """Where the model's own code raised it: lines of ``path:line in function: source``."""
 
 
 @recorded("turn_retried")

@@ -110,6 +110,8 @@ class ModelFailed:
     cause: FailureCause = ""
     account: str = ""
     """The session whose budget the cause names."""
+    raised: str = ""
+    """Where the model's own code raised it: lines of ``path:line in function: source``."""
 
 
 @quickly_made

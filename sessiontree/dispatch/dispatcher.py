@@ -16,6 +16,7 @@ from threading import current_thread, main_thread
 from typing import Any, Final
 
 from sessiontree.contracts.approvals import CheckedCall, RejectedCall
+from sessiontree.contracts.author_errors import report_error, with_frames
 from sessiontree.contracts.client_tool import ClientAnswer
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
@@ -120,10 +121,13 @@ class Dispatcher:
             return _reject_unreadable(key, entry, call.unread)
         try:
             params, arguments = entry.compiled.validate(call.arguments)
+            return self._assign_tier(key, call.id, entry, params, arguments, taint)
         except ValidationError as error:
             digest = _digest_of_invalid(entry.name, call.arguments)
             return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
-        return self._assign_tier(key, call.id, entry, params, arguments, taint)
+        except Exception as error:  # noqa: BLE001 - whatever a check meets, the call fails and not its session
+            failed = _failed_check(entry.name, self._rights.session_id, error)
+            return self._error_outcome(key, call.id, entry.name, failed, "error")
 
     def withheld_from(self, askers: tuple[Principal, ...]) -> frozenset[str]:
         """Return the tools withheld while the session acts for these askers; empty without askers."""
@@ -153,7 +157,11 @@ class Dispatcher:
             supplied = ImmediateOutcome(key, "ok", message, ruling.artifacts, untrusted=ruling.untrusted)
             return supplied, faults
         if ruling.changed:
-            judged = self._assign_tier(key, call_id, entry, ruling.params, ruling.arguments, taint)
+            try:
+                judged = self._assign_tier(key, call_id, entry, ruling.params, ruling.arguments, taint)
+            except Exception as error:  # noqa: BLE001 - the same for what hooks made of a call
+                failed = _failed_check(entry.name, self._rights.session_id, error)
+                return self._error_outcome(key, call_id, entry.name, failed, "error"), faults
             return judged, faults
         return prepared, faults
 
@@ -172,7 +180,8 @@ class Dispatcher:
             asked = tool.tier_for(params)
             if asked is not tier:
                 tier = PermissionTier(max(tier, asked))
-        except Exception:  # noqa: BLE001 - a tool that fails to report its tier gets the highest
+        except Exception as error:  # noqa: BLE001 - a tool that fails to report its tier gets the highest
+            self._report(tool, "tier_for of tool", error, words_of(error))
             tier = PermissionTier.ELEVATED
         if tier is _READ_ONLY:
             checked = CheckedCall(key, tool.name, arguments, "", 0, True)
@@ -263,14 +272,17 @@ class Dispatcher:
         """Return None if a call is the one that was approved or intended, else the outcome that blocks it."""
         name = prepared.entry.name
         tool, is_asked = prepared.entry.tool, prepared.needs_approval
-        if not digest or digest == self._digest(tool, prepared.call.arguments, is_asked=is_asked):
-            return None
-        # A call that another host prepares again is judged without the text that the session had taken in.
-        if digest == self._digest(tool, prepared.call.arguments, is_asked=True):
-            return None
-        reason = "its arguments are not the ones that were approved"
-        if is_asked and (tool.command_in or tool.changes):
-            reason += ", or the files it names have changed since; ask again"
+        try:
+            if not digest or digest == self._digest(tool, prepared.call.arguments, is_asked=is_asked):
+                return None
+            # A call that another host prepares again is judged without the text that its session had seen.
+            if not is_asked and digest == self._digest(tool, prepared.call.arguments, is_asked=True):
+                return None
+            reason = "its arguments are not the ones that were approved"
+            if is_asked and (tool.command_in or tool.changes):
+                reason += ", or the files it names have changed since; ask again"
+        except Exception as error:  # noqa: BLE001 - what can't be compared is not what was approved
+            reason = words_of(_failed_check(name, self._rights.session_id, error))
         message = blocked_message(prepared.provider_id, name, reason, self._now_ms())
         return ImmediateOutcome(prepared.call.key, "blocked", message)
 
@@ -360,9 +372,16 @@ class Dispatcher:
     def _unexpected_error(self, prepared: PreparedCall, error: BaseException) -> ImmediateOutcome:
         """Return the outcome of a call whose tool raised an exception that is not a ToolError."""
         tool = prepared.entry.tool
-        plain = self._mark_untrusted(tool, ExecutionError(f"{tool.name} failed: {words_of(error)}"))
+        text = f"{tool.name} failed: {words_of(error)}"
+        frames = self._report(tool, "tool", error, text)
+        plain = self._mark_untrusted(tool, ExecutionError(text))
         outcome = self._error_outcome(prepared.call.key, prepared.provider_id, tool.name, plain, "error")
-        return replace(outcome, untrusted=bool(tool.untrusted))
+        message = with_frames(outcome.message, frames)
+        return replace(outcome, message=message, untrusted=bool(tool.untrusted))
+
+    def _report(self, tool: Tool[Any], what: str, error: BaseException, text: str) -> list[str]:
+        """Show a tool's author what it raised, and return the frames of the author's files."""
+        return report_error(f"{what} {tool.name!r} of session {self._rights.session_id}", error, text)
 
     def _mark_untrusted(self, tool: Tool[Any], error: ToolError) -> ToolError:
         """Return a tool's error; its text is put between marks if the tool declares it as untrusted."""
@@ -459,6 +478,13 @@ def _reject_unreadable(key: str, entry: ToolEntry, text: str) -> RejectedCall:
     message = f"{words}the arguments are not a whole JSON object: {cut_text(text, MAX_UNREAD_SHOWN)!r}"
     digest = _digest_of_invalid(entry.name, text)
     return RejectedCall(key, entry.name, message, field, digest, entry.compiled.schema)
+
+
+def _failed_check(tool: str, session: str, error: Exception) -> ToolError:
+    """Return the error of a call that can't be checked."""
+    if isinstance(error, ToolError):
+        return error
+    return ExecutionError(f"the call of {tool} in session {session!r} can't be checked: {words_of(error)}")
 
 
 def _are_owners(askers: tuple[Principal, ...]) -> bool:

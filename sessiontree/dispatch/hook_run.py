@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from sessiontree.contracts.author_errors import report_error
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.hooks import Block, Hook, HookContext, HookPoint, KeptResult, name_of, takes
 from sessiontree.contracts.jsonable import JsonValue
@@ -85,7 +86,10 @@ class HookRun:
             raise HookError(f"it did not answer within {self._hook.timeout_s} s")
         made = work.result()
         if made.error is not None:
-            raise HookError(_reason(made.error, tells=self.point == "before_tool_call"))
+            quotes = self.point == "before_tool_call"
+            reason = _reason(made.error, tells=quotes)
+            report_error(f"hook {self.name!r} at {self.point}", made.error, reason, quotes=quotes)
+            raise HookError(reason)
         return made.value
 
     def fault(self, error: HookError) -> HookFault:

@@ -39,9 +39,9 @@ HARMLESS = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8
 """Python's environment variables that name no code."""
 FLAGS = frozenset({"-s", "-S", "-I", "-E", "-P", "-B", "-u"})
 """Options for Python itself that are accepted: a closed process is at least as strict."""
+_SUFFIXES = (*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES)
 INTERNAL = frozenset({"test", "idlelib", "turtledemo", "lib2to3"})
 """Modules of the standard library that nothing needs; a program may have its own ``test``."""
-_IMPORT_MACHINERY = ("<frozen importlib", "<frozen zipimport")
 
 
 def is_beneath(path: str, places: "frozenset[str] | set[str]") -> bool:
@@ -151,28 +151,59 @@ def _text(directory: str, name: str) -> str:
         return ""
 
 
-def importer() -> "tuple[str, bool]":
-    """Return the file of the code that imports, and whether it uses an import statement."""
-    frame = sys._getframe(2)  # noqa: SLF001 - nothing else says who imports
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_IMPORT_MACHINERY):
-        frame = frame.f_back
-    if frame.f_code.co_code[frame.f_lasti] == IMPORT_STATEMENT:
-        return frame.f_code.co_filename, True
-    while frame.f_back is not None and _is_of_importlib(frame.f_globals.get("__name__")):
-        frame = frame.f_back
-    return frame.f_code.co_filename, False
+def _neighbour(name: str) -> "ModuleType":
+    """Load a file of this package by its path: where this file is run, its package can't be imported yet."""
+    known = sys.modules.get(f"sessiontree.interpreter.{name}")
+    if known is not None:
+        return known
+    loader = SourceFileLoader(
+        f"sessiontree.interpreter.{name}",
+        os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py"),
+    )
+    module = type(sys)(loader.name)
+    module.__file__, module.__loader__ = loader.path, loader
+    sys.modules[loader.name] = module
+    loader.exec_module(module)
+    return module
 
 
-def _is_of_importlib(name: object) -> bool:
-    return isinstance(name, str) and (name == "importlib" or name.startswith("importlib."))
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types would be the first import that costs something
+    from collections.abc import Callable, Iterable
+    from importlib.metadata import DistributionFinder
+    from types import ModuleType
+
+    from sessiontree.interpreter import asking_code
+else:
+    asking_code = _neighbour("asking_code")
+asking_code.OWN_FILES.add(__file__)
 
 
-def _operations(source: str) -> "set[int]":
-    return set(compile(source, "", "exec").co_code[::2])
+def import_for_the_program(name: str) -> "ModuleType":
+    """Import a module that the program has named, such as an approver's; its own places may answer."""
+    if name not in sys.modules:
+        __import__(name)
+    return sys.modules[name]
 
 
-IMPORT_STATEMENT = min(_operations("import a") - _operations("a = 0\nb = None"))
-"""Opcode of an import statement; the module that lists opcodes is not loaded yet."""
+asking_code.DOORS.add(import_for_the_program.__code__)
+
+
+def _find_distributions_in(is_installed: "Callable[[str], bool]") -> None:
+    """Have ``importlib.metadata`` find distributions only in entries of the path that are installed places.
+
+    What declares plugins is code: libraries load the entry points of every distribution that is found.
+    """
+
+    def find_distributions(context: "DistributionFinder.Context | None" = None) -> "Iterable[object]":
+        metadata = __import__("importlib.metadata").metadata
+        asked = metadata.DistributionFinder.Context() if context is None else context
+        path = [each for each in asked.path if is_installed(each)]
+        asked = metadata.DistributionFinder.Context(name=asked.name, path=path)
+        found: Iterable[object] = metadata.MetadataPathFinder.find_distributions(asked)
+        return found
+
+    PathFinder.find_distributions = staticmethod(find_distributions)  # type: ignore[method-assign, assignment]
 
 
 class ClosedImports:
@@ -195,6 +226,7 @@ class ClosedImports:
         sys.path_hooks.insert(0, self._finder_of)  # type: ignore[arg-type]  # a finder is what can find
         sys.path_importer_cache.clear()
         sys.meta_path.append(self)
+        _find_distributions_in(self._environment_holds)
 
     def settle(self) -> None:
         """Keep the entries that ``site`` has put on ``sys.path``; see ``tidy``."""
@@ -214,14 +246,17 @@ class ClosedImports:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
         """Find a module in the copies if the importing code may use them."""
-        if path is not None or not self._copies:
-            return None
-        file, is_statement = importer()
-        if is_statement and (
-            file.startswith("<frozen ") or self._environment().hold(file) or OURS.hold(file)
-        ):
+        if path is not None or not self._copies or not asking_code.find_asker(self._holds).is_served():
             return None
         return fixed(PathFinder.find_spec(name, self._copies))
+
+    def _holds(self, file: str) -> bool:
+        """Return whether a file is installed code."""
+        return file.startswith("<frozen ") or self._environment().hold(file) or OURS.hold(file)
+
+    def _environment_holds(self, path: str) -> bool:
+        """Return whether an entry of ``sys.path`` is an installed place."""
+        return os.path.isabs(path) and self._environment().hold(path)
 
     def _environment(self) -> Directories:
         """Return the environment's directories; recomputed if ``site`` has changed them."""
@@ -259,8 +294,9 @@ class OpenImports:
     """Guards the program of a user; see the module's docstring. There is one per process.
 
     It comes just before Python's own finder of files. If a module of this package or of an installed
-    distribution imports a name, the name comes from an installed place or is not found. The program's own
-    code gets what Python would give it, except if that would replace what this package needs.
+    distribution asks for a name, the name comes from an installed place or is not found. The program's own
+    code gets what Python would give it, except if that would replace what this package needs. Finders of the
+    program's own directories are guarded too, for those who reach them by another way.
     """
 
     def __init__(self) -> None:
@@ -278,6 +314,9 @@ class OpenImports:
         """Take effect."""
         finders = [index for index, finder in enumerate(sys.meta_path) if finder is PathFinder]
         sys.meta_path.insert(finders[0] if finders else 0, self)
+        sys.path_hooks.insert(0, self._finder_of)  # type: ignore[arg-type]  # a finder is what can find
+        self._forget_finders()
+        _find_distributions_in(lambda path: not self._is_own(path))
 
     def keep_out(self, workspace: str) -> None:
         """Prevent modules of a workspace from replacing those that others need."""
@@ -285,30 +324,57 @@ class OpenImports:
             return
         self._workspaces.add(workspace)
         self._split_of = ((), [], [])
+        self._forget_finders()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
         """Find a module that the program's own one must not replace.
 
         Raises:
-            ModuleNotFoundError: an import statement of installed code names a module that is not installed.
+            ModuleNotFoundError: installed code imports a module that is not installed.
         """
         if path is not None:
             return None
         installed, own = self._split()
         if not own:
             return None
-        file, is_statement = importer()
-        is_ours = OURS.hold(file)
-        if is_statement and (is_ours or self._holds(file)):
+        asker = asking_code.find_asker(self._holds)
+        if not asker.is_served():
             spec = self._found(name, installed)
-            if spec is None:
-                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            if spec is None and asker.imports:
+                raise ModuleNotFoundError(f"No module named {name!r}{_why_not(name, own)}", name=name)
             return spec
-        if is_ours:
-            return self._found(name, installed)
         if PathFinder.find_spec(name, own) is None or not self._is_needed(name):
             return None
         return self._found(name, installed)
+
+    def _finder_of(self, path: str) -> object:
+        """Return the finder of one of the program's own places, which answers nobody else."""
+        if not self._is_own(path) and not ("" in sys.path and path == os.path.abspath(os.curdir)):
+            raise ImportError(path)
+        for hook in sys.path_hooks:
+            if hook != self._finder_of:
+                try:
+                    return self._guarded(hook(path))
+                except ImportError:
+                    continue
+        raise ImportError(path)
+
+    def _guarded(self, finder: object) -> object:
+        """Have a finder answer the program alone about top-level names; its type remains what it is."""
+
+        def find_spec(name: str, target: object = None) -> "ModuleSpec | None":
+            if "." not in name and not asking_code.find_asker(self._holds).is_served():
+                return None
+            spec: ModuleSpec | None = type(finder).find_spec(finder, name, target)  # type: ignore[attr-defined]
+            return spec
+
+        finder.find_spec = find_spec  # type: ignore[attr-defined]
+        return finder
+
+    def _forget_finders(self) -> None:
+        """Have Python ask again for the finders of what is on the path."""
+        for path in (*sys.path, *_directories(os.curdir)):
+            sys.path_importer_cache.pop(path, None)
 
     def _split(self) -> "tuple[list[str], list[str]]":
         """Return the entries of ``sys.path``: first the installed and the user's, then the program's own."""
@@ -331,7 +397,7 @@ class OpenImports:
             return file.startswith("<frozen ")
         directory = os.path.dirname(file)
         if directory not in self._is_installed:
-            places = (self._environment, self._mapped)
+            places = (OURS, self._environment, self._mapped)
             self._is_installed[directory] = any(each.hold(directory) for each in places)
         return self._is_installed[directory]
 
@@ -355,6 +421,18 @@ class OpenImports:
             self._needed = frozenset()  # for imports during the next line
             self._needed = required_names("sessiontree")
         return name in self._needed
+
+
+def _why_not(name: str, own: "list[str]") -> str:
+    """Return what an error says if the program has a module that installed code may not import."""
+    for place in own:
+        ways = (os.path.join(place, name), *(os.path.join(place, name + end) for end in _SUFFIXES))
+        if any(os.path.lexists(way) for way in ways):
+            return (
+                f": {place or os.curdir!r} has one, but since sessiontree is imported installed code gets no "
+                "module from there; import it in the program first (see docs/operators.md)"
+            )
+    return ""
 
 
 def _directories(*paths: str) -> "set[str]":

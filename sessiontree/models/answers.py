@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, get_args
 
-from sessiontree.contracts.errors import ContextOverflow, ModelError, ModelKeyRefused, words_of
+from sessiontree.contracts.author_errors import report_error
+from sessiontree.contracts.errors import (
+    ContextOverflow,
+    ModelError,
+    ModelKeyRefused,
+    SessionTreeError,
+    words_of,
+)
 from sessiontree.contracts.jsonable import JsonValue, dump_json, to_json_value
 from sessiontree.contracts.messages import (
     NOTHING_USED,
@@ -133,20 +140,32 @@ class ModelFailure:
     cause: FailureCause = ""
     account: str = ""
     """The session whose budget the cause names."""
+    raised: str = ""
+    """Where the model's own code raised it: lines of ``path:line in function: source``."""
 
     def at(self, at_ms: int, turn: int) -> ModelFailed:
         """Return it as the stimulus of the session that asked at a turn."""
         why = (self.reason, self.said, self.retryable, self.retry_after_s, self.overflow)
-        return ModelFailed(at_ms, turn, *why, self.cause, self.account)
+        return ModelFailed(at_ms, turn, *why, self.cause, self.account, self.raised)
 
 
-def failure_of(error: BaseException, said: str = "") -> ModelFailure:
-    """Return the failure that a session gets for a failed model call."""
+def failure_of(error: BaseException, session: str, said: str = "") -> ModelFailure:
+    """Return the failure that a session gets for a failed model call.
+
+    Args:
+        error: What the model raised. Its author gets the traceback, unless it is an error of this package.
+        session: The session that asked.
+        said: What the model had said before.
+    """
     if isinstance(error, asyncio.CancelledError):
         return ModelFailure("something it waited for was cancelled", said)
     message = getattr(error, "message", None)
     if not isinstance(error, ModelError) or not isinstance(message, str):
-        return ModelFailure(words_of(error), said)
+        text = words_of(error)
+        if isinstance(error, SessionTreeError):
+            return ModelFailure(text, said)
+        frames = report_error(f"a model, asked by session {session},", error, text)
+        return ModelFailure(text, said, raised="\n".join(frames))
     if isinstance(error, ModelKeyRefused):  # it concerns every session: whoever reads of it knows the kind
         message = f"{ModelKeyRefused.__name__}: {message}"
     # Programs may define subclasses of it in any way.
@@ -155,7 +174,9 @@ def failure_of(error: BaseException, said: str = "") -> ModelFailure:
     is_time = type(after_s) in {int, float} and after_s >= 0
     overflow = isinstance(error, ContextOverflow)
     cause: FailureCause = "provider" if retryable or isinstance(error, ModelKeyRefused) else ""
-    return ModelFailure(message, said, retryable, after_s if is_time else None, overflow, cause)
+    wait_s = after_s if is_time else None
+    raised = error.raised if isinstance(error.raised, str) else ""
+    return ModelFailure(message, said, retryable, wait_s, overflow, cause, raised=raised)
 
 
 def _is_whole(block: object) -> bool:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.whole_text import join_halves
 from sessiontree.schema.json_form import MAX_DEPTH
 
 _SPACE = re.compile(r"[\s\ufeff]*")
@@ -234,7 +235,7 @@ class _TextReader:
                 continue
             if not sign:
                 raise _Unreadable
-            return _joined("".join(parts))
+            return join_halves("".join(parts))
 
     def _escaped(self) -> str:
         sign = self._text[self._at : self._at + 1]
@@ -244,10 +245,3 @@ class _TextReader:
         if digits := self._skip(_HEX):
             return chr(int(digits, 16))
         return "\\u"
-
-
-def _joined(text: str) -> str:
-    """Return a text with the two halves of each surrogate pair joined; lone halves are kept."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

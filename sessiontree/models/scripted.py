@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
+from sessiontree.contracts.author_errors import report_error
 from sessiontree.contracts.errors import ConfigError, ModelError, SessionTreeError, words_of
 from sessiontree.contracts.events import Done, TextDelta
 from sessiontree.contracts.messages import AssistantMessage
@@ -99,7 +100,7 @@ class FunctionModel:
         except SessionTreeError:
             raise
         except Exception as error:
-            raise ModelError(f"{self.name} raised {words_of(error)}") from error
+            raise _failed(self.name, request, error) from error
         return to_message(answer, request.turn)
 
 
@@ -143,7 +144,7 @@ class AsyncFunctionModel:
         except SessionTreeError:
             raise
         except Exception as error:
-            raise ModelError(f"{self.name} raised {words_of(error)}") from error
+            raise _failed(self.name, request, error) from error
         message = to_message(answer, request.turn)
         if message.text:
             emit(TextDelta(message.text))
@@ -182,6 +183,15 @@ class StreamFunctionModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
         """Return the iterator of the reply's pieces."""
         return self._function(request)
+
+
+def _failed(name: str, request: ModelRequest, error: Exception) -> ModelError:
+    """Return what a session gets for an exception of a model function; its author gets the traceback."""
+    text = f"{name} raised {words_of(error)}"
+    failed = ModelError(text)
+    what = f"model {name!r}, asked by session {request.session_id},"
+    failed.raised = "\n".join(report_error(what, error, text))
+    return failed
 
 
 def _waits(function: Callable[..., object]) -> bool:

@@ -11,6 +11,7 @@ import string
 import unicodedata
 from collections.abc import Iterable
 
+from sessiontree.contracts.glob import WILD, Glob, Piece, glob_of, pieces_of
 from sessiontree.policy.catalog import CATALOG, FULL, CatalogRow
 
 _EDGES = string.whitespace + "."
@@ -23,32 +24,42 @@ def folded(name: str) -> str:
     space and full stops at the ends are ignored. Letters that only look alike stay different: such a name
     is unknown.
     """
+    return _bare(name).replace("-", "_")
+
+
+def _bare(name: str) -> str:
+    """Return a name as it is folded, except for its hyphens."""
     if name.isascii():
         name = name.lower()
     else:
         before = ""
         while before != name:  # folding case can leave a sequence that NFKC joins, and vice versa
             before, name = name, unicodedata.normalize("NFKC", name).casefold()
-    return name.strip(_EDGES).replace("-", "_")
+    return name.strip(_EDGES)
 
 
-def glob_fits(glob: str, name: str) -> bool:
-    """Whether a name fits a glob whose only wildcard is ``*`` (any characters); linear in the name.
+def folded_glob(entry: str) -> Glob | None:
+    """Return the glob of a list entry, folded as names are; None if it has no wildcards or can't be read.
 
-    Source: the pattern language of the specification's source system: anchored, everything else literal.
+    Inside brackets ``-`` also means ``_``, because no folded name holds it.
     """
-    if "*" not in glob:
-        return glob == name
-    first, *middle, last = glob.split("*")
-    at, end = len(first), len(name) - len(last)
-    if at > end or not name.startswith(first) or not name.endswith(last):
-        return False
-    for part in middle:
-        found = name.find(part, at, end)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return True
+    bare = _bare(entry)
+    if WILD.isdisjoint(bare):
+        return None
+    try:
+        return glob_of("".join(map(_folded_piece, pieces_of(bare))))
+    except ValueError:
+        return None  # an entry that matches nothing is reported as unknown
+
+
+def _folded_piece(piece: Piece) -> str:
+    if piece.kind == "text":
+        return piece.written.replace("-", "_")
+    if piece.kind != "class":
+        return piece.written
+    is_other = piece.written[1:2] in {"!", "^"}
+    takes_hyphen = Glob(piece.written).fits("-") is not is_other
+    return piece.written[:-1] + "_" * takes_hyphen + "]"
 
 
 def provider_of(model: str) -> tuple[str, str]:
@@ -145,31 +156,35 @@ class Vocabulary:
         """Return the tools that an allow entry keeps."""
         mask = self._allowed.get(entry)
         if mask is None:
-            mask = self._allowed[entry] = self._let_stay(folded(entry))
+            mask = self._allowed[entry] = self._let_stay(entry)
         return mask
 
     def denied(self, entry: str) -> int:
         """Return the tools that a deny entry removes; they include all that the same entry would allow."""
         mask = self._denied.get(entry)
         if mask is None:
-            mask = self._denied[entry] = self._let_go(folded(entry))
+            mask = self._denied[entry] = self._let_go(entry)
         return mask
 
-    def _let_stay(self, wanted: str) -> int:
+    def _let_stay(self, entry: str) -> int:
+        wanted = folded(entry)
         if wanted.startswith(GROUP):
             return self._groups.get(wanted, 0)
-        if "*" in wanted:
-            return self._mask(glob_fits(wanted, folded(row.name)) for row in self.rows)
+        glob = folded_glob(entry)
+        if glob is not None:
+            return self._mask(glob.fits(folded(row.name)) for row in self.rows)
         return self._mask(wanted in spellings for spellings in self._spellings) or self._plugins.get(
             wanted, 0
         )
 
-    def _let_go(self, wanted: str) -> int:
+    def _let_go(self, entry: str) -> int:
+        wanted = folded(entry)
         if wanted.startswith(GROUP):
             return self._groups.get(wanted, 0)
-        if "*" in wanted:
+        glob = folded_glob(entry)
+        if glob is not None:
             return self._mask(
-                any(glob_fits(wanted, spelling) for spelling in spellings) for spellings in self._spellings
+                any(glob.fits(spelling) for spelling in spellings) for spellings in self._spellings
             )
         kin = self._kin.get(wanted, frozenset({wanted}))
         named = self._mask(not kin.isdisjoint(spellings) for spellings in self._spellings)
@@ -180,8 +195,9 @@ class Vocabulary:
         wanted = folded(entry)
         if wanted.startswith(GROUP):
             return wanted in self._groups
-        if "*" in wanted:
-            return self.denied(entry) != 0 or any(glob_fits(wanted, name) for name in self._names)
+        glob = folded_glob(entry)
+        if glob is not None:
+            return self.denied(entry) != 0 or any(glob.fits(name) for name in self._names)
         return self.denied(entry) != 0 or wanted in self._names
 
     @property

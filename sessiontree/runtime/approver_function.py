@@ -7,17 +7,18 @@ A function takes an :class:`~sessiontree.contracts.approvals.ApprovalRequest` an
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.author_errors import report_error
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.session_facts import ApproverReplied
 from sessiontree.contracts.stimuli import ApproverAnswered
 from sessiontree.contracts.thread_calls import in_thread, is_cancelled
+from sessiontree.interpreter.import_guard import import_for_the_program
 from sessiontree.session.instructions import RunApprover
 
 ANSWERS = ("approve", "deny", "escalate")
@@ -33,7 +34,7 @@ def load_approver(path: str) -> Callable[[ApprovalRequest], Any]:
     if not module_name or not name:
         raise ConfigError(f"approver {path!r} is not of the form module:name; give one such as 'rules:judge'")
     try:
-        module = importlib.import_module(module_name)
+        module = import_for_the_program(module_name)
     except ImportError as error:
         raise ConfigError(
             f"approver {path!r}: module {module_name!r} can't be imported: {error}; check its name"
@@ -59,7 +60,9 @@ async def run_approver(path: str, request: ApprovalRequest) -> tuple[str, str]:
     except BaseException as error:  # an approver that fails leaves the decision to the next one
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
-        return "escalate", f"approver {path} failed: {words_of(error)}"
+        reason = f"approver {path} failed: {words_of(error)}"
+        report_error(f"approver {path!r} of session {request.asked}", error, reason)
+        return "escalate", reason
     if isinstance(answer, str) and answer in ANSWERS:
         return str(answer), f"approver {path}"
     said = repr(answer) if isinstance(answer, str) else type(answer).__name__

@@ -50,7 +50,7 @@ from sessiontree.runtime.model_gateway import Gateway
 from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.question_budget import QuestionBudget, price_of
 from sessiontree.runtime.scheduler import Scheduler
-from sessiontree.runtime.supervisor_api import CallReply, Reply
+from sessiontree.runtime.supervisor_api import CallReply, CodeRaised, Reply
 from sessiontree.runtime.time_limits import TimeLimits
 from sessiontree.sandbox.environment import program_finder
 from sessiontree.session import instructions as session_todo
@@ -317,6 +317,9 @@ class EffectRunner:
                 settle_answer(live, instruction)
             case session_todo.WakeSessionAt():
                 self._wake_session(live, instruction)
+            case session_todo.ReportRaised(what, text, frames):
+                raised = CodeRaised(f"{what} of session {live.session}", text, frames)
+                self._controller.inbox_notifier.report(raised)
             case session_todo.WithdrawQuestion():
                 self.stop_waiting(live.session)
                 self._drop_reserved(live.session)

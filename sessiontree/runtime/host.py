@@ -247,6 +247,25 @@ class KeptSessions:
         return state
 
 
+class UnseenPlaceError(Exception):
+    """A directory that a session needs can't be read by this process."""
+
+
+def check_seen(*directories: str) -> None:
+    """Open directories for reading: only that meets every rule of the kernel, Landlock ignores ``access``.
+
+    Raises:
+        UnseenPlaceError: one may not be read here. One that is missing is missing for every process.
+    """
+    for directory in directories:
+        try:
+            os.close(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except PermissionError as error:
+            raise UnseenPlaceError(f"this process can't read {directory!r}: {error.strerror}") from error
+        except OSError:
+            continue
+
+
 @dataclass(slots=True)
 class Lease:
     """A session that waits at the host for its turn, and what it is given meanwhile."""
@@ -485,10 +504,6 @@ class HostCore:
 
     def _adopt(self, adopt: Adopt) -> None:
         self._drop()
-        if self._process is not None and not os.access(adopt.workspace, os.R_OK | os.X_OK):
-            reason = f"this process can't read {adopt.workspace!r}"
-            self._mailbox.put(Unfit(adopt.session, adopt.epoch, reason))
-            return
         self._kept.only(adopt.equipment)
         state = self._kept.take(adopt.session, adopt.kept)
         if adopt.kept and state is None:
@@ -496,6 +511,9 @@ class HostCore:
             return
         try:
             self._runner = self._embody(adopt, state)
+        except UnseenPlaceError as error:
+            self._mailbox.put(Unfit(adopt.session, adopt.epoch, str(error)))
+            return
         except Exception as error:  # noqa: BLE001 - only the session that can't be built ends, with a typed outcome
             reason = f"can't be adopted: {words_of(error)}"
             self._mailbox.put(Outcome(adopt.session, adopt.epoch, 0, (), (), True, None, reason))
@@ -516,7 +534,9 @@ class HostCore:
     def _embody(self, adopt: Adopt, state: RunnerState | None) -> SessionRunner:
         equipment = self._equip(adopt.equipment)
         workspace = Path(adopt.workspace)
+        skills = equipment.skills_for(adopt.spec)
         if self._process is not None:
+            check_seen(adopt.workspace, *(skill.folder for skill in skills.values()))
             self._process.begin()
         if self._relay is not None:
             self._relay.watch(adopt.tree_id, watched=adopt.watched)
@@ -524,7 +544,6 @@ class HostCore:
         self._link = link
         self._facades = facades = Facades(adopt.session)
         writer = self._writer(adopt, equipment)
-        skills = equipment.skills_for(adopt.spec)
         if adopt.spec.kind is not SessionKind.WORKER:
             self._shell = CommandShell(
                 Path(writer.root),

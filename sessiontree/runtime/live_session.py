@@ -18,7 +18,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.runtime.frames import Adopt, Outcome
 from sessiontree.runtime.link import HostLink
 from sessiontree.runtime.session_rights import journaled_policy
-from sessiontree.runtime.supervisor_api import CallReply, Reply
+from sessiontree.runtime.supervisor_api import CallReply, CodeRaised, Reply
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.protocol import TreeInstruction, TreeStimulus
 from sessiontree.tree.spawn import end_of_life_ms
@@ -104,6 +104,14 @@ class Input:
     post_id: str | None = None
 
 
+class RaisedListener(Protocol):
+    """Hears what code of the program's author raised."""
+
+    def report(self, raised: CodeRaised) -> None:
+        """Pass it on to the program."""
+        ...
+
+
 class Controller(Protocol):
     """The part of a tree's controller that scheduler, effects and reports use."""
 
@@ -120,6 +128,11 @@ class Controller(Protocol):
     """Waiters for the acceptance of answers to client calls, by answer id."""
     expected: dict[str, set[str]]
     """Ids of the messages and calls that somebody waits for, by session."""
+
+    @property
+    def inbox_notifier(self) -> RaisedListener:
+        """Wakes the program's inbox."""
+        ...
 
     def now_ms(self) -> int:
         """Return the tree's time."""

@@ -21,9 +21,11 @@ from sessiontree.contracts.messages import (
 from sessiontree.contracts.model_settings import NO_SETTINGS
 from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.contracts.truncation import cut_text
+from sessiontree.contracts.whole_text import whole_object, whole_text
 from sessiontree.models.answers import ModelFailure, checked_reply, failure_of
 from sessiontree.models.port import EmitEvent, GatewayModel, ModelRequest, ToolSpec, model_name, summary_key
-from sessiontree.models.provider_view import GRAMMARS, NAMES, NAMES_OF, NO_REPAIRS, ProviderView
+from sessiontree.models.sendable.provider_view import GRAMMARS, NAMES, NAMES_OF, NO_REPAIRS, ProviderView
+from sessiontree.models.sendable.sendable_message import sendable_tools
 from sessiontree.models.stream_assembler import StreamAssembler, request_reply
 from sessiontree.runtime.frames import AskModel, ModelPrompt, PollReply, Watch
 from sessiontree.runtime.link import HostLink, HostLost, Mailbox, Transport
@@ -190,19 +192,22 @@ class GatewayCore:
     def __init__(self, models_of: Callable[[str], Mapping[str, GatewayModel]]) -> None:
         self._models_of = models_of
         self._conversations: dict[tuple[str, str], _Conversation] = {}
-        self._shared: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
-        """By tree and names, the newest list of tools."""
+        self._shared: dict[tuple[str, ...], tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]] = {}
+        """By tree and names, the newest list of tools: as it was given, and as it is sent."""
 
     def _sharing(self, tree_id: str, prompt: ModelPrompt) -> ModelPrompt:
-        """Return a prompt with the list of tools that other conversations of its tree hold, if equal."""
+        """Return a prompt as it is sent, with the list of tools that other conversations of its tree hold."""
         names = (tree_id, *[spec.name for spec in prompt.tools])
-        known = self._shared.pop(names, None)
-        if known == prompt.tools:
-            prompt = replace(prompt, tools=known)
-        self._shared[names] = prompt.tools  # the newest is last
+        given, tools = self._shared.pop(names, ((), ()))
+        if given != prompt.tools:
+            given, tools = prompt.tools, sendable_tools(prompt.tools)
+        self._shared[names] = (given, tools)  # the newest is last
         if len(self._shared) > MOST_SHARED:
             del self._shared[next(iter(self._shared))]
-        return prompt
+        schema = None if prompt.result_schema is None else whole_object(prompt.result_schema)
+        return replace(
+            prompt, system_prompt=whole_text(prompt.system_prompt), tools=tools, result_schema=schema
+        )
 
     def ask(self, question: AskModel, asker: Asker) -> None:
         """Send a request to the tree's model; an earlier request of the same session is withdrawn."""
@@ -290,7 +295,7 @@ async def _complete(
         if withdrawn:
             raise
         said = "" if assembly is None else cut_text(assembly.text, MAX_SAID_CHARS)
-        answer = partial(asker.failed, failure_of(error, said))
+        answer = partial(asker.failed, failure_of(error, request.session_id, said))
     else:
         answer = partial(asker.answered, message)
     if conversation.asking is asyncio.current_task():

@@ -157,7 +157,7 @@ class ModelRequestBuilder:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a model may raise anything; the session gets the reason
-            return failure_of(error).at(now_ms(), turn)
+            return failure_of(error, state.spec.session_id).at(now_ms(), turn)
         on_length = request.settings.on_length or "fail"
         return ModelAnswered(now_ms(), turn, message, on_length, self._config.context_tokens)
 

@@ -225,6 +225,7 @@ def _model_failed(state: SessionState, at_ms: int, head: facts.TurnFailed) -> It
         overflow=head.overflow,
         cause=head.cause,
         account=head.account,
+        raised=head.raised,
     )
     yield failed
     if retry_at_ms is not None:

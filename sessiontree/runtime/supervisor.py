@@ -264,6 +264,8 @@ class SupervisorCore:
                         records = self.journal.read_session(tree_id, "", after_seq=after_seq)
                         if records:
                             return records
+                    if controller.inbox_notifier.reports:
+                        return []
                     controller.check_open()
                     await controller.inbox_notifier.wait()
         except TimeoutError:

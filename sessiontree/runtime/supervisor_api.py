@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Protocol, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.author_errors import find_cause, frames_in
 from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
 from sessiontree.contracts.errors import (
     ExecutionError,
@@ -102,7 +103,11 @@ def tool_reply(reply: CallReply) -> ToolReply:
         except ValueError:
             output = said
         return ToolReply(output, text, message.details, message.content)
-    raise _error_of(reply.outcome, message)
+    error = _error_of(reply.outcome, message)
+    cause = find_cause(str(error))
+    if cause is None and (frames := frames_in(message)):  # it was raised in another process
+        error.add_note("\n  ".join(("raised in the author's code:", *frames)))
+    raise error from cause
 
 
 def _error_of(outcome: str, message: ToolResultMessage) -> ToolError:
@@ -162,7 +167,19 @@ class ClientCallArrived:
     call: ClientCall
 
 
-InboxEvent: TypeAlias = RequestOpened | RequestClosed | MessageSaid | ClientCallArrived
+@dataclass(frozen=True, slots=True)
+class CodeRaised:
+    """A tool or a model of the program raised an unexpected exception. It is reported once, to one reader."""
+
+    what: str
+    """What raised it, in which session."""
+    text: str
+    """What the session was given."""
+    frames: tuple[str, ...]
+    """Lines of ``path:line in function: source``, outermost first."""
+
+
+InboxEvent: TypeAlias = RequestOpened | RequestClosed | MessageSaid | ClientCallArrived | CodeRaised
 
 
 @dataclass(frozen=True, slots=True)

@@ -333,9 +333,12 @@ class SupervisorService(SupervisorApi):
     async def inbox_events(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[InboxEvent]]:
         """Return the last fact's number, and what facts after a number mean to an inbox."""
         records = await self._supervisor.read_tree(tree_id, after_seq, wait_s)
+        controller = self._supervisor.tree(tree_id)
+        raised = list(controller.inbox_notifier.reports)
+        controller.inbox_notifier.reports.clear()
         if not records:
-            return after_seq, []
-        return records[-1].seq, inbox_events_in(records, self._supervisor.tree(tree_id).state)
+            return after_seq, [*raised]
+        return records[-1].seq, [*raised, *inbox_events_in(records, controller.state)]
 
     async def actors(self) -> list[ActorRow]:
         """Return every process of the runtime, and the session it embodies."""

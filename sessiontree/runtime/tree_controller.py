@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
@@ -38,7 +38,7 @@ from sessiontree.runtime.effects import (
 )
 from sessiontree.runtime.frames import Adopt, Outcome, Watch
 from sessiontree.runtime.live_session import FutureMap, Input, LiveSession
-from sessiontree.runtime.supervisor_api import CallReply, Reply
+from sessiontree.runtime.supervisor_api import CallReply, CodeRaised, Reply
 from sessiontree.session.instructions import ToTree
 from sessiontree.session.turns import is_offer
 from sessiontree.tree import protocol as tree_stimuli
@@ -61,6 +61,10 @@ LATER_S = 0.05
 """How long an inbox may still show a request that was decided elsewhere, in seconds."""
 
 
+MAX_REPORTS: Final = 64
+"""Most reports of raised exceptions that wait for a reader; the oldest are dropped."""
+
+
 class InboxNotifier:
     """Wakes inboxes: knows which requests are shown, and the newest fact on which an inbox acts.
 
@@ -71,6 +75,8 @@ class InboxNotifier:
     def __init__(self, shown: Iterable[str]) -> None:
         self.notified_seq = 0
         """Number of the newest fact that an inbox acts on."""
+        self.reports: deque[CodeRaised] = deque(maxlen=MAX_REPORTS)
+        """What code of the program's author raised; the next reader takes it."""
         self._shown = set(shown)
         self._rang = asyncio.Event()
         self._is_urgent = False
@@ -108,6 +114,11 @@ class InboxNotifier:
             self._rang.set()
         elif self._later is None:
             self._later = asyncio.get_running_loop().call_later(LATER_S, self._ring_later)
+
+    def report(self, raised: CodeRaised) -> None:
+        """Pass on what code of the program's author raised."""
+        self.reports.append(raised)
+        self._rang.set()
 
     def close(self) -> None:
         """Wake all waiters for the last time."""

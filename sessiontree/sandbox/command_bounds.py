@@ -10,14 +10,21 @@ Source: sched(7), proc_pid_autogroup(5), proc_pid_stat(5).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from sessiontree.sandbox.process_tree import descendants
+from sessiontree.sandbox.resources.kernel_memory import KernelMemory
 
 MIB: Final = 1024 * 1024
+TMP: Final = "/tmp"  # noqa: S108 - the sandbox's own
+HOME: Final = "/run/session"
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the sandbox's own
+PRIVATE_PLACES: Final = (TMP, HOME, SHARED_MEMORY)
+"""File systems in memory that a command has for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +32,9 @@ class Bounds:
     """What one command and everything it starts may use."""
 
     memory_bytes: int = 2048 * MIB
-    """Memory of all its processes together, checked ten times a second; also the address space of each
-    process, which the kernel bounds."""
+    """Memory of all its processes together, and what they take from the kernel besides (shared pages, files
+    in memory, buffers), checked ten times a second; also the address space of each process, which the kernel
+    bounds."""
     processes: int = 256
     """Processes and threads at a time."""
     sessions: int = 32
@@ -58,6 +66,7 @@ LEAST_SHARE: Final = b"19"
 """The weight of a session among others, as a nice value."""
 
 
+IO_BYTES: Final = 1024
 _SESSION: Final = 3
 _THREADS: Final = 17
 """Positions of the fields in a process's stat line, after its name."""
@@ -82,6 +91,8 @@ class Use:
     counts."""
     sessions: Mapping[int, int]
     """One process of each session, by session; the launcher's comes first."""
+    pids: Sequence[int]
+    """The launcher's first."""
 
 
 class CommandWatch:
@@ -99,15 +110,23 @@ class CommandWatch:
         self._workspace = workspace
         self._bounds = bounds
         self._before = _disk_of(workspace)
+        self._beside = KernelMemory(PRIVATE_PLACES)
         self._crowded = False
         self._own_session = os.getsid(0)
         self._lowered: set[int] = set()
 
-    def excess(self) -> Excess | None:
-        """Return the first limit that is exceeded; for processes only if it was at the last check too."""
-        bounds, use = self._bounds, usage(self._pid)
+    def excess(self, launcher_io: FileIO | None = None) -> Excess | None:
+        """Return the first limit that is exceeded; for processes only if it was at the last check too.
+
+        Args:
+            launcher_io: What the kernel counts for the first process inside, which only root may open itself.
+        """
+        bounds, use = self._bounds, usage(self._pid, launcher_io)
         self._lower(use.sessions)
-        if use.memory_bytes > bounds.memory_bytes or _memory_is_short():
+        memory = use.memory_bytes
+        if memory <= bounds.memory_bytes:
+            memory += self._beside.charged(use.pids, bounds.memory_bytes - memory)
+        if memory > bounds.memory_bytes or _memory_is_short():
             return Excess("memory_bytes", bounds.memory_bytes)
         was_crowded = self._crowded
         self._crowded = use.processes > bounds.processes - NEARLY
@@ -149,28 +168,43 @@ def _disk_of(workspace: str) -> os.statvfs_result | None:
         return None
 
 
-def usage(pid: int) -> Use:
-    """Return what the descendants of a process use together. Memory backed by files does not count."""
-    pages = threads = written = 0
+def usage(pid: int, launcher_io: FileIO | None = None) -> Use:
+    """Return what the descendants of a process use together. Memory backed by files does not count.
+
+    Args:
+        pid: The process.
+        launcher_io: What the kernel counts for the first of them, if it was opened already.
+    """
+    pages = threads = 0
+    written = 0
     sessions: dict[int, int] = {}
+    pids: list[int] = []
     for child in descendants(pid):
         try:
             fields = Path(f"/proc/{child}/statm").read_bytes().split()
             stat = Path(f"/proc/{child}/stat").read_bytes().rpartition(b")")[2].split()
-            written += _written(child)
+            written += _written_by(child, launcher_io)
+            launcher_io = None
         except OSError:  # it ended just now
             continue
         pages += int(fields[1]) - int(fields[2])
         threads += int(stat[_THREADS])
         sessions.setdefault(int(stat[_SESSION]), child)
-    return Use(pages * PAGE_BYTES, threads, written, sessions)
+        pids.append(child)
+    return Use(pages * PAGE_BYTES, threads, written, sessions, pids)
 
 
-def _written(pid: int) -> int:
+def _written_by(pid: int, opened: FileIO | None) -> int:
     try:
-        lines = Path(f"/proc/{pid}/io").read_bytes().split(b"\n")
+        if opened is not None:
+            return _written(os.pread(opened.fileno(), IO_BYTES, 0))
+        return _written(Path(f"/proc/{pid}/io").read_bytes())
     except OSError:  # it ended just now, or this kernel does not count it
         return 0
+
+
+def _written(counts: bytes) -> int:
+    lines = counts.split(b"\n")
     written, taken_back = (int(line.rpartition(b" ")[2]) for line in lines[5:7])
     return written - taken_back
 

@@ -6,6 +6,12 @@ interpreter. ``main`` writes lines to a descriptor: ``started``, then the comman
 ``signal NUMBER``; or only ``failed REASON`` if the command was not started. When the first process of a
 namespace ends, the kernel ends all others, so nothing that the command left running remains.
 
+Before anything else is started, this process becomes one that nobody inside may look into (it is not
+dumpable). Otherwise the command, a process of the same user, could reach the descriptor of the reports by
+``/proc/1/fd/N`` and write its own. From then on an unprivileged user outside can't open what the kernel
+counts for this process, which inherits the counts of those that lost their parent. So it is opened before,
+and sent along with ``started``.
+
 After ``started``, a SIGTERM from outside is passed on to every process inside, whatever its parent is and
 however fast processes are made, and this process waits until all have ended. Without its own handler the
 signal would not reach it.
@@ -19,6 +25,7 @@ Source: landlock(7), seccomp(2), prctl(2), pid_namespaces(7), getrlimit(2), kill
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # what signal is made of, without enum: that takes 4 ms
+import _socket
 import ctypes
 import os
 import resource
@@ -37,6 +44,8 @@ names["main"](plan, int(sys.argv[2]))
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _SET_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 38, 22, 2
+_SET_DUMPABLE: Final = 4
+MOST_REASON_CHARS: Final = 1000
 _OF_A_FILE: Final = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 _DIRECTORY: Final = 0o040000
 _KIND: Final = 0o170000
@@ -89,6 +98,14 @@ def _filter_calls(program: bytes) -> None:
     _checked(_LIBC.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), ctypes.c_char_p(filters)))
 
 
+def _hide() -> None:
+    """Close this process's descriptors and memory to every process inside.
+
+    A program that a process becomes later is open to its own user again.
+    """
+    _checked(_LIBC.prctl(_SET_DUMPABLE, *map(ctypes.c_ulong, (0, 0, 0, 0))))
+
+
 def confine(plan: dict[str, Any]) -> None:
     """Confine this process as planned, and change to the directory where the command starts.
 
@@ -136,7 +153,7 @@ def _give_way() -> None:
         return
 
 
-def wait(child: int, hold: int, status_fd: int) -> None:
+def wait(child: int, hold: int, status_fd: int, counts: int = -1) -> None:
     """Let the command begin, wait for it and report how it ended; collect the processes it left behind.
 
     After a request to end, wait for all other processes too: they may have work to finish.
@@ -153,7 +170,7 @@ def wait(child: int, hold: int, status_fd: int) -> None:
                 return
 
     _signal.signal(_signal.SIGTERM, ask)
-    _report(status_fd, "started")
+    _report_start(status_fd, counts)
     os.close(hold)  # it can be asked to end before it can do anything
     while True:
         try:
@@ -172,14 +189,35 @@ def _report(status_fd: int, line: str) -> None:
     os.write(status_fd, f"{line}\n".encode(errors="replace"))
 
 
+def _report_start(status_fd: int, counts: int) -> None:
+    """Report the start, with the descriptor of this process's counts if it has one."""
+    if counts < 0:
+        _report(status_fd, "started")
+        return
+    status = _socket.socket(fileno=os.dup(status_fd))
+    status.sendmsg([b"started\n"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", counts))])
+    status.close()
+    os.close(counts)
+
+
+def _open_counts() -> int:
+    """Open what the kernel counts for this process; -1 if it does not count."""
+    try:
+        return os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
 def main(plan: dict[str, Any], status_fd: int) -> NoReturn:
     """Confine this process, start the command and report."""
     os.set_inheritable(status_fd, False)
+    counts = _open_counts()
     try:
+        _hide()
         confine(plan)
         child, hold = start(plan)
     except OSError as error:
-        _report(status_fd, f"failed {error}")
+        _report(status_fd, f"failed {error}"[:MOST_REASON_CHARS])
     else:
-        wait(child, hold, status_fd)
+        wait(child, hold, status_fd, counts)
     os._exit(0)

@@ -1,9 +1,16 @@
 """The plan of one command's confinement: system calls, limits, and what its launcher reads.
 
 The filter denies what a Worker is denied (``jail.py``) except the rules on metadata. In addition it denies
-every socket except a pair of ends, and files that run as their owner or group. As root, such a file in the
-workspace would run as root for anybody who starts it outside. Slow work is done here, in a process that
-already runs, so that the launcher stays short.
+files that run as their owner or group. As root, such a file in the workspace would run as root for anybody
+who starts it outside. Slow work is done here, in a process that already runs, so that the launcher stays
+short.
+
+The only sockets are pairs of connected streams, and no call takes an address: an end of a datagram pair could
+be sent from, and connected, to a socket file in the workspace. ``sendmsg`` has its address in memory, where a
+filter can't look; on a connected stream the kernel itself refuses one.
+
+Some memory belongs to no process and has no size that the watch outside could read: objects of System V IPC,
+and pages that a pipe took over (``vmsplice``). The filter denies the calls that make it.
 
 Source: seccomp(2), open(2), chmod(2) and the kernel's tables of system calls.
 """
@@ -21,8 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.sandbox import command_launcher
-from sessiontree.sandbox.command_bounds import Bounds
-from sessiontree.sandbox.environment import HOME, SHARED_MEMORY, TMP
+from sessiontree.sandbox.command_bounds import HOME, SHARED_MEMORY, TMP, Bounds
 from sessiontree.sandbox.jail import (
     ALLOW,
     DENIED_CALLS,
@@ -42,8 +48,16 @@ _METADATA: Final = """
 """
 METADATA: Final = frozenset(_METADATA.split())
 """Calls that a command may make in places where it may write."""
-MORE_DENIED: Final = "socket 41 198"
+MORE_DENIED: Final = """
+socket 41 198 bind 49 200 connect 42 203 listen 50 201 accept 43 202 accept4 288 242
+"""
 """Name, number on x86_64, number on aarch64."""
+PAIR: Final = "socketpair 53 199"
+"""As above; only a pair of streams of the machine itself is made."""
+SEND: Final = "sendto 44 206"
+"""As above; its address must be null, as it is in the library's ``send``."""
+UNCOUNTED: Final = "shmget 29 194 msgget 68 186 semget 64 190 vmsplice 278 75 memfd_secret 447 447"
+"""As above; they fail as on a kernel without them, because what they make can't be counted."""
 MISSING: Final = "openat2 437 437 clone3 435 435"
 """These calls fail as on an older kernel: their arguments are in memory, where a filter can't look."""
 MODES: Final = """
@@ -56,6 +70,10 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4
 _SECOND, _THIRD, _FOURTH = 24, 32, 40
 _FIRST: Final = 16
+_FIFTH: Final = 48, 52
+"""The lower and the upper half of an argument that is an address in memory."""
+_AND: Final = 0x54
+_LOCAL, _STREAM, _KIND_OF_SOCKET = 1, 1, 0xF
 _X32: Final = 0x40000000
 _NAMESPACES: Final = 0x7E020000
 _TERMINAL_INJECTIONS: Final = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
@@ -73,7 +91,9 @@ def command_program(here: Machine) -> list[tuple[int, int, int, int]]:
         (_RETURN, KILL, ""),
         (_LOAD, _NUMBER, "known:"),
         (_AT_LEAST, _X32, "missing"),
-        *((_EQUAL, number, "missing") for number in numbers_of(here, MISSING).values()),
+        *((_EQUAL, number, "missing") for number in numbers_of(here, f"{MISSING} {UNCOUNTED}").values()),
+        *((_EQUAL, number, "pair") for number in numbers_of(here, PAIR).values()),
+        *((_EQUAL, number, "send") for number in numbers_of(here, SEND).values()),
         *((_EQUAL, number, "denied") for name, number in denied.items() if name not in METADATA),
         *(
             (_EQUAL, int(number), label)
@@ -83,6 +103,20 @@ def command_program(here: Machine) -> list[tuple[int, int, int, int]]:
         (_EQUAL, here.ioctl, "ioctl"),
         (_EQUAL, here.clone, "clone"),
         (_RETURN, ALLOW, ""),
+        (_LOAD, _FIRST, "pair:"),
+        (_EQUAL, _LOCAL, "local"),
+        (_RETURN, EPERM, ""),
+        (_LOAD, _SECOND, "local:"),
+        (_AND, _KIND_OF_SOCKET, ""),
+        (_EQUAL, _STREAM, "allowed"),
+        (_RETURN, EPERM, ""),
+        (_LOAD, _FIFTH[0], "send:"),
+        (_EQUAL, 0, "no_lower_half"),
+        (_RETURN, EPERM, ""),
+        (_LOAD, _FIFTH[1], "no_lower_half:"),
+        (_EQUAL, 0, "allowed"),
+        (_RETURN, EPERM, ""),
+        (_RETURN, ALLOW, "allowed:"),
         (_LOAD, _SECOND, "ioctl:"),
         *((_EQUAL, request, "denied") for request in _TERMINAL_INJECTIONS),
         (_RETURN, ALLOW, ""),
@@ -121,6 +155,8 @@ command for its whole life. With one id above them, a command that has started 3
 time."""
 _PIDS_OF_A_NAMESPACE: Final = (6, 14)
 """The first kernel on which a namespace has its own largest process id; before, the machine's counts."""
+MESSAGE_QUEUE_BYTES: Final = 819_200
+"""What POSIX message queues hold at most; Linux's default. A queue has no descriptor that shows its size."""
 _TCP_FROM_ABI, _SCOPES_FROM_ABI = 4, 6
 _BIND_AND_CONNECT, _SIGNALS_AND_ABSTRACT_SOCKETS = 3, 3
 _READ: Final = 1 << 0 | 1 << 2 | 1 << 3
@@ -183,6 +219,7 @@ def _limits(bounds: Bounds) -> list[tuple[int, int, int]]:
         resource.RLIMIT_NOFILE: bounds.open_files,
         resource.RLIMIT_NPROC: bounds.processes,
         resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MSGQUEUE: MESSAGE_QUEUE_BYTES,
         resource.RLIMIT_NICE: 0,
         resource.RLIMIT_RTPRIO: 0,
     }

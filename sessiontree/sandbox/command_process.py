@@ -14,12 +14,14 @@ import asyncio
 import codecs
 import contextlib
 import os
+import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from io import FileIO
-from typing import Final
+from typing import Final, NamedTuple
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.ports import Finished, HowEnded
@@ -125,11 +127,49 @@ LAST_WORDS: Final = (
 """What programs print when they reach a limit of the kernel, with the limit."""
 LAST_WORDS_CHARS: Final = 2000
 
+SHOWN_BYTES: Final = 80
+
 OnOutput = Callable[[str], None]
 TIMED_OUT: Final = Excess("timeout", 0)
 NO_LIMIT: Final = (None, None)
-STARTED: Final = "started\n"
-"""What the first process inside reports once the command runs and can be asked to end."""
+STARTED: Final = b"started\n"
+MAX_REPORT_BYTES: Final = 4096
+_REPORT: Final = re.compile(
+    r"failed (?P<reason>[^\n]*)\n|"
+    r"(?P<started>started)\n(?:exited (?P<code>[0-9]{1,3})\n|signal (?P<number>[0-9]{1,2})\n)?"
+)
+
+
+class Report(NamedTuple):
+    """What the first process inside has reported, at most once each."""
+
+    started: bool = False
+    """The command runs and can be asked to end."""
+    code: int | None = None
+    """It exited with this code."""
+    number: int | None = None
+    """It was ended by this signal."""
+    reason: str = ""
+    """Why it was not started."""
+
+
+def read_report(written: bytes) -> Report:
+    """Return what was reported; nothing may be missing, repeated or added.
+
+    Raises:
+        ExecutionError: it is not a report, so how the command ended is unknown.
+    """
+    if not written:
+        return Report()
+    found = _REPORT.fullmatch(written.decode(errors="replace"))
+    if found is None:
+        raise ExecutionError(
+            f"how the command ended is unknown: its launcher reported {written[:SHOWN_BYTES]!r}, which is "
+            "not 'started' and then 'exited CODE' or 'signal NUMBER'. It may have run; look at what it "
+            "changed before you run it again"
+        )
+    code, number = (int(found[name]) if found[name] else None for name in ("code", "number"))
+    return Report(found["started"] is not None, code, number, found["reason"] or "")
 
 
 class CommandProcess:
@@ -165,6 +205,9 @@ class CommandProcess:
         """Whether everything inside was asked to end."""
         self._told = b""
         """What the first process inside has reported."""
+        self._opened = contextlib.ExitStack()
+        self._launcher_io: FileIO | None = None
+        """The kernel's count of what the first process inside has written."""
         self._keeper = OutputKeeper(keep_bytes)
         self._decoder = Decoder()
         self._on_output = on_output
@@ -187,9 +230,10 @@ class CommandProcess:
             ExecutionError: it could not be started, or not be ended.
         """
         began = time.monotonic()
-        with contextlib.ExitStack() as stack:
+        with self._opened as stack:
             output, write_output = _pipe(stack)
-            status, write_status = _pipe(stack)
+            # Not a pipe: nobody inside could open a socket again, even if its descriptor were found.
+            status, write_status = map(stack.enter_context, socket.socketpair())
             plan = _memory(stack, self._plan)
             process = self._start(plan.fileno(), write_output.fileno(), write_status.fileno())
             write_output.close()
@@ -222,12 +266,12 @@ class CommandProcess:
             raise ExecutionError(f"can't start {self._words[0]!r}: {error}") from error
 
     async def _until_over(
-        self, pid: int, gone: asyncio.Future[None], deadline: float, status: FileIO
+        self, pid: int, gone: asyncio.Future[None], deadline: float, status: socket.socket
     ) -> Excess | None:
         """Wait until it has ended (None) or must be killed: its time is up, or it uses too much."""
         watch = self._make_watch(pid)
         try:
-            ended_for = await self._watch_over(watch, gone, deadline)
+            ended_for = await self._watch_over(watch, gone, deadline, status)
         except asyncio.CancelledError:
             await self._let_end(pid, watch, gone, status)
             raise
@@ -236,7 +280,7 @@ class CommandProcess:
         return ended_for
 
     async def _let_end(
-        self, pid: int, watch: CommandWatch, gone: asyncio.Future[None], status: FileIO
+        self, pid: int, watch: CommandWatch, gone: asyncio.Future[None], status: socket.socket
     ) -> None:
         """Ask everything inside to end, and wait until it has, its time is over, or it uses too much.
 
@@ -244,13 +288,13 @@ class CommandProcess:
         """
         window_s = self._cleanup_s()
         self._hear(status)
-        if window_s > 0 and self._told:
+        if window_s > 0 and self._told.startswith(STARTED):
             self._asked = _signal_inner(pid, signal.SIGTERM)
         if self._asked:
-            await self._watch_over(watch, gone, time.monotonic() + window_s)
+            await self._watch_over(watch, gone, time.monotonic() + window_s, status)
 
     async def _watch_over(
-        self, watch: CommandWatch, gone: asyncio.Future[None], deadline: float
+        self, watch: CommandWatch, gone: asyncio.Future[None], deadline: float, status: socket.socket
     ) -> Excess | None:
         """Wait until it has ended (None), its time is up, or it uses too much."""
         pause_s = LOOK_EVERY_S
@@ -264,7 +308,8 @@ class CommandProcess:
             if self._keeper.total_bytes > self._bounds.output_bytes:
                 return Excess("output_bytes", self._bounds.output_bytes)
             began = time.monotonic()
-            if excess := watch.excess():
+            self._hear(status)
+            if excess := watch.excess(self._launcher_io):
                 return excess
             pause_s = max(LOOK_EVERY_S, (time.monotonic() - began) / SHARE_OF_LOOKING)
         return None
@@ -288,10 +333,17 @@ class CommandProcess:
             loop.remove_reader(output)
             self._drain(output)
 
-    def _hear(self, status: FileIO) -> None:
-        """Read what the first process inside has reported so far."""
-        os.set_blocking(status.fileno(), False)
-        self._told += status.read() or b""
+    def _hear(self, status: socket.socket) -> None:
+        """Read what the first process inside has reported so far, and take what it opened for the watch."""
+        status.setblocking(False)
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            while len(self._told) <= MAX_REPORT_BYTES:
+                data, opened, _, _ = socket.recv_fds(status, MAX_REPORT_BYTES, 1)
+                self._told += data
+                if opened:
+                    self._launcher_io = self._opened.enter_context(FileIO(opened[0], "rb"))
+                if not data:
+                    return
 
     def _drain(self, output: int) -> None:
         """Read what is left in the pipe; no process writes to it any more."""
@@ -306,26 +358,29 @@ class CommandProcess:
             self._on_output(text)
 
     def _finished(self, ended_for: Excess | None, elapsed_s: float) -> Finished:
+        """Return how it ended. A bound that was exceeded counts for more than what its launcher reported."""
         head, tail, dropped = self._keeper.kept()
-        told = self._told.decode(errors="replace").removeprefix(STARTED).removesuffix("\n")
-        how, _, value = told.partition(" ")
+        if ended_for is not None and ended_for is not TIMED_OUT:
+            return Finished("limit", None, signal.SIGKILL, head, tail, dropped, elapsed_s, *ended_for)
+        report = read_report(self._told)
         if self._asked:
-            return _timed_out(how, value, head, tail, dropped, elapsed_s)
-        if how == "exited":
-            code = int(value)
-            limit, allowed = self._suspected(tail or head) if code else NO_LIMIT
-            return Finished("exited", code, None, head, tail, dropped, elapsed_s, limit, allowed)
-        if how == "signal":
-            number = int(value)
-            limit, allowed = self._bound(SIGNAL_LIMITS.get(number))
-            reason: HowEnded = "signal" if limit is None else "limit"
-            return Finished(reason, None, number, head, tail, dropped, elapsed_s, limit, allowed)
-        if how == "failed" or ended_for is None:
-            said = value or (head + tail).strip() or "its launcher ended without a report"
-            raise ExecutionError(f"the command was not started: {said}")
-        if ended_for is TIMED_OUT:
+            return _timed_out(report, head, tail, dropped, elapsed_s)
+        if report.code is not None:
+            limit, allowed = self._suspected(tail or head) if report.code else NO_LIMIT
+            return Finished("exited", report.code, None, head, tail, dropped, elapsed_s, limit, allowed)
+        if report.number is not None:
+            limit, allowed = self._bound(SIGNAL_LIMITS.get(report.number))
+            how: HowEnded = "signal" if limit is None else "limit"
+            return Finished(how, None, report.number, head, tail, dropped, elapsed_s, limit, allowed)
+        if ended_for is TIMED_OUT and not report.reason:
             return Finished("timeout", None, signal.SIGKILL, head, tail, dropped, elapsed_s)
-        return Finished("limit", None, signal.SIGKILL, head, tail, dropped, elapsed_s, *ended_for)
+        if report.started:
+            raise ExecutionError(
+                "how the command ended is unknown: the first process of its sandbox was killed before it "
+                "reported. The command ran; look at what it changed before you run it again"
+            )
+        said = report.reason or (head + tail).strip() or "its launcher ended without a report"
+        raise ExecutionError(f"the command was not started: {said}")
 
     def _suspected(self, text: str) -> tuple[str | None, int | None]:
         """Return the limit that the final output of a failed command names."""
@@ -418,8 +473,8 @@ def _signal_inner(pid: int, number: signal.Signals) -> bool:
     return bool(inner)
 
 
-def _timed_out(how: str, value: str, head: str, tail: str, dropped: int, elapsed_s: float) -> Finished:
+def _timed_out(report: Report, head: str, tail: str, dropped: int, elapsed_s: float) -> Finished:
     """Return how a command ended after it was asked to: by itself, by a signal, or killed."""
-    code = int(value) if how == "exited" else None
-    number = int(value) if how == "signal" else signal.SIGKILL if code is None else None
-    return Finished("timeout", code, number, head, tail, dropped, elapsed_s)
+    killed = signal.SIGKILL if report.code is None else None
+    number = report.number or killed
+    return Finished("timeout", report.code, number, head, tail, dropped, elapsed_s)

@@ -31,9 +31,8 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.policy.commands.command_line import is_harmless_variable
 from sessiontree.protected import Seen
-from sessiontree.sandbox.command_bounds import Bounds
+from sessiontree.sandbox.command_bounds import HOME, SHARED_MEMORY, TMP, Bounds
 
-HOME: Final = "/run/session"
 SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 MAX_VALUE_BYTES: Final = 32_768
 MAX_VARIABLES: Final = 100
@@ -121,8 +120,6 @@ def fresh_environment(programs: Sequence[str], workdir: str, env: Mapping[str, s
 STAND_IN: Final = "/run/sessiontree/python"
 """Replaces an environment that is in the workspace. It contains only the Python of that environment, so that
 no other program of the workspace hides one of the system's."""
-TMP: Final = "/tmp"  # noqa: S108 - the sandbox's own
-SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the sandbox's own
 _NAMES_OF_USR: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _SETTINGS: Final = (
     "alternatives",

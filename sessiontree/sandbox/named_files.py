@@ -7,25 +7,31 @@ directory that another word names, because the command may change to it first.
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.policy.commands.named_words import words_in
 
 MAX_LOOKED: Final = 20_000
 """Maximum number of files and names that are examined for one command."""
+MAX_FILES: Final = 100_000
+"""Maximum number of files that one approval is bound to."""
 _MAX_PLACES: Final = 64
 _MAX_PATTERN: Final = 512
 _UNFINISHED: Final = ".sessiontree-unfinished-"
-_BRACKETS: Final = re.compile(r"\[(?:\[:\w+:\]|[^\]])[^\]]*\]")
+_BRACKETS: Final = re.compile(r"\[[!^]?\]?[^\[\]\\]*\]")
+"""A list of characters that holds neither classes nor escapes."""
+_LISTED: Final = re.compile(r"\[(?:[A-Za-z0-9]+|0-9)\]")
+"""A list that means the same in every locale."""
 
 
 def named_files(
@@ -35,14 +41,16 @@ def named_files(
 
     It covers the directory where the command starts, and every directory and regular file in the workspace
     that a word names, links followed; it does not cover files that those name in turn. If the words can't be
-    known in advance, it covers the first 20,000 files of the workspace. It takes about 2 µs a word, or 5 µs
-    a file.
+    known in advance, it covers every file of the workspace. It takes about 2 µs a word, or 5 µs a file.
 
     Args:
         workspace: Absolute.
         arguments: The arguments of the call.
         member: The argument that is the command.
         hidden: Places that no command may see, although they may be in the workspace; absolute.
+
+    Raises:
+        ExecutionError: the command may run any file, and the workspace has too many to be bound to them.
     """
     command, workdir = arguments.get(member), arguments.get("workdir", ".")
     if not isinstance(command, str) or not isinstance(workdir, str):
@@ -125,9 +133,9 @@ class _Look:
 
     def _fitting(self, place: str, part: str) -> Iterator[str]:
         if self._is_inside(place):
-            wanted = re.compile(fnmatch.translate(_BRACKETS.sub(_widened, part)))
+            wanted = _widened(part)
             for name in self._names(place):
-                if wanted.match(name) and (part.startswith(".") or not name.startswith(".")):
+                if wanted.fullmatch(name) and (part.startswith(".") or not name.startswith(".")):
                     yield _joined(place, name)
 
     def _below(self, place: str) -> Iterator[str]:
@@ -148,9 +156,24 @@ class _Look:
         return names if self.left > 0 else []
 
 
-def _widened(brackets: re.Match[str]) -> str:
-    """Return a pattern that matches at least what the brackets match; not every shell form is read here."""
-    return brackets[0] if brackets[0] == "[0-9]" else "?"
+def _widened(part: str) -> re.Pattern[str]:
+    """Return an expression that matches at least what a shell's pattern does, however it was quoted."""
+    rest = _BRACKETS.sub("", part)
+    if 0 <= rest.find("[") < rest.rfind("]"):  # a class of characters, or something else
+        begin, end = part.index("["), part.rindex("]")
+        return re.compile(_expression(part[:begin]) + ".*" + _expression(part[end + 1 :]), re.DOTALL)
+    found, at = [], 0
+    for match in _BRACKETS.finditer(part):
+        listed = match[0] if _LISTED.fullmatch(match[0]) else "."
+        found += [_expression(part[at : match.start()]), f"(?:{listed}|{re.escape(match[0])})"]
+        at = match.end()
+    return re.compile("".join(found) + _expression(part[at:]), re.DOTALL)
+
+
+def _expression(part: str) -> str:
+    """Return the expression of a pattern without brackets; several stars are one."""
+    signs = {"*": ".*", "?": "."}
+    return "".join(signs.get(sign, re.escape(sign)) for sign in re.sub(r"\*+", "*", part))
 
 
 def _has_no_magic(word: str) -> bool:
@@ -165,17 +188,23 @@ def _everything(workspace: str, start: str, hidden: frozenset[str]) -> str:
     """Return a text about every file of a workspace."""
     digest = hashlib.blake2b(dump_json(["", _directory(start)]).encode("ascii"))
     waiting = [workspace]
-    left = MAX_LOOKED
-    while waiting and left > 0:
+    left = MAX_FILES
+    while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
-                rows = sorted(entries, key=lambda entry: entry.name)
+                rows = sorted(islice(entries, left + 1), key=lambda entry: entry.name)
         except OSError:
             continue
-        for entry in rows[:left]:
+        left -= len(rows)
+        if left < 0:
+            raise ExecutionError(
+                "the command may run files that its words do not name, and the workspace "
+                f"{workspace!r} holds more than {MAX_FILES:,} files and directories: no approval can be "
+                "bound to so many; name the files literally, or start the tree in a smaller directory"
+            )
+        for entry in rows:
             if entry.path in hidden or entry.name.startswith(_UNFINISHED):
                 continue
-            left -= 1
             known = _status(entry.path, follow=False)
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)

@@ -11,8 +11,9 @@ import pydantic
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.pointer import json_pointer
 from sessiontree.contracts.truncation import whole
-from sessiontree.schema.keywords import Schema, json_pointer
+from sessiontree.schema.keywords import Schema
 
 MAX_TOLD: Final = 4
 """Maximum number of faults in one message."""

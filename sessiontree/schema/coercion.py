@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.pointer import json_pointer
 from sessiontree.contracts.tool import TRIMMED_KEYWORD
 from sessiontree.schema.json_form import NotJson, json_form, json_type
-from sessiontree.schema.keywords import Schema, json_pointer, subschemas
+from sessiontree.schema.keywords import Schema, subschemas
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False}

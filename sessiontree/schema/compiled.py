@@ -16,13 +16,14 @@ from pydantic import AliasChoices, BaseModel
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.pointer import json_pointer
 from sessiontree.contracts.tool import ALLOW_EMPTY_KEYWORD, RawTool, Tool
 from sessiontree.schema.checker import MAX_TOLD, Checker, json_excerpt, refusal
 from sessiontree.schema.coercion import Coercer, Spellings
 from sessiontree.schema.derive import model_schema, raw_schema, schema_digest, without_markers
 from sessiontree.schema.dialect import Cleaned, Dialect, LossReport, schema_warnings
 from sessiontree.schema.json_form import LARGEST_NUMBER, NotJson, json_form
-from sessiontree.schema.keywords import Schema, json_pointer
+from sessiontree.schema.keywords import Schema
 from sessiontree.schema.provider_schema import clean, without_bounds
 from sessiontree.schema.schema_merge import UNIONS, Flattener
 

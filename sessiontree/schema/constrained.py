@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
-from sessiontree.schema.keywords import DEFINITIONS, Schema, json_pointer, rewrite
+from sessiontree.contracts.pointer import json_pointer
+from sessiontree.schema.keywords import DEFINITIONS, Schema, rewrite
 
 TOOL, ARGUMENTS, REPLY, RESULT = "tool", "arguments", "reply", "result"
 MAX_SHAPE_CHARS: Final = 400

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.pointer import index_of, unescaped
 from sessiontree.schema.json_form import MAX_DEPTH
 from sessiontree.schema.keywords import (
     ANNOTATIONS,
@@ -134,11 +135,11 @@ class _Writer:
             raise ConfigError(f"$ref {ref!r} leaves the schema; put the definition under $defs")
         place: JsonValue = self._root
         for part in _parts(ref):
-            names = [_unescaped(unquote(part)), _unescaped(part)]  # the latter if a character was not encoded
+            names = [unescaped(unquote(part)), unescaped(part)]  # the latter if a character was not encoded
             if isinstance(place, dict) and (found := [name for name in names if name in place]):
                 place = place[found[0]]
-            elif isinstance(place, list) and part.isdecimal() and int(part) < len(place):
-                place = place[int(part)]
+            elif isinstance(place, list) and (index := index_of(part)) is not None and index < len(place):
+                place = place[index]
             else:
                 raise ConfigError(f"$ref {ref!r} leads nowhere in this schema")
         if isinstance(place, bool):
@@ -172,7 +173,7 @@ class _Writer:
         if ref in {"", "#"}:
             return "#"
         if ref not in self._names:
-            parts = [_unescaped(unquote(part)) for part in _parts(ref) if part not in DEFINITIONS]
+            parts = [unescaped(unquote(part)) for part in _parts(ref) if part not in DEFINITIONS]
             name = wanted = re.sub(r"[^A-Za-z0-9_.-]", "_", ".".join(parts)) or "definition"
             number = 2
             while name in self._names.values():
@@ -223,10 +224,6 @@ def _joined(found: Schema, beside: Schema) -> Schema:
 def _parts(ref: str) -> list[str]:
     """Return the steps of a reference as written; a reference is a URI, so they may be percent-encoded."""
     return ref.split("/")[1:]
-
-
-def _unescaped(part: str) -> str:
-    return part.replace("~1", "/").replace("~0", "~")
 
 
 def _refs_anywhere(schema: Schema) -> Iterator[str]:

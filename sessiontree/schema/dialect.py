@@ -24,7 +24,8 @@ from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.schema.keywords import DEFINITIONS, Schema, json_pointer, labelled_subschemas
+from sessiontree.contracts.pointer import json_pointer
+from sessiontree.schema.keywords import DEFINITIONS, Schema, labelled_subschemas
 
 Effect: TypeAlias = Literal["same", "wider", "narrower"]
 """How the set of fitting values changed, compared with the tool itself: the same, more, or fewer."""

@@ -1,7 +1,6 @@
-"""The keywords of JSON Schema, the schemas inside a schema, and JSON pointers.
+"""The keywords of JSON Schema, and the schemas inside a schema.
 
-Errors name a field by its JSON pointer.
-Source: JSON Schema 2020-12; RFC 6901.
+Source: JSON Schema 2020-12.
 """
 
 from __future__ import annotations
@@ -11,12 +10,6 @@ from typing import TypeAlias
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.tool import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD
-
-
-def json_pointer(*parts: str | int) -> str:
-    """Return the pointer for keys and indexes, outermost first; without any it is ``""``, the whole value."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
-
 
 Schema: TypeAlias = dict[str, JsonValue]
 

@@ -12,11 +12,12 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_json, dump_readable
+from sessiontree.contracts.pointer import json_pointer
 from sessiontree.schema.checker import Checker, refusal
 from sessiontree.schema.definitions import write_out
 from sessiontree.schema.derive import copied, generated, schema_digest, untitled, without_markers
 from sessiontree.schema.json_form import NotJson, json_form
-from sessiontree.schema.keywords import Schema, json_pointer, rewrite
+from sessiontree.schema.keywords import Schema, rewrite
 
 _FENCE = "```"
 _CACHED = 256

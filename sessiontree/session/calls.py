@@ -8,6 +8,7 @@ from __future__ import annotations
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import CheckedCall, RejectedCall
+from sessiontree.contracts.author_errors import frames_in
 from sessiontree.contracts.client_tool import DELEGATED
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Timeout, ValidationError
@@ -200,6 +201,9 @@ def resolve(
 ) -> None:
     """Give a call its result: in the transcript, to the program that asked, or later as a notice."""
     decision.facts.append(facts.CallResolved(call.key, outcome, message, artifacts, resets))
+    if message.is_error and (frames := frames_in(message)):
+        report = todo.ReportRaised(f"tool {message.tool_name!r}", message.text, frames)
+        decision.instructions.append(report)
     if call.phase == "delegated":
         ended = ClientCallEnded(call.client_id, outcome, answer_id)
         decision.instructions.append(todo.ToTree(ClientCallWithdrawn(ended)))

@@ -133,6 +133,18 @@ class AnswerMessages:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportRaised:
+    """Show the program what a tool or model of its author raised."""
+
+    what: str
+    """What raised it."""
+    text: str
+    """What the session was given."""
+    frames: tuple[str, ...]
+    """Lines of ``path:line in function: source``, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
 class WakeSessionAt:
     """Ring at this time."""
 
@@ -148,6 +160,7 @@ SessionInstruction: TypeAlias = (
     | AwaitCommit
     | ToTree
     | TakeAnswer
+    | ReportRaised
     | SettleAnswer
     | RunApprover
     | AnswerCall

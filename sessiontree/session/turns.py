@@ -91,8 +91,17 @@ def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
     if wait_ms is None and state.compacting is not None:
         decision.facts.append(compaction.failed(state, state.compacting, stimulus))
         return decision
-    cause, account = stimulus.cause, stimulus.account
-    fact = facts.TurnFailed(stimulus.turn, stimulus.reason, stimulus.said, cause=cause, account=account)
+    fact = facts.TurnFailed(
+        stimulus.turn,
+        stimulus.reason,
+        stimulus.said,
+        cause=stimulus.cause,
+        account=stimulus.account,
+        raised=stimulus.raised,
+    )
+    if stimulus.raised:
+        frames = tuple(stimulus.raised.split("\n"))
+        decision.instructions.append(todo.ReportRaised("the model", stimulus.reason, frames))
     if stimulus.overflow:
         # What follows from it is decided where the next turn begins.
         decision.facts.append(replace(fact, overflow=True))

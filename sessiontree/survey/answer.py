@@ -26,6 +26,7 @@ from sessiontree import (
 from sessiontree.survey.census import CensusPart
 from sessiontree.survey.checkout import FileReader, read_bytes, walk
 from sessiontree.survey.earlier import remembered_surveys
+from sessiontree.survey.file_process import FileProcess
 from sessiontree.survey.question import (
     SurveyQuestion,
     queries_of,
@@ -40,12 +41,10 @@ from sessiontree.survey.records import (
     OTHER_TYPE,
     SurveyEntry,
     audience_of,
-    entries_of,
     entry_at,
     excerpt_of,
     remembered_entry,
 )
-from sessiontree.survey.tools import read_file
 
 MAX_PLACES = 20
 """Most places of one answer."""
@@ -168,11 +167,10 @@ def search_files(question: str, ctx: ToolContext, limit: int = 3) -> Answer:
         for path, has in held.items()
     }
     likely = sorted((path for path, share in shares.items() if share), key=lambda path: (-shares[path], path))
-    found = [
-        (entry, shares[path])
-        for path in likely[:_PARSED_FILES]
-        for entry in entries_of(read_file(reader, path))[0]
-    ]
+    with FileProcess(reader) as process:
+        found = [
+            (entry, shares[path]) for path in likely[:_PARSED_FILES] for entry in process.entries(path)[0]
+        ]
     return _best(reader, found, asked, limit).model_copy(update={"surveyed": False})
 
 
@@ -192,11 +190,14 @@ def _best(
 
 def _places(reader: FileReader, found: Sequence[RankedEntry]) -> list[AnswerPlace | None]:
     """Return where places are now, with their lines; None for those that are gone. Blocks."""
-    files = {one.entry.path: read_file(reader, one.entry.path) for one in found}
+    with FileProcess(reader) as process:
+        files = {
+            path: process.source_and_entries(path) for path in dict.fromkeys(one.entry.path for one in found)
+        }
     places: list[AnswerPlace | None] = []
     for one in found:
-        file, before = files[one.entry.path], one.entry
-        now = entry_at(file, before)
+        (file, entries), before = files[one.entry.path], one.entry
+        now = entry_at(entries, before)
         if now is None:
             places.append(None)
             continue

@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
 from sessiontree import ExecutionError, ToolError
 from sessiontree.survey.census import Place
+from sessiontree.survey.ignore_rules import IgnoreRules
 
 REPORT_NAME = "SURVEY.md"
 """The usual place of the survey's own report; it is never surveyed."""
@@ -121,7 +120,7 @@ def walk(
     Contract: blocks; call it from a thread. Links are not followed, so no loop of them is entered.
     """
     found = Checkout()
-    waiting: list[tuple[str, tuple[_Rules, ...]]] = [(".", ())]
+    waiting: list[tuple[str, tuple[IgnoreRules, ...]]] = [(".", ())]
     while waiting:
         if stop():
             raise ExecutionError("can't list all files: the call was stopped; call it again")
@@ -133,7 +132,7 @@ def walk(
             top = entry.path if entry.type == "directory" else "."
             if entry.path in leave_out or (directory == "." and folder not in (None, top)):
                 continue
-            if _is_left_out(entry, rules):
+            if _is_left_out(entry, rules, found):
                 found.ignored += 1
             elif entry.type == "directory":
                 waiting.append((entry.path, rules))
@@ -163,7 +162,7 @@ def _name_of(entry: ListedEntry) -> str:
     return entry.path.rpartition("/")[2]
 
 
-def _is_left_out(entry: ListedEntry, rules: Sequence[_Rules]) -> bool:
+def _is_left_out(entry: ListedEntry, rules: Sequence[IgnoreRules], found: Checkout) -> bool:
     """Return whether an entry is left out: the deepest file with a pattern for it decides, as in Git."""
     name, path = _name_of(entry), entry.path
     if entry.type == "link" or path == REPORT_NAME:
@@ -172,52 +171,33 @@ def _is_left_out(entry: ListedEntry, rules: Sequence[_Rules]) -> bool:
         if name in _NEVER or name.endswith(".egg-info"):
             return True
         path += "/"
-    verdicts = (one.verdict(path) for one in reversed(rules))
-    return next((verdict for verdict in verdicts if verdict is not None), False)
+    for one in reversed(rules):
+        try:
+            verdict = one.verdict(path)
+        except ExecutionError as error:
+            found.report(_rules_path(one.directory), f"its patterns can't be used: {error}")
+            continue
+        if verdict is not None:
+            return verdict
+    return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """One ``.gitignore`` file."""
-
-    directory: str
-    """Where it is; empty for the root."""
-    patterns: tuple[tuple[GitIgnoreSpecPattern, bool], ...]
-    """Each with whether it names directories alone."""
-
-    def verdict(self, path: str) -> bool | None:
-        """Return whether a path is left out; None where no pattern says anything of it.
-
-        Args:
-            path: Relative to the root; a directory ends with ``/``.
-        """
-        # Git compares bytes: in Latin-1 each byte is a letter of its own
-        inside = os.fsencode(path[len(self.directory) + 1 :] if self.directory else path).decode("latin-1")
-        for pattern, is_of_directories in reversed(self.patterns):
-            if pattern.regex is None or (is_of_directories and not inside.endswith("/")):
-                continue
-            found = pattern.regex.search(inside.rstrip("/"))
-            # with the mark `ps_d` the pattern names a directory above the path, and that one was entered
-            if found is not None and found.groupdict().get("ps_d") is None:
-                return pattern.include
-        return None
-
-
-def _rules_of(reader: FileReader, directory: str, found: Checkout) -> list[_Rules]:
+def _rules_of(reader: FileReader, directory: str, found: Checkout) -> list[IgnoreRules]:
     inside = "" if directory == "." else directory
-    path = f"{inside}/.gitignore" if inside else ".gitignore"
+    path = _rules_path(inside)
     try:
-        lines = read_bytes(reader, path, _MAX_IGNORE_BYTES)[0].decode("latin-1").split("\n")
-        return [_Rules(inside, tuple(map(_pattern_of, lines)))]
-    except (ToolError, OSError, ValueError) as error:
+        data, total = read_bytes(reader, path, _MAX_IGNORE_BYTES)
+    except (ToolError, OSError) as error:
         found.report(path, f"its patterns can't be used: {error}")
         return []
+    if total > len(data):
+        found.report(path, f"only the first {len(data):,} of {total:,} bytes of its patterns are used")
+        data = data[: data.rfind(b"\n") + 1]
+    return [IgnoreRules(inside, data)]
 
 
-def _pattern_of(line: str) -> tuple[GitIgnoreSpecPattern, bool]:
-    """Return a line's pattern, and whether it names directories alone."""
-    line = line if line.endswith("\\ ") else line.rstrip(" ")
-    return GitIgnoreSpecPattern(line.removesuffix("/")), line.endswith("/")
+def _rules_path(directory: str) -> str:
+    return f"{directory}/.gitignore" if directory else ".gitignore"
 
 
 def top_folder(path: str) -> str:

@@ -172,7 +172,7 @@ def survey(
         raise ConfigError(f"{str(root)!r} can't be listed: permission denied; survey it as who may read it")
     if root.is_relative_to(state.resolve()):
         raise ConfigError(f"--state-dir {str(state_dir)!r} holds the directory to survey; give another place")
-    said = (f"surveying {root}", f"approvals: {mode} ({why})")
+    said = (f"surveying {root}", f"approvals: {'asks each time' if mode == 'always' else mode} ({why})")
     return _run(_Run(root, state, place, backend, screen, settings, said))
 
 

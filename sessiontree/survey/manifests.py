@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict
 
 MAX_LISTED = 60
 _MAX_TEXT_CHARS = 400
+_MAX_README_CHARS = 60_000
+"""What a project is for is said at the head of its README."""
 
 ManifestReader: TypeAlias = Callable[[str], dict[str, Any]]
 """Takes a manifest's text; returns members of :class:`Project`, lists as anything that can be iterated."""
@@ -138,7 +140,7 @@ def _composer(text: str) -> dict[str, Any]:
 
 
 def _makefile(text: str) -> dict[str, Any]:
-    found = re.findall(r"^([A-Za-z][\w.-]*)\s*:(?!=)[^#\n]*(?:##\s*(.*))?$", text, re.MULTILINE)
+    found = re.findall(r"^([A-Za-z][\w.-]*)[ \t]*:(?!=)[^#\n]*(?:##[ \t]*(.*))?$", text, re.MULTILINE)
     return {"commands": [f"make {name}: {what}" if what else f"make {name}" for name, what in found]}
 
 
@@ -146,7 +148,7 @@ def _workflow(text: str) -> dict[str, Any]:
     """Return what a workflow of continuous integration runs."""
     lines: list[str] = []
     for block, single in re.findall(
-        r"^\s*(?:- )?run:\s*(?:[|>][+-]?\s*\n((?:[ \t]+.*\n?)+)|(.+))", text, re.MULTILINE
+        r"^[ \t]*(?:- )?run:[ \t]*(?:[|>][+-]?[ \t]*\n((?:[ \t]+.*\n?|\n)+)|(.+))", text, re.MULTILINE
     ):
         indent = re.match(r"[ \t]*", block)
         # the block ends with the first line that is indented less than its first one
@@ -176,11 +178,22 @@ _IS_WORKFLOW = re.compile(r"^\.github/workflows/[^/]+\.ya?ml$")
 
 def about_readme(text: str) -> str:
     """Return the first paragraph of a README that says something in words."""
-    for paragraph in re.split(r"\n\s*\n", re.sub(r"(?s)<!--.*?-->|^---\n.*?\n---\n", "", text)):
+    text = _without_comments(text[:_MAX_README_CHARS])
+    for paragraph in re.split(r"\n[ \t]*\n", re.sub(r"\A---\n(?s:.*?)\n---\n", "", text)):
         words = _plain_words(paragraph)
         if len(words.split()) >= 4 and not _is_furniture(paragraph):
             return _short(words)
     return ""
+
+
+def _without_comments(text: str) -> str:
+    """Return a text without its HTML comments; linear, however many are left open."""
+    kept: list[str] = []
+    at = 0
+    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start + 2)) >= 0:
+        kept.append(text[at:start])
+        at = end + len("-->")
+    return "".join((*kept, text[at:]))
 
 
 def _is_furniture(paragraph: str) -> bool:
@@ -191,6 +204,7 @@ def _is_furniture(paragraph: str) -> bool:
 
 
 def _plain_words(text: str) -> str:
-    text = re.sub(r"!\[[^\]]*\]\([^)]*\)|<[^>]+>", "", text)
-    text = re.sub(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])", r"\1", text)
-    return " ".join(re.sub(r"[*`_]{1,2}([^*`_\n]+)[*`_]{1,2}", r"\1", text).split())
+    # No part of a link is long: the bounds keep this linear where nothing closes what was opened.
+    text = re.sub(r"!\[[^\]]{0,500}\]\([^)]{0,2000}\)|<[^>]{1,2000}>", "", text)
+    text = re.sub(r"\[([^\]]{0,500})\](?:\([^)]{0,2000}\)|\[[^\]]{0,500}\])", r"\1", text)
+    return " ".join(re.sub(r"[*`_]{1,2}([^*`_\n]{1,500})[*`_]{1,2}", r"\1", text).split())

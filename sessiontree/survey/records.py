@@ -37,7 +37,7 @@ _AUDIENCES = {
     "example": r"(?:^|/)(?:examples?|samples?|demos?|bench(?:marks?)?|playground)(?:/|\.)|(?:^|/)play\.\w+$",
 }
 _IN_TESTS = re.compile(r"(?:^|\.)(?:tests?|Tests?)\.")
-_MD_HEADING = re.compile(r"^(#{1,6})\s+(.+?)\s*#*$")
+_MD_HEADING = re.compile(r"^(#{1,6})\s+(\S.*)$")
 _RST_LINE = re.compile(r"^([=\-~^\"'`*+#:.])\1{2,}\s*$")
 _KINDS = ("function", "class", "constant", "section", "file")
 _SOURCE = re.compile(r"(.+)#L(\d+)(?:-L(\d+))?", re.DOTALL)
@@ -164,7 +164,8 @@ def _headings(lines: list[str], *, is_rst: bool) -> Iterator[tuple[int, int, str
         if is_fenced:
             continue
         if not is_rst and (found := _MD_HEADING.match(line)) is not None:
-            yield number, len(found[1]), found[2][:120]
+            title = found[2].rstrip()
+            yield number, len(found[1]), (title.rstrip("#").rstrip() or title)[:120]
         elif is_rst and number > 1 and (under := _RST_LINE.match(line)) is not None:
             title = lines[number - 2].strip()
             if title and _RST_LINE.match(title) is None and len(line.rstrip()) >= len(title):
@@ -211,7 +212,7 @@ def _numbered(file: SourceFile, numbers: Iterable[int]) -> list[tuple[int, str]]
     return shown
 
 
-def entry_at(file: SourceFile, sought: SurveyEntry) -> SurveyEntry | None:
-    """Return the entry of the same kind and name that is nearest to its line; None if the file has none."""
-    same = [one for one in entries_of(file)[0] if (one.kind, one.name) == (sought.kind, sought.name)]
+def entry_at(entries: Iterable[SurveyEntry], sought: SurveyEntry) -> SurveyEntry | None:
+    """Return the entry of the same kind and name that is nearest to its line; None if a file has none."""
+    same = [one for one in entries if (one.kind, one.name) == (sought.kind, sought.name)]
     return min(same, key=lambda one: abs(one.first - sought.first), default=None)

@@ -15,7 +15,7 @@ from sessiontree.survey.languages import LanguageGrammar, grammar_of
 
 SymbolKind: TypeAlias = Literal["function", "class", "constant"]
 
-MAX_PARSE_S = 5.0
+MAX_PARSE_S = 3.0
 """Longest time for one file; what is not parsed by then counts as lines alone."""
 MAX_CALLS = 40
 """Most different names that one definition is said to call."""

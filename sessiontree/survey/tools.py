@@ -17,13 +17,12 @@ from sessiontree import (
     PermissionTier,
     SessionKind,
     ToolContext,
-    ToolError,
     tool,
 )
 from sessiontree.survey.census import PROBLEMS_KEPT, CensusPart, Findings, Place, fitted, merge
-from sessiontree.survey.checkout import MAX_FILE_BYTES, FileReader, SurveyFile, read_bytes, top_folder, walk
-from sessiontree.survey.records import SurveyEntry, entries_of
-from sessiontree.survey.source import SourceFile, findings_of, read_source, unread
+from sessiontree.survey.checkout import MAX_FILE_BYTES, FileReader, SurveyFile, top_folder, walk
+from sessiontree.survey.file_process import FileProcess
+from sessiontree.survey.records import SurveyEntry
 
 GROUP_FILES = 100
 """Most files of a group; one Worker surveys a group."""
@@ -143,24 +142,15 @@ def survey_files(paths: list[str], ctx: ToolContext) -> Findings:
         paths: Files to survey, relative to the workspace.
         ctx: What the session may use.
     """
-    reader = ctx.require(READER)
     found: list[Findings] = []
-    for path in paths:
-        if ctx.cancelled:
-            raise ExecutionError(f"stopped after {len(found)} of {len(paths)} files; call it again")
-        found.append(findings_of(read_file(reader, path)))
-        if len(found) % _UPDATE_EVERY == 0 or len(found) == len(paths):
-            ctx.update({"done": len(found), "of": len(paths), "path": path})
+    with FileProcess(ctx.require(READER)) as files:
+        for path in paths:
+            if ctx.cancelled:
+                raise ExecutionError(f"stopped after {len(found)} of {len(paths)} files; call it again")
+            found.append(files.findings(path))
+            if len(found) % _UPDATE_EVERY == 0 or len(found) == len(paths):
+                ctx.update({"done": len(found), "of": len(paths), "path": path})
     return fitted(merge(found), ctx.config.max_result_chars)
-
-
-def read_file(reader: FileReader, path: str) -> SourceFile:
-    """Return what one file is; what the reader refuses becomes its problem. Blocks."""
-    try:
-        data, total_bytes = read_bytes(reader, path)
-    except (ToolError, OSError) as error:
-        return unread(path, f"can't be read: {error}")
-    return read_source(path, data, total_bytes)
 
 
 class Remembered(CensusPart):
@@ -211,17 +201,18 @@ def _entries(
     """Return what is to be remembered of a group of files, the longest where it is too much. Blocks."""
     found: list[SurveyEntry] = []
     files = dropped = 0
-    for path in paths:
-        if ctx.cancelled:
-            raise ExecutionError("the call was stopped; what is stored stays stored; call it again")
-        # memory takes no source whose characters could deceive a reader
-        if not path.isprintable() or len(path) > _MAX_SOURCE_PATH_CHARS:
-            dropped += 1
-            continue
-        entries, more = entries_of(read_file(reader, path))
-        found += entries
-        files += bool(entries)
-        dropped += more
+    with FileProcess(reader) as process:
+        for path in paths:
+            if ctx.cancelled:
+                raise ExecutionError("the call was stopped; what is stored stays stored; call it again")
+            # memory takes no source whose characters could deceive a reader
+            if not path.isprintable() or len(path) > _MAX_SOURCE_PATH_CHARS:
+                dropped += 1
+                continue
+            entries, more = process.entries(path)
+            found += entries
+            files += bool(entries)
+            dropped += more
     most = per_file * len(paths)
     if len(found) > most:
         dropped += len(found) - most

@@ -33,6 +33,7 @@ from sessiontree.contracts.messages import (
     UserMessage,
 )
 from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.pointer import json_pointer
 from sessiontree.contracts.results import Artifact, SessionResult
 from sessiontree.contracts.settings import Budget, Limits, MessagePolicy
 
@@ -166,10 +167,12 @@ message_policies: SearchStrategy[MessagePolicy] = st.builds(
 )
 """What Branches may send."""
 _written = st.text(max_size=8)
+_globs = _written.filter(lambda text: not set("!\\[") & set(text))
+_pointers = st.lists(_written, max_size=2).map(lambda parts: json_pointer(*parts))
 rules: SearchStrategy[Rule] = st.builds(
     Rule,
-    tool=_written,
-    where=st.dictionaries(_written, _written, max_size=2),
+    tool=_globs,
+    where=st.dictionaries(_pointers, _globs, max_size=2),
     answer=st.sampled_from(["approve", "deny", "escalate"]),
 )
 """Lines of an approver, as somebody can write them."""

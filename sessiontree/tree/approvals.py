@@ -64,7 +64,7 @@ def settle_hop(
 
 def _climb(draft: Draft, request_id: str, start: Session, *, skip_approver: bool) -> None:
     request = draft.state.requests[request_id]
-    session: Session | None = start
+    top, session = start, cast("Session | None", start)
     while session is not None:
         if not skip_approver and _approver_took(draft, request, session):
             return
@@ -74,7 +74,9 @@ def _climb(draft: Draft, request_id: str, start: Session, *, skip_approver: bool
         if not skip_approver:
             settle_hop(draft, request_id, session.spec.session_id, "escalate", "rule", "")
         skip_approver = False
-        session = draft.state.parent_of(session)
+        top, session = session, draft.state.parent_of(session)
+    if _mode_answered(draft, request, top):
+        return
     reason = (
         f"{request.question.call.tool!r} needs an approval and nobody above {request.question.session!r} can "
         "give one: "
@@ -95,13 +97,17 @@ def _approver_took(draft: Draft, request: Request, session: Session) -> bool:
 
 
 def _show(draft: Draft, request: Request, session: Session) -> None:
+    if not _mode_answered(draft, request, session):
+        _rest(draft, request, session, "show")
+
+
+def _mode_answered(draft: Draft, request: Request, session: Session) -> bool:
+    """Have mode ``smart`` answer where a person would be asked next, or where nobody is left to ask."""
     config = draft.state.charter
-    if config.mode == "smart" and (
+    return config.mode == "smart" and (
         _rules_answered(draft, request, session, config.smart_rules, "mode")
         or _known_harmless(draft, request, session)
-    ):
-        return
-    _rest(draft, request, session, "show")
+    )
 
 
 def _rules_answered(

@@ -71,6 +71,7 @@ def request_of(state: TreeState, request_id: str) -> ApprovalRequest | None:
         asked=request.rests_at,
         covers=None if request.precedent is None else request.precedent.shapes,
         asked_by=question.asked_by,
+        opens="" if request.precedent is None else request.precedent.opens,
     )
 
 

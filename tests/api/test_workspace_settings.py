@@ -21,6 +21,7 @@ from sessiontree import (
     PolicyConfig,
     ToolPolicy,
 )
+from sessiontree.api.approval_modes import governed_system, mode_of, restricted, with_own_system_tier
 from sessiontree.api.workspace_settings import WorkspaceSettings, narrowed
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.policy.catalog import CATALOG
@@ -47,7 +48,9 @@ BUDGETS = st.builds(
     sessions=st.none() | st.integers(0, 9),
 )
 POLICIES = st.builds(
-    PolicyConfig,
+    lambda system_tier, **rest: PolicyConfig(
+        **rest, **({} if system_tier is None else {"system_tier": system_tier})
+    ),
     tools=st.builds(
         ToolPolicy,
         allow=st.none() | LISTS,
@@ -55,7 +58,7 @@ POLICIES = st.builds(
         profile=st.sampled_from((None, "minimal", "coding", "full")),
         also_allow=st.none() | LISTS,
     ),
-    system_tier=st.sampled_from(ANSWERS),
+    system_tier=st.none() | st.sampled_from(ANSWERS),
     after_untrusted=st.sampled_from(ANSWERS),
 )
 AGENTS = st.dictionaries(
@@ -110,8 +113,12 @@ def rights_do_not_grow(narrow: Narrow, owners: Mapping[str, Any], theirs: Worksp
         name: owners[name] for name in ("model", "models", "agent")
     }
     assert set(effective) == {*owners, "approvals"}
-    before = MODES.index(owners.get("approvals", "always"))
-    assert MODES.index(effective["approvals"]) >= max(before, MODES.index(theirs.approvals))
+    before = MODES.index(mode_of(owners.get("approvals")))
+    assert MODES.index(mode_of(effective["approvals"])) >= max(before, MODES.index(theirs.approvals))
+    is_asked = governed_system(theirs.approvals) == "ask"
+    for name, tier in _system_answers(effective).items():
+        least = [_system_answers(owners)[name], theirs.system_tier, *["ask"] * is_asked]
+        assert ANSWERS.index(tier) >= max(map(ANSWERS.index, least)), name
     _no_number_grows(owners["limits"], effective["limits"])
     _no_number_grows(owners["budget"] or Budget(), effective["budget"])
     was, now = owners["policy"], effective["policy"]
@@ -126,6 +133,13 @@ def rights_do_not_grow(narrow: Narrow, owners: Mapping[str, Any], theirs: Worksp
         assert spec.config.model_copy(update={"prompt": own.config.prompt}) == own.config
 
 
+def _system_answers(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return what happens to System calls of each agent."""
+    agents = {"default": AgentSpec(), **options["agents"]}
+    judged = restricted(agents, options["policy"], "", options.get("approvals"))
+    return {name: spec.config.system_tier for name, spec in judged.items()}
+
+
 @given(OWNERS, WORKSPACES)
 def test_trusted_workspace_never_widens_a_right(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> None:
     """For every pair of an owner's and a workspace's settings."""
@@ -138,6 +152,11 @@ def _workspaces_mode(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> di
 
 def _forgets_the_default_mode(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:
     return narrowed({"approvals": "auto", **owners}, theirs)
+
+
+def _writes_what_it_leaves(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:
+    found = narrowed(owners, theirs)
+    return {**found, "policy": with_own_system_tier(found["policy"])}
 
 
 def _workspaces_limits(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> dict[str, Any]:
@@ -168,6 +187,7 @@ def _replaces_prompts(owners: Mapping[str, Any], theirs: WorkspaceSettings) -> d
     [
         _workspaces_mode,
         _forgets_the_default_mode,
+        _writes_what_it_leaves,
         _workspaces_limits,
         _none_is_small,
         _replaces_the_denied,

@@ -12,6 +12,7 @@ from ray import cloudpickle
 from sessiontree import Runtime, SessionTree
 from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.runtime import BackendName
+from sessiontree.backends.ray.serialization import pack_value
 from sessiontree.models.port import Model
 
 T = TypeVar("T")
@@ -80,5 +81,5 @@ class Opener:
     def _sent(self, value: T) -> T:
         if not self.travels:
             return value
-        arrived: T = cloudpickle.loads(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
+        arrived: T = cloudpickle.loads(pack_value(value, "what a test sends"))
         return arrived

@@ -113,7 +113,8 @@ async def test_errors_are_logged_where_nobody_asked_for_more(
         raise KeyError("planted")
 
     await suite(1, solver=broken).run(tmp_path / "run", **LOCAL)
-    (found,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    traced, found = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "in broken" in str(traced.exc_text)
     assert "sample 's0', epoch 1: KeyError: 'planted'; tree t" in found.getMessage()
 
 

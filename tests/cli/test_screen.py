@@ -18,7 +18,7 @@ def missing(name: str) -> Callable[[], Callable[..., int]]:
     return load
 
 
-@pytest.mark.parametrize("name", ["tree_sitter", "tree_sitter_go", "pathspec"])
+@pytest.mark.parametrize("name", ["tree_sitter", "tree_sitter_go"])
 def test_run_names_the_extra_that_is_missing(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever wheel of the survey is missing: the exit code is that of a usage error."""
     assert run(missing(name), {}) == UNUSABLE

@@ -25,7 +25,7 @@ def pointer(*parts: str) -> str:
 
 def literal(text: str) -> str:
     """Return the glob that fits one text alone."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
+    return "".join(f"[{letter}]" if letter in "*?[" else f"\\{letter}" for letter in text)
 
 
 def finds(matches: Matches, parts: list[str], value: JsonValue, tool: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.models.provider_view import GRAMMARS, CallIds
+from sessiontree.models.sendable.provider_view import GRAMMARS, CallIds
 from sessiontree.schema.dialect import DIALECTS, dialect_for_model
 from tests.models.conversation_strategies import ids
 

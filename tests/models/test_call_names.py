@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.messages import AssistantMessage, Message, TextContent, ToolCall, ToolResultMessage
-from sessiontree.models.provider_view import GRAMMARS, NAMES, NAMES_OF, CallNames, ProviderView
+from sessiontree.models.sendable.provider_view import GRAMMARS, NAMES, NAMES_OF, CallNames, ProviderView
 from sessiontree.schema.dialect import DIALECTS
 from tests.models.conversation_strategies import user
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from sessiontree.contracts.messages import Message, ToolResultMessage
-from sessiontree.models.provider_view import NO_REPAIRS, NO_RESULT, Repairs, paired
+from sessiontree.models.sendable.provider_view import NO_REPAIRS, NO_RESULT, Repairs, paired
 from tests.models.conversation_strategies import is_paired, messages, reply, result, sound, turns, user
 from tests.session.session_strategies import SessionRules
 

@@ -68,7 +68,12 @@ async def test_error_repeats_no_key(provider: str, caplog: pytest.LogCaptureFixt
     """A server that repeats the key, in any writing, brings it into no error and no log."""
     caplog.set_level(logging.DEBUG)
     async for shape, error in failures(provider, connect_each=provider == "openai"):
-        out = [*traceback.format_exception(error), repr(error), repr(error.__dict__), str(failure_of(error))]
+        out = [
+            *traceback.format_exception(error),
+            repr(error),
+            repr(error.__dict__),
+            str(failure_of(error, "main")),
+        ]
         assert [text for text in out if shows(text, KEYS[shape])] == [], shape
         assert len(KEYS[shape]) > LIMIT_CHARS or "bad key" in str(error), shape
     assert caplog.records, "there were logs to be looked through"

@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.policy.catalog import CATALOG, CatalogRow
-from sessiontree.policy.vocabulary import Vocabulary, folded, glob_fits, provider_of
+from sessiontree.policy.vocabulary import Vocabulary, folded, folded_glob, provider_of
 from tests.policy.policy_strategies import (
     ENTRIES,
     GLOBS,
@@ -170,19 +170,33 @@ def test_a_tool_that_takes_the_place_of_another_falls_under_its_deny() -> None:
     assert words.names_in(words.allowed("bash")) == ("bash",)
 
 
-@pytest.mark.parametrize("name", ["exec", "a", "", "aab", "abab"])
-@pytest.mark.parametrize("glob", ["*", "**", "a*b", "*a*", "e*c", "exec", "*ab*ab*", "a*a"])
-def test_globs_fit_as_the_shell_s_do(glob: str, name: str) -> None:
-    """With only ``*``: the same answer as trying every split."""
-    assert glob_fits(glob, name) == _fits_slowly(glob, name)
+@pytest.mark.covers("POL13")
+@pytest.mark.parametrize(
+    ("entry", "fits", "fails"),
+    [
+        ("Memory_[!g]*", ["memory_search"], ["memory_get"]),
+        ("memory-[^g]*", ["memory_search"], ["memory_get"]),
+        ("MEMORY[-]???", ["memory_get"], ["memory_search"]),
+        ("memory[!-]get", ["memoryxget"], ["memory_get"]),
+        (" web_[A-F]* ", ["web_fetch"], ["web_search"]),
+        (r"\*", ["*"], ["exec"]),
+        ("ＥＸＥＣ*", ["exec"], ["read"]),
+        ("[[:lower:]]*_get", ["memory_get"], ["1_get"]),
+    ],
+)
+def test_globs_of_lists_are_folded_as_names_are(entry: str, fits: list[str], fails: list[str]) -> None:
+    """The language of all globs, over folded names."""
+    glob = folded_glob(entry)
+    assert glob is not None
+    assert [name for name in fits + fails if glob.fits(name)] == fits
 
 
-def _fits_slowly(glob: str, name: str) -> bool:
-    if not glob:
-        return not name
-    if glob[0] == "*":
-        return any(_fits_slowly(glob[1:], name[at:]) for at in range(len(name) + 1))
-    return name[:1] == glob[0] and _fits_slowly(glob[1:], name[1:])
+@pytest.mark.parametrize("entry", ["!memory_*", "memory_*\\", "[[:small:]]*", "memory_[z-a]"])
+def test_an_entry_that_fits_nothing_is_unknown(entry: str) -> None:
+    """So it is reported (POL6), and it allows and denies nothing."""
+    words = Vocabulary(CATALOG)
+    assert not words.knows(entry)
+    assert words.allowed(entry) == words.denied(entry) == 0
 
 
 @pytest.mark.parametrize(

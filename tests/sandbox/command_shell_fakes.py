@@ -38,12 +38,14 @@ class CarelessShell:
         words: Words = list,
         plan: Callable[[Plan], None] = lambda plan: None,
         source: Callable[[str], str] = str,
+        watch: Callable[[int], CommandWatch] | None = None,
     ) -> None:
         self._workspace = os.path.realpath(workspace)
         self._hidden = [os.path.realpath(path) for path in hidden]
         self._words = words
         self._plan = plan
         self._source = source
+        self._watch = watch
 
     async def run(
         self,
@@ -67,7 +69,7 @@ class CarelessShell:
         process = CommandProcess(
             [*words, "--", interpreter.real_program, "-I", "-S", "-c", BOOT],
             marshal.dumps(launcher) + marshal.dumps(plan),
-            partial(CommandWatch, workspace=self._workspace, bounds=bounds),
+            self._watch or partial(CommandWatch, workspace=self._workspace, bounds=bounds),
             bounds,
             cleanup_s=lambda: COMMAND_CLEANUP_S,
             keep_bytes=keep_bytes,
@@ -78,9 +80,23 @@ class CarelessShell:
 
 def reporting_late(source: str) -> str:
     """Let time pass before the launcher reports the start."""
-    report = '_report(status_fd, "started")'
+    report = "_report_start(status_fd, counts)\n    os.close(hold)"
     assert source.count(report) == 1
     return source.replace(report, f"__import__('select').select([], [], [], 0.3); {report}")
+
+
+def reporting_besides(source: str, line: str) -> str:
+    """Report one line more, as whoever could write the report would."""
+    starts = "    os.close(hold)  # it can be asked"
+    assert source.count(starts) == 1
+    return source.replace(starts, f"    _report(status_fd, {line!r})\n{starts}")
+
+
+def open_to_all(source: str) -> str:
+    """Let every process inside look into the launcher."""
+    hiding = "        _hide()\n"
+    assert source.count(hiding) == 1
+    return source.replace(hiding, "")
 
 
 def without_landlock(plan: Plan) -> None:

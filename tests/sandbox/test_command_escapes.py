@@ -50,7 +50,7 @@ def made() -> Made:
     return {user: as_user(user) for user in USERS}
 
 
-@pytest.mark.covers("REL-L33", "REL-L71")
+@pytest.mark.covers("REL-L33", "REL-L71", "EXE3")
 @pytest.mark.slow
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("name", ATTEMPTS)
@@ -84,7 +84,18 @@ CARELESS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     (
         "socket filter",
         {"plan": planting.without_filter},
-        ("connect_to_a_socket_file_in_the_workspace",),
+        (
+            "connect_to_a_socket_file_in_the_workspace",
+            "send_a_datagram_to_a_socket_file",
+            "send_a_descriptor_to_a_socket_file",
+            "send_a_raw_datagram_by_a_message",
+            "give_a_datagram_end_a_name",
+        ),
+    ),
+    (
+        "hidden launcher",
+        {"source": planting.open_to_all},
+        ("read_what_the_launcher_was_started_with", "look_from_the_launchers_root"),
     ),
     ("processes", {"words": planting.with_the_processes}, ("see_processes_outside",)),
     ("covers", {"words": planting.without_covers}, ("read_hidden_file", "list_hidden_directory")),
@@ -116,6 +127,7 @@ def test_each_part_left_out_opens_a_way(careless: dict[str, Any], names: tuple[s
     expected = set(names) if IS_ROOT else set(names) - {"write_a_setting", "write_what_runs_on_a_crash"}
     assert {name for name, outcome in told.items() if outcome == SUCCEEDED} == expected
     speaking = {"connect_to_loopback", "send_a_datagram", "make_a_program_of_its_owner"}
+    speaking.add("send_a_datagram_to_a_socket_file")
     if speaking & set(names) or {"uncover_hidden_directory", "plant_a_hook"} & set(names):
         assert changes
 

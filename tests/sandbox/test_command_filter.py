@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.sandbox import jail
-from sessiontree.sandbox.command_plan import METADATA, command_filter, command_program
+from sessiontree.sandbox.command_plan import (
+    METADATA,
+    MORE_DENIED,
+    UNCOUNTED,
+    command_filter,
+    command_program,
+)
 from sessiontree.sandbox.jail import ALLOW, ENOSYS, EPERM, KILL, MACHINES, Machine
 from tests.sandbox.test_filter import NEW_NAMESPACES, denied_numbers, verdict
 
@@ -32,7 +38,7 @@ WORDS = st.integers(0, 0xFFFFFFFF)
 
 def judged(here: Machine, number: int, *arguments: int) -> int:
     """Return the verdict on a call of the machine's own architecture."""
-    return verdict(command_program(here), here.architecture, number, (*arguments, 0, 0, 0, 0))
+    return verdict(command_program(here), here.architecture, number, (*arguments, *[0] * 6)[:6])
 
 
 @each_machine
@@ -44,8 +50,42 @@ def test_ways_out_are_denied_and_changes_of_files_are_not(here: Machine) -> None
     for name, number in denied_numbers(here).items():
         if name in METADATA:
             assert judged(here, number, 0, 0o755, 0o755, 0) == ALLOW, name
-    assert judged(here, 41 if here.column == 1 else 198, 2, 1, 0) == EPERM
-    assert judged(here, 53 if here.column == 1 else 199, 1, 1, 0, 0) == ALLOW  # a pair of connected ends
+    for name, number in jail.numbers_of(here, MORE_DENIED).items():
+        assert judged(here, number, 2, 1, 0) == EPERM, name
+
+
+@pytest.mark.covers("EXE3")
+@each_machine
+@settings(max_examples=100, derandomize=True, database=None)
+@given(family=WORDS, kind=WORDS)
+@example(family=1, kind=1 | 0o2000000 | 0o4000)
+@example(family=1, kind=2)
+@example(family=1, kind=5)
+@example(family=30, kind=1)
+def test_only_pairs_of_local_streams_are_made(here: Machine, family: int, kind: int) -> None:
+    """Whatever flags come with the kind; an end of another pair could be given an address."""
+    pair = 53 if here.column == 1 else 199
+    expected = ALLOW if family == 1 and kind & 0xF == 1 else EPERM
+    assert judged(here, pair, family, kind) == expected
+
+
+@pytest.mark.covers("EXE3")
+@each_machine
+@settings(max_examples=50, derandomize=True, database=None)
+@given(address=st.integers(0, 0xFFFFFFFFFFFFFFFF))
+@example(address=0)
+@example(address=1 << 32)
+def test_nothing_is_sent_to_an_address(here: Machine, address: int) -> None:
+    """Neither half of the pointer may be set; the library's ``send`` passes none."""
+    send = 44 if here.column == 1 else 206
+    assert judged(here, send, 3, 1, 1, 0, address, 16) == (ALLOW if address == 0 else EPERM)
+
+
+@each_machine
+def test_what_cannot_be_counted_is_missing(here: Machine) -> None:
+    """System V IPC outlives its processes and has no descriptor; a pipe can take over another's pages."""
+    for name, number in jail.numbers_of(here, UNCOUNTED).items():
+        assert judged(here, number) == ENOSYS, name
 
 
 @each_machine

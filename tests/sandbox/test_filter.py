@@ -32,6 +32,7 @@ def verdict(program: Program, architecture: int, number: int, arguments: tuple[i
     words = {0: number, 4: architecture}
     for index, argument in enumerate(arguments):
         words[16 + 8 * index] = argument & 0xFFFFFFFF
+        words[20 + 8 * index] = argument >> 32
     at = accumulator = 0
     while True:
         code, if_true, if_false, operand = program[at]

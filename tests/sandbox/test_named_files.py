@@ -22,7 +22,6 @@ COMMANDS = [
     "./a.py>b",
     "x --file=a.py",
     "cat 'a.py",
-    "$(< a.py)",
     '"a.py"',
 ]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
+from sessiontree.contracts.pointer import json_pointer
 from sessiontree.schema.coercion import Spellings, camel_case, snake_case
-from sessiontree.schema.keywords import json_pointer
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,3 +118,14 @@ def test_project_of_never_raises(path: str, text: str) -> None:
 def test_about_readme_is_the_first_paragraph_of_words(text: str, about: str) -> None:
     """Headings, badges, lists and comments say nothing."""
     assert about_readme(text) == about
+
+
+@pytest.mark.parametrize("piece", ["[", "![", "<!--", "<", "](", "`", "#\n", "\n \n", "---\n", "[a](", "\n"])
+def test_hostile_texts_are_read_once(piece: str) -> None:
+    """A text of openings that nothing closes costs milliseconds, where each would be searched to the end."""
+    text = piece * (590_000 // len(piece))
+    began = time.process_time()
+    about_readme(text)
+    project_of(".github/workflows/a.yml", text)
+    project_of("Makefile", text)
+    assert time.process_time() - began < 5

@@ -160,13 +160,14 @@ def test_excerpt_of_a_file_is_what_it_says_of_itself() -> None:
 def test_entry_at_finds_what_moved() -> None:
     """By kind and name, the nearest of several; None for what is gone."""
     file = read("a.py", "x = 1\n" * 10 + "def f(): pass\n" + "x = 1\n" * 10 + "def f(): pass\n")
-    sought = next(one for one in entries_of(file)[0] if one.name == "f")
-    near = entry_at(file, replace(sought, first=1))
-    far = entry_at(file, replace(sought, first=90))
+    entries, _ = entries_of(file)
+    sought = next(one for one in entries if one.name == "f")
+    near = entry_at(entries, replace(sought, first=1))
+    far = entry_at(entries, replace(sought, first=90))
     assert near is not None
     assert far is not None
     assert (near.first, far.first) == (11, 22)
-    assert entry_at(file, replace(sought, kind="class")) is None
+    assert entry_at(entries, replace(sought, kind="class")) is None
 
 
 @settings(max_examples=60, deadline=None)

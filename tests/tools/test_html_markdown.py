@@ -127,7 +127,7 @@ def test_plain_text_has_blocks_on_lines_of_their_own() -> None:
 def test_title_is_one_short_line() -> None:
     """Whatever it was."""
     found = html_markdown.converted_page("<title> a\n b </title>x", mode="text", base=BASE, max_chars=10)
-    assert found == {"title": "a b", "text": "x", "more": False}
+    assert found == {"title": "a b", "text": "x", "more": False, "notes": []}
     found = html_markdown.converted_page(
         f"<title>{'t' * 999}</title>xyz", mode="text", base=BASE, max_chars=2
     )

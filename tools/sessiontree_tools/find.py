@@ -8,12 +8,13 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.context import READER, ToolContext
+from sessiontree.contracts.glob import PathGlob
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.thread_calls import Stop, in_call_thread
 from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
-from sessiontree_tools.file_walk import GIT_DIRECTORY, Glob, Walk, check_glob, listing, shown_path
+from sessiontree_tools.file_walk import GIT_DIRECTORY, Walk, check_glob, listing, shown_path
 
 MAX_LIMIT = 10_000
 
@@ -61,9 +62,9 @@ class Find(Tool[FindParams]):
 
 
 def _find(reader: Reader, params: FindParams, max_chars: int, stop: Stop) -> ToolResult:
-    glob = Glob(params.pattern)
-    walk = Walk(reader, stop, into_git=glob.names(GIT_DIRECTORY))
-    fitting = (found.entry.path for found in walk.files(params.path) if glob.matches(found.below))
+    glob = PathGlob(params.pattern)
+    walk = Walk(reader, stop, into_git=glob.holds(GIT_DIRECTORY))
+    fitting = (found.entry.path for found in walk.files(params.path) if glob.fits(found.below))
     paths = list(islice(fitting, params.limit + 1))
     limited = len(paths) > params.limit
     paths = paths[: params.limit]

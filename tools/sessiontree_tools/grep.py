@@ -14,12 +14,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.context import READER, ToolContext
 from sessiontree.contracts.errors import ToolError
+from sessiontree.contracts.glob import PathGlob
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
 from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
-from sessiontree_tools.file_walk import GIT_DIRECTORY, Glob, Walk, WalkedFile, check_glob, listing, shown_path
+from sessiontree_tools.file_walk import GIT_DIRECTORY, Walk, WalkedFile, check_glob, listing, shown_path
 from sessiontree_tools.line_matcher import LineMatcher, Shown, text_finder
 from sessiontree_tools.matcher_process import MatcherProcess
 from sessiontree_tools.text_file import is_binary, read_up_to
@@ -178,7 +179,7 @@ class Grep(Tool[GrepParams]):
 
 
 def _grep(reader: Reader, params: GrepParams, max_chars: int, stop: Stop) -> ToolResult:
-    walk = Walk(reader, stop, into_git=params.glob is not None and Glob(params.glob).names(GIT_DIRECTORY))
+    walk = Walk(reader, stop, into_git=params.glob is not None and PathGlob(params.glob).holds(GIT_DIRECTORY))
     files = _files(reader, walk, params)
     with _matcher(params, stop) as matcher:
         search = Search(reader, matcher, stop, max_bytes=MAX_SCANNED_BYTES, max_chars=max_chars)
@@ -207,8 +208,8 @@ def _files(reader: Reader, walk: Walk, params: GrepParams) -> Iterable[WalkedFil
     found = (found for found in walk.files(params.path) if found.entry.type == "file")
     if params.glob is None:
         return found
-    glob = Glob(params.glob)
-    return (file for file in found if glob.matches(file.below))
+    glob = PathGlob(params.glob)
+    return (file for file in found if glob.fits(file.below))
 
 
 def _matcher(params: GrepParams, stop: Stop) -> AbstractContextManager[Matcher]:

@@ -3,7 +3,7 @@
 Room: leaving out what no reader sees, and converting the rest. The program reads one request from its
 standard input and answers on its standard output: ``python -I html_markdown.py``; it depends on Beautiful
 Soup and markdownify alone. The tools never import it: a hostile page costs its process, not theirs.
-Not here: starting and ending the program (html_process.py), bytes to characters (web_decoding.py).
+Not here: starting and ending the program (html_process.py), bytes to characters (web_characters.py).
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class LenientSoup(BeautifulSoup):
 
 def converted_page(
     page: str, *, mode: Literal["markdown", "text"], base: str, max_chars: int
-) -> dict[str, str | bool]:
-    """Return ``{title, text, more}``: what the page says, and whether that went on beyond ``max_chars``.
+) -> dict[str, str | bool | list[str]]:
+    """Return ``{title, text, more, notes}``: what the page says, whether that went on, what was left out.
 
     Args:
         page: Its HTML.
@@ -116,7 +116,7 @@ def converted_page(
     except Exception:  # noqa: BLE001 - three libraries may raise anything for what nobody thought of
         title, text = "", text_without_tags(page)
     text = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t\xa0]+$", "", text, flags=re.MULTILINE)).strip()
-    return {"title": title, "text": text[:max_chars], "more": len(text) > max_chars}
+    return {"title": title, "text": text[:max_chars], "more": len(text) > max_chars, "notes": []}
 
 
 def repaired_page(page: str) -> str:

@@ -38,6 +38,8 @@ class ConvertedPage:
     text: str
     more: bool
     """Whether the text went on."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know of it: what was left out, what did not decode."""
 
 
 def convert_page(
@@ -76,7 +78,7 @@ def convert_page(
             raise ExecutionError(f"the page could not be converted: {_reason(process, said)}") from error
     finally:
         end_process(process)
-    return ConvertedPage(found["title"], found["text"], found["more"])
+    return ConvertedPage(found["title"], found["text"], found["more"], tuple(found["notes"]))
 
 
 def _reason(process: subprocess.Popen[bytes], said: bytes) -> str:

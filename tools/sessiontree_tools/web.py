@@ -1,18 +1,15 @@
 """The web tools: ``web_search`` finds pages, ``web_fetch`` reads one.
 
-Source for the names of encodings and the order of evidence (mark, header, page itself): the WHATWG Encoding
-Standard. Names that Python knows and the standard does not are ignored, since some of them decode into
-anything at all.
+Not here: its bytes as characters (web_characters.py), HTML to Markdown (html_markdown.py).
 """
 
 from __future__ import annotations
 
-import codecs
 import json
-import re
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,7 +21,9 @@ from sessiontree.contracts.results import ToolResult, Untrusted
 from sessiontree.contracts.thread_calls import Stop, in_call_thread
 from sessiontree.contracts.tool import ALL_KINDS, Retry, Tool, Trimmed
 from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.whole_text import whole_text
 from sessiontree_tools.html_process import ConvertedPage, convert_page
+from sessiontree_tools.web_characters import decode_page, page_kind
 
 MAX_COUNT = 10
 HITS_FRAME_CHARS = 1000
@@ -98,132 +97,11 @@ def _hits_text(query: str, hits: tuple[SearchHit, ...], max_chars: int) -> str:
     return wrapped("\n\n".join(blocks)[:max_chars], kind="web search", source=query)
 
 
-Sort: TypeAlias = Literal["html", "json", "text", "binary"]
-
-HEAD_BYTES: Final = 1024
-"""Where a page may name its encoding, and where a binary one shows itself."""
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_NAMED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
-_DECLARED = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9_.:-]{1,40})""")
-_LOOKS_LIKE_HTML = re.compile(
-    rb"\s*(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
-)
-_AS_BROWSERS_READ: Final = {
-    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
-    "iso8859-9": "cp1254",
-    "shift_jis": "cp932",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "euc_kr": "cp949",
-    "tis-620": "cp874",
-    "utf-16": "utf-16-le",
-}
-_KNOWN: Final = frozenset(
-    {"utf-8", "utf-16-le", "utf-16-be", "gb18030", "big5", "big5hkscs", "cp932", "euc_jp", "iso2022_jp"}
-    | {"cp949", "cp866", "cp874", "koi8-r", "koi8-u", "mac-roman", "mac-cyrillic"}
-    | {f"iso8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)}
-    | {f"cp125{page}" for page in range(9)}
-)
-_TEXTUAL: Final = frozenset(
-    f"application/{name}"
-    for name in (
-        *(
-            "xml",
-            "xml-dtd",
-            "javascript",
-            "ecmascript",
-            "x-javascript",
-            "typescript",
-            "yaml",
-            "x-yaml",
-            "toml",
-        ),
-        *(
-            "x-sh",
-            "x-ndjson",
-            "jsonl",
-            "json-seq",
-            "graphql",
-            "sql",
-            "x-tex",
-            "x-latex",
-            "rtf",
-            "x-httpd-php",
-        ),
-    )
-)
-
-
-def page_kind(page: Page) -> Sort:
-    """Return what a page is, by its type, and by its first bytes where it has none."""
-    kind, head = page.content_type, page.body[:HEAD_BYTES]
-    wide = _marked(head) in {"utf-16-le", "utf-16-be"} or (page.charset or "").startswith("utf-16")
-    if b"\0" in head and not wide:
-        return "binary"
-    if kind in {"text/html", "application/xhtml+xml"}:
-        return "html"
-    if kind == "application/json" or kind.endswith("+json"):
-        return "json"
-    if kind.startswith("text/") or kind.endswith("+xml") or kind in _TEXTUAL:
-        return "text"
-    if kind:
-        return "binary"
-    return "html" if _LOOKS_LIKE_HTML.match(head) else "text"
-
-
-def decoded(page: Page) -> str:
-    """Return a page's characters; invalid bytes become U+FFFD.
-
-    Its byte-order mark decides, else the header, else what the page says itself, else UTF-8 where that fits,
-    else Windows-1252.
-    """
-    head = page.body[:HEAD_BYTES]
-    marked = _marked(head)
-    if marked is not None:
-        return page.body.decode(marked, "replace").removeprefix("\ufeff")
-    named = _NAMED.search(head) or _DECLARED.search(head)
-    inside = _known(named[1].decode("ascii")) if named else None
-    if inside in {"utf-16-le", "utf-16-be"}:
-        inside = "utf-8"  # it could not have been read so
-    encoding = _known(page.charset) or inside or _fitting(page)
-    return page.body.decode(encoding, "replace")
-
-
-def _marked(head: bytes) -> str | None:
-    return next((name for mark, name in _MARKS if head.startswith(mark)), None)
-
-
-def _known(name: str | None) -> str | None:
-    """Return Python's name of an encoding of the web, or None."""
-    if not name:
-        return None
-    try:
-        found = codecs.lookup(name).name
-    except (LookupError, ValueError):
-        return None
-    found = _AS_BROWSERS_READ.get(found, found)
-    return found if found in _KNOWN else None
-
-
-def _fitting(page: Page) -> str:
-    # A body that was cut may end inside a character.
-    whole = page.body[:-4] if page.truncated else page.body
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(whole, final=not page.truncated)
-    except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8"
-
-
 MIN_CHARS = 100
 MAX_CHARS = 50_000
 EXCERPT_CHARS = 400
 """Shown of a page that is an error."""
-FRAME_CHARS = 1400
+FRAME_CHARS = 2000
 """Room kept for the marks around the text, its header and notes, so that no later cut removes them."""
 ACCEPT = "text/html,application/xhtml+xml;q=0.9,text/*;q=0.9,application/json;q=0.9,*/*;q=0.5"
 SHOWN_URL_CHARS = 200
@@ -303,12 +181,14 @@ def _text(page: Page, mode: Literal["markdown", "text"], max_chars: int, stop: S
         raise ExecutionError(
             f"can't read {page.url[:SHOWN_URL_CHARS]}: {page.content_type or 'binary'}, {size}, is not text"
         )
-    text = decoded(page)
+    decoded = decode_page(page)
+    text, notes = decoded.text, (decoded.note,) if decoded.note else ()
     if sort == "html":
-        return convert_page(text, mode=mode, base=page.url, max_chars=max_chars, stop=stop)
+        found = convert_page(text, mode=mode, base=page.url, max_chars=max_chars, stop=stop)
+        return replace(found, notes=(*found.notes, *notes))
     if sort == "json" and len(text) <= PRETTY_CHARS:
         text = _laid_out(text, max_chars)
-    return ConvertedPage("", text[:max_chars], len(text) > max_chars)
+    return ConvertedPage("", text[:max_chars], len(text) > max_chars, notes)
 
 
 def _laid_out(text: str, max_chars: int) -> str:
@@ -326,7 +206,7 @@ def _laid_out(text: str, max_chars: int) -> str:
                 break
     except (ValueError, RecursionError):
         return text
-    return "".join(kept)
+    return whole_text("".join(kept))  # an escape may spell half of a surrogate pair
 
 
 def _page_text(page: Page, text: ConvertedPage) -> str:
@@ -334,6 +214,7 @@ def _page_text(page: Page, text: ConvertedPage) -> str:
     header.append(f"Address: {page.url}")
     body = text.text or "[the page says nothing]"
     lines = [wrapped("\n".join([*header, "", body]), kind="web page", source=page.url)]
+    lines += [f"[{note}]" for note in text.notes]
     if text.more:
         lines.append(f"[cut after {len(text.text)} characters of the page]")
     if page.truncated:

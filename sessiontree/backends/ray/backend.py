@@ -225,6 +225,8 @@ class RayBackend:
             for name, place in zip(("state_dir", "memory"), self._hidden, strict=False):
                 _check_apart(name, place, Path(config.workspace))
         line = await self._started()
+        if config is not None and (token := self._engine.token_path) is not None:
+            _check_apart("the file of Ray's token", token, Path(config.workspace))
         places = None
         if self._nodes is not None:
             assert self._scratch is not None  # noqa: S101 - the runtime has been started

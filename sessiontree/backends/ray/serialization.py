@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
+import io
 import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ray import cloudpickle
 
@@ -39,6 +40,7 @@ def opened(data: bytes | memoryview) -> Any:
     return pickle.loads(data)  # noqa: S301 - only processes of this runtime make these bytes
 
 
+_SURROUNDINGS: Final = "__pydantic_parent_namespace__"
 # A dataclass that is pickled by value must find the original mark of a missing default, not a copy of it.
 copyreg.pickle(type(dataclasses.MISSING), lambda mark: "MISSING")
 
@@ -52,13 +54,13 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> PackedResources:
     if setup.web is not None:
         OutboundWeb(setup.web)  # reports a wrong setting here and not in every host
     for entry in setup.table:
-        _packed(entry.tool, f"tool {entry.name!r}")
+        pack_value(entry.tool, f"tool {entry.name!r}")
     for hook in setup.hooks:
-        _packed(hook, f"hook {name_of(hook)!r}")
+        pack_value(hook, f"hook {name_of(hook)!r}")
     shared = (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, dict(setup.skills))
     return PackedResources(
-        _packed((*shared, setup.hooks, own_places()), "the model"),
-        _packed(setup.waiting, "the model") if setup.waiting else None,
+        pack_value((*shared, setup.hooks, own_places()), "the model"),
+        pack_value(setup.waiting, "the model") if setup.waiting else None,
     )
 
 
@@ -98,15 +100,41 @@ def open_for_gateway(packed: bytes) -> Mapping[str, GatewayModel]:
     return models
 
 
-def _packed(value: object, name: str) -> bytes:
+class _ProgramPickler(cloudpickle.CloudPickler):
+    """Pickles the program's objects, and of a pydantic model not the variables around its definition.
+
+    Pydantic keeps the local variables of the function in which a model was defined, for names that could not
+    be resolved yet. An open tree or runtime may be one of them, and it can't be pickled.
+    """
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how an object is pickled."""
+        made: Any = super().reducer_override(obj)  # type: ignore[no-untyped-call]
+        if isinstance(obj, type) and _SURROUNDINGS in vars(obj) and isinstance(made, tuple):
+            members, _ = made[2]
+            members[_SURROUNDINGS] = None
+        return made
+
+
+def pack_value(value: object, name: str) -> bytes:
+    """Return an object of the program as bytes.
+
+    Args:
+        value: The object.
+        name: What it is, for the error.
+
+    Raises:
+        ConfigError: it can't be pickled.
+    """
+    data = io.BytesIO()
     try:
-        data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+        _ProgramPickler(data).dump(value)  # type: ignore[no-untyped-call]
     except Exception as error:  # objects of the program may raise anything
         raise ConfigError(
             f"can't pickle {name} for the processes of the tree: {words_of(error)}; "
             "keep locks, connections and loops out of it, or use backend='local'"
         ) from error
-    return data
+    return data.getvalue()
 
 
 def _opened(packed: bytes) -> Any:

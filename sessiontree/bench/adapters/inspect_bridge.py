@@ -64,7 +64,8 @@ class TreeChoices:
         tiers: What is known of inspect's tools.
         builtin: Names of built-in tools that its sessions also hold, such as ``sessions_spawn``.
         policy: The tree's policy.
-        approvals: What happens to calls that need an approval; nobody is asked.
+        approvals: What happens to calls that need an approval; nobody is asked. None = they are refused, and
+            System calls run.
         approver: Main's approver.
         own_prompt: Whether inspect's messages follow the sessions' system prompt.
         state_dir: Directory of the journal; None = one for all samples, in the user's state folder.
@@ -73,7 +74,7 @@ class TreeChoices:
     tiers: ToolTiers = field(default_factory=ToolTiers)
     builtin: tuple[str, ...] = ()
     policy: PolicyConfig = field(default_factory=PolicyConfig)
-    approvals: Any = "never"
+    approvals: Any = None
     approver: Any = None
     own_prompt: bool = True
     state_dir: Path | None = None

@@ -30,7 +30,7 @@ def tree(  # noqa: PLR0913 - options of inspect's command line
     untrusted: Sequence[str] = (),
     builtin: Sequence[str] = (),
     after_untrusted: str = "allow",
-    approvals: str = "never",
+    approvals: str | None = None,
     model: str | None = None,
     own_prompt: bool = True,
     state_dir: str | None = None,
@@ -43,7 +43,8 @@ def tree(  # noqa: PLR0913 - options of inspect's command line
         builtin: Names of built-in tools that sessions also hold, such as ``sessions_spawn``.
         after_untrusted: What happens to calls of tools that change something, after untrusted text:
             ``allow``, ``ask`` or ``deny``.
-        approvals: What happens to calls that need an approval: ``never`` denies them, ``auto`` allows them.
+        approvals: What happens to calls that need an approval: ``never`` denies them, ``auto`` allows them;
+            each governs System calls, too. None = Elevated calls are denied.
         model: Another of inspect's models; None = the one that is being evaluated.
         own_prompt: Whether the sample's messages follow the sessions' system prompt.
         state_dir: Directory of the trees' journal; None = in the user's state folder.
@@ -65,7 +66,7 @@ def tree_agent(  # noqa: PLR0913 - as above
     untrusted: Sequence[str] = (),
     builtin: Sequence[str] = (),
     after_untrusted: str = "allow",
-    approvals: str = "never",
+    approvals: str | None = None,
     model: str | None = None,
     own_prompt: bool = True,
     state_dir: str | None = None,
@@ -78,7 +79,7 @@ def tree_agent(  # noqa: PLR0913 - as above
         untrusted: Globs over names of tools whose results hold text from outside.
         builtin: Names of built-in tools.
         after_untrusted: ``allow``, ``ask`` or ``deny``.
-        approvals: ``never`` or ``auto``.
+        approvals: ``never``, ``auto`` or None.
         model: Another of inspect's models.
         own_prompt: Whether the messages follow the sessions' system prompt.
         state_dir: Directory of the trees' journal.
@@ -104,7 +105,7 @@ def _choices(
     untrusted: Sequence[str],
     builtin: Sequence[str],
     after_untrusted: str,
-    approvals: str,
+    approvals: str | None,
     own_prompt: bool,
     state_dir: str | None,
 ) -> TreeChoices:

@@ -56,7 +56,7 @@ def choices_of(way: Way, tiers: ToolTiers, plan_of: Callable[[Attempt[Any]], Pla
 
 
 def _guarded(approver: Any) -> dict[str, Any]:
-    return {"policy": PolicyConfig(after_untrusted="ask"), "approvals": "always", "approver": approver}
+    return {"policy": PolicyConfig(after_untrusted="ask"), "approvals": None, "approver": approver}
 
 
 def _person_of(attempt: Attempt[Any], plan: Plan) -> Callable[[ApprovalRequest], bool]:

@@ -7,13 +7,14 @@ it: signatures of thoughts, encrypted reasoning and ids are useless to any other
 from __future__ import annotations
 
 import base64
-import binascii
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_ai import messages as theirs
 
+from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
@@ -24,6 +25,7 @@ from sessiontree.contracts.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from sessiontree.contracts.whole_text import whole_value
 
 REPLAY_VERSION: Final = 1
 _NO_IMAGE: Final = "(an image that can't be read)"
@@ -95,9 +97,25 @@ def _replayed(message: AssistantMessage, system: str) -> Any:
     if replay is None or replay.version != REPLAY_VERSION:
         return None
     try:
-        return theirs.ModelMessagesTypeAdapter.validate_python([replay.payload])[0]
+        response = theirs.ModelMessagesTypeAdapter.validate_python([replay.payload])[0]
     except ValidationError:  # another release of the library wrote it
         return None
+    for part in response.parts:
+        if isinstance(part, theirs.ToolCallPart) and isinstance(part.args, str):
+            part.args = _whole_arguments(part.args)
+    return response
+
+
+def _whole_arguments(text: str) -> str:
+    """Return argument text whose escapes spell no half of a surrogate pair."""
+    if "\\u" not in text:
+        return text
+    try:
+        value = json.loads(text)
+        whole = whole_value(value)
+    except (ValueError, RecursionError):
+        return text
+    return text if whole is value else dump_json(whole)
 
 
 def _reply_parts(message: AssistantMessage) -> Iterator[Any]:
@@ -106,7 +124,7 @@ def _reply_parts(message: AssistantMessage) -> Iterator[Any]:
             if block.text:
                 yield theirs.TextPart(block.text)
         elif isinstance(block, ToolCall):
-            arguments = dict(block.arguments) if block.unread is None else block.unread
+            arguments = dict(block.arguments) if block.unread is None else _whole_arguments(block.unread)
             yield theirs.ToolCallPart(block.name, arguments, block.id)
 
 
@@ -129,6 +147,6 @@ def _content(block: TextContent | ImageContent) -> Any:
         return block.text
     try:
         data = base64.b64decode(block.data, validate=True)
-    except binascii.Error:
+    except ValueError:  # also of text beyond ASCII
         return _NO_IMAGE
     return theirs.BinaryContent(data, media_type=block.mime_type)

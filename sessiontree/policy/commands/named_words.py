@@ -1,8 +1,11 @@
-"""Every word that a command may use, read loosely: one too many is better than one missed.
+"""Every word that a command may use, and whether it may use others: one too many is better than one missed.
 
-A person's approval of a command is bound to the files that its words name, so each way to write a name
-counts: quotes, escapes, braces, variables that the text itself sets, text within text. What a shell computes
-from elsewhere can't be known in advance. In that case the words are *open*, and any file may be meant.
+A person's approval of a command is bound to the files that its words name. What is literally in the text is
+read: words, quotes, escapes, braces, patterns, variables that plain assignments of the text set, and texts
+within the text. Everything else makes the words *open*: any file of the workspace may be meant. So the rules
+here list what is read, and a form that nobody thought of is open.
+
+All work is bounded: a text, its words and their forms each have a maximum, and beyond it the words are open.
 
 Source: bash(1), "QUOTING", "EXPANSION", "PARAMETERS".
 """
@@ -10,51 +13,57 @@ Source: bash(1), "QUOTING", "EXPANSION", "PARAMETERS".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
-from typing import Final, NamedTuple, TypeAlias, TypeGuard
+from typing import Final, NamedTuple
 
+from sessiontree.policy.commands import shell_names as names
+from sessiontree.policy.commands.command_line import is_harmless_variable
+from sessiontree.policy.commands.shell_lexer import (
+    Gap,
+    Part,
+    ShellCall,
+    ShellLexer,
+    ShellWord,
+    Variable,
+    words_of_program,
+)
+from sessiontree.policy.commands.word_forms import MAX_FORMS, expand_braces
+
+MAX_TEXT_CHARS: Final = 65_536
+"""A longer command is open."""
 MAX_TEXTS: Final = 400
 """Maximum number of nested texts that are read."""
 _MAX_READ: Final = 200_000
 """Maximum number of their characters that are read, in addition to four times those of the command."""
 MAX_WORDS: Final = 4_000
 """Maximum number of distinct words; a command with more is open."""
-_MAX_FORMS: Final = 256
-"""Maximum number of forms of one word."""
+_MAX_VALUES: Final = 16_000
+"""Maximum number of forms that all words have together."""
+_MAX_FORM_CHARS: Final = 2_000_000
+"""Maximum number of characters in them."""
+MAX_NAME_CHARS: Final = 4_096
+"""A longer word names no file."""
+_KEPT: Final = 16
+"""Number of commands whose words are kept: a question reads the same command several times."""
 
-_BLANKS: Final = " \t"
-_OPERATORS: Final = ";|&\n()"
 _BETWEEN: Final = re.compile(r"[\s'\"|;&<>()`$=\\{},:@]+")
 """Characters that may separate names, whatever they mean there."""
 _MEANING: Final = re.compile(r"[\s'\"\\$`;|&<>()]")
 """Characters that make a word a text of its own, if a shell runs it."""
-_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
-_READ_ALONE: Final = re.compile(r"\s*<\s*[\w./-]+\s*")
-"""``$(< file)`` is replaced by the content of a file, which the words name."""
-_DOCUMENT: Final = re.compile(r"<-?[ \t]*((?:[^\s'\"\\;|&<>()]|'[^'\n]*'|\"[^\"\n]*\"|\\.)+)")
-_BRACES: Final = re.compile(r"\{([^{}]*)\}")
-_RANGE: Final = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
-_ANSI: Final = re.compile(
-    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c.|(.))", re.DOTALL
+_ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]]*\])?(\+?)=(.*)", re.DOTALL)
+_PLACES: Final = {"PWD": ".", "OLDPWD": ".", "HOME": "~"}
+"""Variables that hold a directory, with a word for it: where a command was, or outside the workspace."""
+_NUMBERS: Final = ("", "[0-9]*")
+_AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
+_RUNS_IN_AWK: Final = re.compile(r"system|[|@]")
+_SED_SCRIPT: Final = re.compile(
+    r"(?:[0-9]{1,9}|\$)?(?:,(?:[0-9]{1,9}|\$))?!?[dpqQ=]|s(.)[A-Za-z0-9 $_.^-]*\1[A-Za-z0-9 $_.-]*\1[gpI0-9]*"
 )
-_ANSI_LETTERS: Final = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
-
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "source", ".", "eval"})
-_CHOOSERS: Final = frozenset({"find", "fd", "fdfind", "xargs", "parallel", "entr", "shopt", "watch"})
-"""Programs that choose files by what they find or receive, and words that change what patterns mean."""
-_SETTER_NAMES: Final = """
-    read mapfile readarray getopts let select printf declare typeset local source . eval unset set wait
-"""
-_SETTERS: Final = frozenset(_SETTER_NAMES.split())
-"""Words that may set variables from sources other than the text."""
-_HERE: Final = frozenset({"PWD", "OLDPWD", "DIRSTACK"})
-_NUMBER_NAMES: Final = """
-    RANDOM SRANDOM SECONDS UID EUID PPID LINENO COLUMNS LINES SHLVL BASHPID EPOCHSECONDS EPOCHREALTIME
-"""
-_NUMBERS: Final = frozenset(_NUMBER_NAMES.split())
+_GREPS: Final = frozenset({"grep", "egrep", "fgrep"})
+_ENV_OPTIONS: Final = re.compile(r"-i?|-0|-v|--ignore-environment|--|-[uC].+|--(?:chdir|unset)=.*", re.DOTALL)
 
 
 class NamedWords(NamedTuple):
@@ -62,402 +71,509 @@ class NamedWords(NamedTuple):
 
     words: frozenset[str]
     """Names and patterns of files, not yet resolved to a directory."""
-    is_open: bool
-    """Whether it may name any other file, too."""
+    why_open: str
+    """Why it may name any other file, too; empty = it can't."""
 
-
-class _Value(NamedTuple):
-    """A part of a word that comes from a variable."""
-
-    name: str
-
-
-class _Gap(NamedTuple):
-    """A part of a word that is not in the text."""
-
-    kind: str
-
-
-_ANYTHING: Final = _Gap("anything")
-_NUMBER: Final = _Gap("number")
-_OPERAND: Final = _Gap("operand")
-"""``$1``, ``$@``: a word of the same text, or nothing."""
-_CONTENT: Final = _Gap("content")
-_DIGITS: Final = "[0-9]*"
-_Part: TypeAlias = str | _Value | _Gap
-_Parts: TypeAlias = tuple[_Part, ...]
+    @property
+    def is_open(self) -> bool:
+        """Whether it may name files that the words do not hold."""
+        return bool(self.why_open)
 
 
 def words_in(text: str, variables: Mapping[str, str]) -> NamedWords:
-    """Return every word of a command line that may name a file.
+    """Return every word of a command line that may name a file. It never raises.
 
     Args:
         text: The command line, for any shell; it may be invalid.
         variables: Environment variables in addition to a command's own.
     """
-    found = _Collection({name: [(value,)] for name, value in variables.items()})
+    return _words_in(text, tuple(sorted(variables.items())))
+
+
+@lru_cache(maxsize=_KEPT)
+def _words_in(text: str, variables: tuple[tuple[str, str], ...]) -> NamedWords:
+    size = len(text) + sum(len(value) for _, value in variables)
+    if size > MAX_TEXT_CHARS:
+        return NamedWords(frozenset(), f"it is longer than {MAX_TEXT_CHARS} characters")
+    found = _Collection(left=_MAX_READ + 4 * len(text))
+    for name, value in variables:
+        found.assign(name, (value,))
+        found.words[ShellWord((value,))] = _STRICT
     found.read(text)
     forms = found.forms()
-    for form in [*forms]:
-        forms |= set(_BETWEEN.split(form))
+    words: set[str] = set()
+    for form in (*forms, text):
+        pieces = [form, *_BETWEEN.split(form)]
         if form[:1] == "-":
-            forms.add(form[2:])
-    forms |= set(_BETWEEN.split(text))
-    forms |= {form[at + 1 :] for form in [*forms] for at, sign in enumerate(form) if sign == "/"}
-    forms = {form for form in forms if form and not form.startswith("~")}
-    if len(forms) > MAX_WORDS:
-        return NamedWords(frozenset(), True)
-    return NamedWords(frozenset(forms), found.is_open)
+            pieces.append(form[2:])
+        for piece in pieces:
+            if piece and not piece.startswith("~") and len(piece) <= MAX_NAME_CHARS:
+                words.add(piece)
+            at = piece.find("/")
+            while 0 <= at < MAX_NAME_CHARS and len(words) <= MAX_WORDS:
+                rest = piece[at + 1 : at + 1 + MAX_NAME_CHARS]
+                if rest and not rest.startswith("~"):
+                    words.add(rest)
+                at = piece.find("/", at + 1)
+        if len(words) > MAX_WORDS:
+            return NamedWords(frozenset(), f"it holds more than {MAX_WORDS} words")
+    return NamedWords(frozenset(words), found.why_open)
+
+
+class _Use(NamedTuple):
+    """How the call that a word belongs to uses it."""
+
+    runs: bool
+    """Whether a part that is not in the text may become the name of a file that runs."""
+    reads: bool
+    """Whether the word may be run as a text."""
+    sets: bool = True
+    """Whether it may set a variable."""
+    counts: bool = False
+    """Whether a number that the shell keeps is known to be one."""
+
+
+_STRICT: Final = _Use(True, True)
+_UNREAD: Final = _Use(True, False)
+_SETTING: Final = _Use(False, True)
+_QUIET: Final = _Use(False, True, sets=False)
+_SILENT: Final = _Use(False, False, sets=False)
+_SPOKEN: Final = _Use(False, False, sets=False, counts=True)
+_WRITTEN: Final = _Use(True, True, sets=False, counts=True)
+
+
+class _Forms(NamedTuple):
+    """The values of a word or a variable."""
+
+    texts: tuple[str, ...]
+    why_open: str
 
 
 @dataclass(slots=True)
 class _Collection:
     """The words of a text, and of all texts within it."""
 
-    assigned: dict[str, list[_Parts]]
-    words: list[_Parts] = field(default_factory=list)
+    left: int
+    """Number of characters that may still be read."""
+    assigned: dict[str, dict[tuple[Part, ...], None]] = field(default_factory=dict)
+    words: dict[ShellWord, _Use] = field(default_factory=dict)
     texts: set[str] = field(default_factory=set)
-    sets_more: bool = False
-    is_open: bool = False
+    deferred: list[ShellWord | str] = field(default_factory=list)
+    """Words and documents that are only written, unless something may run what was written."""
+    known: dict[str, _Forms] = field(default_factory=dict)
+    """Values of variables, once they are looked up."""
+    why_open: str = ""
+    computes: bool = False
+    """Whether variables may be set in a way that is not read."""
+    captures: bool = False
+    """Whether something is written to a file or a pipe."""
+    runs: bool = False
+    """Whether a program runs that may run what was written."""
+    runs_text: bool = False
+    """Whether one of them may be a shell."""
+    beginnings: list[ShellWord] = field(default_factory=list)
+    """First words that shells are given, where those are not literally in the text."""
+    is_torn: bool = False
+    """Whether a nested text is not whole, as a shell reads it."""
+    count: int = 0
+    chars: int = 0
+
+    def open(self, why: str) -> None:
+        self.why_open = self.why_open or why
+
+    def assign(self, name: str, value: tuple[Part, ...]) -> None:
+        if name in self.known:
+            self.open(f"{name} is set by a text within a word")
+        self.assigned.setdefault(name, {})[value] = None
 
     def read(self, text: str) -> None:
-        """Read a text, its separate lines, and the texts in it."""
-        lines = text.split("\n")
-        if len(lines) > MAX_WORDS:
-            self.is_open = True
-            return
-        waiting = [text, *lines]  # a wrongly recognised quote then affects only its own line
-        most, left = len(self.texts) + len(lines) + MAX_TEXTS, _MAX_READ + 4 * len(text)
+        """Read a text, and the texts in it."""
+        waiting = [text]
         while waiting:
             each = waiting.pop()
             if each in self.texts or not each.strip():
                 continue
-            left -= len(each)
-            if left < 0 or len(self.texts) >= most or len(self.words) >= MAX_WORDS:
-                self.is_open = True
+            self.left -= len(each)
+            if self.left < 0 or len(self.texts) >= MAX_TEXTS or len(self.words) >= MAX_WORDS:
+                self.open("it holds too many texts or words")
                 return
             self.texts.add(each)
-            lexer = _Lexer(each)
+            lexer = ShellLexer(each)
             lexer.read()
-            self.is_open = self.is_open or lexer.is_open
+            if lexer.why_open:
+                self.open(lexer.why_open)
+            if not lexer.is_whole:
+                waiting += each.split("\n")[:MAX_TEXTS]  # a wrong quote then affects only its own line
+                self.is_torn = True
+            self.computes = self.computes or lexer.computes
             waiting += lexer.inner
-            for before, words in lexer.calls:
-                self._take(before, words)
-                waiting += [word[0] for word in words if len(word) == 1 and _is_text(word[0])]
+            for name in lexer.sets:
+                self.assign(name, (Gap.UNKNOWN,))
+            for call in lexer.calls:
+                waiting += self._take(call)
+
+    def _take(self, call: ShellCall) -> list[str]:
+        """Keep a call's words; return the texts in them."""
+        use = self._use(call)
+        self.captures = self.captures or call.writes or "|" in call.before.replace("||", "")
+        for word in call.words:
+            first = word.parts[0]
+            match = _ASSIGNED.match(first) if isinstance(first, str) else None
+            if match is not None and use.sets:
+                self._set(match, word)
+            if use == _SPOKEN:
+                self.deferred.append(word)
+            self._keep(word, use)
+        for word in call.targets:
+            self._keep(word, _STRICT)
+        words = (*(call.words if use.reads else ()), *call.targets)
+        texts = [word.text for word in words if word.text is not None and _MEANING.search(word.text)]
+        for document in call.documents:
+            if document.is_quoted and self._name(call) == "cat":
+                self.deferred.append(document.text)
+            else:
+                texts.append(document.text)
+        return texts
+
+    def _keep(self, word: ShellWord, use: _Use) -> None:
+        before = self.words.get(word)
+        if before is not None and before != use:
+            use = _Use(
+                before.runs or use.runs,
+                before.reads or use.reads,
+                sets=before.sets or use.sets,
+                counts=before.counts and use.counts,
+            )
+        self.words[word] = use
+
+    def _set(self, match: re.Match[str], word: ShellWord) -> None:
+        name = match[1]
+        if match[2]:
+            self.open("it sets a part of a list")
+        if not names.is_plain_to_set(name):
+            value = match[4] if len(word.parts) == 1 else "$"
+            if not is_harmless_variable(name, value):
+                self.open(f"it sets {name}, which changes what words mean")
+        self.assign(name, (Gap.UNKNOWN,) if match[3] else (match[4], *word.parts[1:]))
+
+    @staticmethod
+    def _program(call: ShellCall) -> list[ShellWord]:
+        """Return a call's words from its program on, without what runs it in the same shell."""
+        words = words_of_program(call.words, names.KEYWORDS)
+        while words and words[0].text in {*names.WRAPPERS, "-p", "--"}:
+            if words[0].text == "command" and len(words) > 1 and words[1].text in {"-v", "-V"}:
+                return [ShellWord(("type",)), *words[2:]]
+            words = words[1:]
+        return words
+
+    def _name(self, call: ShellCall) -> str:
+        words = self._program(call)
+        return (words[0].text or "") if words else ""
+
+    def _use(self, call: ShellCall) -> _Use:
+        """Return how a call uses its words, and open what it makes open."""
+        words = self._program(call)
+        if not words:
+            return self._use_of_assignments(call)
+        word = words[0]
+        name = word.text
+        if name is None or not _is_plain_name(word, name):
+            self._run("/")
+            self.open("the name of a program in it is not literally there")
+            return _STRICT
+        if name in names.OPENING or name.startswith("-"):
+            self.open(f"{name!r} may change what other words mean, or run what it reads")
+            self._run(name)
+            return _STRICT
+        literal = [each.text for each in words[1:]]
+        self._check_builtin(name, words, literal)
+        base = name.rpartition("/")[2]
+        if name in names.SPEAKING:
+            return _SPOKEN
+        if name in names.QUIET:
+            return _QUIET
+        if name in names.RUNS_NOTHING or name == "for":
+            return _STRICT
+        if name == "git" and literal[:1] == ["commit"]:
+            self.runs = True
+            return _SILENT
+        if base in _GREPS or _is_plain_script(base, literal):
+            return _UNREAD
+        self._run(name)
+        self._check_programs(call, words)
+        return _STRICT
+
+    def _run(self, name: str) -> None:
+        self.runs = True
+        self.runs_text = self.runs_text or "/" in name or name in names.OPENING
+
+    @staticmethod
+    def _use_of_assignments(call: ShellCall) -> _Use:
+        """Return the use of words that only set variables: what they hold counts where it is used."""
+        for word in call.words:
+            first = word.parts[0]
+            match = _ASSIGNED.match(first) if isinstance(first, str) else None
+            if match is not None and (not match[1].islower() or names.is_shells_variable(match[1])):
+                return _STRICT
+        return _SETTING
+
+    def _check_builtin(self, name: str, words: Sequence[ShellWord], literal: Sequence[str | None]) -> None:
+        """Open what a builtin's arguments make open."""
+        if name == "for":
+            self._set_by_loop(words)
+        elif name == "set":
+            is_plain = all(
+                each is not None
+                and (
+                    names.is_plain_option(each) or names.is_named_option(each) or each in names.SHELL_OPTIONS
+                )
+                for each in literal
+            )
+            if not is_plain:
+                self.open("'set' sets what is not read")
+        elif name in {"export", "readonly"}:
+            firsts = [word.parts[0] for word in words[1:]]
+            if any(not isinstance(first, str) or first[:1] in {"", "-"} for first in firsts):
+                self.open(f"{name!r} is given more than names and values")
+        elif name == "printf":
+            if not literal or literal[0] is None or literal[0].startswith("-"):
+                self.open("'printf' may set a variable")
+        elif name == "wait":
+            self.computes = self.computes or any(each is None or each.startswith("-") for each in literal)
+        elif name == "[[" or "-v" in literal:
+            self.computes = True
+
+    def _set_by_loop(self, words: Sequence[ShellWord]) -> None:
+        name = words[1].text if len(words) > 1 else None
+        if name is None or not name.isidentifier() or not names.is_plain_to_set(name):
+            self.open("a loop in it sets what is not read")
+            return
+        if len(words) < 3 or words[2].text != "in":
+            self.assign(name, (Gap.UNKNOWN,))
+        for word in words[3:]:
+            self.assign(name, word.parts)
+
+    def _check_programs(self, call: ShellCall, words: Sequence[ShellWord]) -> None:
+        """Open what a program that runs programs makes open."""
+        for at, word in enumerate(words):
+            base = (word.text or "").rpartition("/")[2]
+            rest = words[at + 1 :]
+            if base in names.CHOOSERS:
+                self.open(f"{base!r} chooses files by itself")
+            elif base in names.OTHER_SHELLS:
+                self.open(f"{base!r} reads its words by rules of its own")
+            elif base in names.SHELLS:
+                self.runs_text = True
+                self._check_shell(call, base, rest)
+            elif base == "env":
+                self._check_env(rest)
+
+    def _check_shell(self, call: ShellCall, base: str, rest: Sequence[ShellWord]) -> None:
+        if "|" in call.before.replace("||", ""):
+            self.open(f"{base!r} runs what another program writes")
+        waiting = list(reversed(rest))
+        while waiting:
+            word = waiting.pop()
+            text = word.text
+            if text is None:
+                self.beginnings.append(word)
+                return
+            if not text.startswith(("-", "+")):
+                if text.startswith(("/dev/", "/proc/")):
+                    self.open(f"{base!r} runs what it reads from {text!r}")
+                return
+            if names.is_named_option(text) and waiting and waiting[-1].text in names.SHELL_OPTIONS:
+                waiting.pop()
+            elif text not in {"-", "--"} and not names.is_plain_option(text):
+                self.open(f"{base!r} is given {text!r}, which may change what words mean")
+                return
+        if not call.reads:
+            self.open(f"{base!r} runs what it reads from its input")
+
+    def _check_env(self, rest: Sequence[ShellWord]) -> None:
+        is_value = False
+        for word in rest:
+            first = word.parts[0]
+            if is_value:
+                is_value = False
+            elif not isinstance(first, str) or (first.startswith("-") and word.text is None):
+                self.open("an option of 'env' is not literally there")
+                return
+            elif first in {"-u", "-C"}:
+                is_value = True
+            elif first.startswith("-"):
+                if not _ENV_OPTIONS.fullmatch(first):
+                    self.open(f"'env' is given {first!r}")
+                    return
+            elif not _ASSIGNED.match(first):
+                return
 
     def forms(self) -> set[str]:
         """Return the possible values of the words after all substitutions."""
         found: set[str] = set()
-        known = 0
-        while known != len(self.words):  # a word after substitution may be a text of its own
-            fresh, known = self.words[known:], len(self.words)
-            for word in fresh:
-                forms = {each for form in self._forms(word) for each in self._braced(form)}
-                for form in forms - found:
-                    if _is_text(form):
-                        self.read(form)
-                found |= forms
+        done: dict[ShellWord, _Use] = {}
+        while self.count <= _MAX_VALUES and self.chars <= _MAX_FORM_CHARS:
+            fresh = {word: use for word, use in self.words.items() if done.get(word) != use}
+            if fresh:
+                done |= fresh
+                self._add_forms(fresh, found)
+            elif self.deferred and self.runs:
+                self._take_deferred()
+            else:
+                break
+        else:
+            self.open("its words have too many forms")
+        for word in self.beginnings:
+            if any(form.startswith(("-", "+", "/dev/", "/proc/")) for form in self._forms_of(word, _STRICT)):
+                self.open("a shell may be given an option that is not literally there")
+        if self.is_torn and self.runs_text:
+            self.open("a quote, parenthesis or document in it does not end")
         return found
 
-    def _take(self, before: str, words: Sequence[_Parts]) -> None:
-        names = [word[0] if len(word) == 1 and isinstance(word[0], str) else "" for word in words]
-        programs = {name.rpartition("/")[2] or name for name in names}
-        self.sets_more = self.sets_more or not programs.isdisjoint(_SETTERS)
-        is_fed = before == "|" and not programs.isdisjoint(_SHELLS)
-        self.is_open = self.is_open or is_fed or not programs.isdisjoint(_CHOOSERS)
-        self.words += words
-        for word in words:
-            first = word[0] if word else ""
-            match = _ASSIGNED.match(first) if isinstance(first, str) else None
-            if match is not None:
-                value: _Parts = (match[3], *word[1:])
-                self.assigned.setdefault(match[1], []).append((_ANYTHING,) if match[2] else value)
-        if "for" in names[:-1]:
-            at = names.index("for") + 1
-            self.assigned.setdefault(names[at], []).extend(words[at + 2 :] or [(_OPERAND,)])
+    def _add_forms(self, words: Mapping[ShellWord, _Use], found: set[str]) -> None:
+        for word, use in words.items():
+            forms = self._forms_of(word, use)
+            found.update(forms)
+            if use.reads and len(word.parts) > 1:
+                for form in forms:
+                    if _MEANING.search(form):
+                        self.read(form)
+            if self.count > _MAX_VALUES or self.chars > _MAX_FORM_CHARS:
+                return
 
-    def _forms(self, word: _Parts, within: tuple[str, ...] = ()) -> list[str]:
-        choices = [[part] if isinstance(part, str) else self._filled(part, within) for part in word]
-        total = 1
-        for choice in choices:
-            total *= len(choice)
-        if total > _MAX_FORMS:
-            self.is_open = True
-            choices = [choice if len(choice) == 1 else ["*"] for choice in choices]
-        return ["".join(chosen) for chosen in product(*choices)]
+    def _take_deferred(self) -> None:
+        """Read what was only written: something may run it."""
+        deferred, self.deferred = self.deferred, []
+        for each in deferred:
+            if isinstance(each, str):
+                self.read(each)
+            elif self.captures:
+                self._keep(each, _WRITTEN)
+                if each.text is not None and _MEANING.search(each.text):
+                    self.read(each.text)
 
-    def _filled(self, part: _Value | _Gap, within: tuple[str, ...]) -> list[str]:
-        if isinstance(part, _Value):
-            return self._values(part.name, within)
-        if part is _ANYTHING:
-            self.is_open = True
-        if part is _OPERAND:
-            return self._operands()
-        return [_DIGITS if part is _NUMBER else "" if part is _CONTENT else "*"]
+    def _forms_of(self, word: ShellWord, use: _Use) -> list[str]:
+        values = self._resolved(word.parts, use=use)
+        if use.runs and values.why_open:
+            self.open(values.why_open)
+        if word.has_braces and (word.hides_braces or len(word.parts) > 1) and use.runs:
+            self.open("braces in it hold more than plain words")
+        forms: list[str] = []
+        for form in values.texts:
+            try:
+                expanded = expand_braces(form)
+            except ValueError:
+                expanded = [form]
+                if use.runs or word.has_braces:
+                    self.open("braces in it are not read")
+            forms += expanded
+        self.count += len(forms)
+        return forms
 
-    def _operands(self) -> list[str]:
-        if len(self.words) > _MAX_FORMS:
-            self.is_open = True
-            return ["*"]
-        first = (word[0] for word in self.words if len(word) == 1)
-        return sorted({"", *[part for part in first if isinstance(part, str)]})
+    def _resolved(self, parts: tuple[Part, ...], *, use: _Use) -> _Forms:
+        """Return the values of a word; variables are looked up first, without recursion."""
+        self._look_up([part.name for part in parts if isinstance(part, Variable)])
+        return self._combined(parts, use=use)
 
-    def _values(self, name: str, within: tuple[str, ...]) -> list[str]:
-        if name in within:
-            self.is_open = True
-            return ["*"]
-        values = self.assigned.get(name)
-        if values is not None:
-            self.is_open = self.is_open or self.sets_more or name == "IFS"
-            return [form for value in values for form in self._forms(value, (*within, name))] or [""]
-        if name in _HERE:
-            return ["."]
-        if name in _NUMBERS:
-            return [_DIGITS]
-        self.is_open = self.is_open or self.sets_more
-        return [""]  # a command's environment holds no more, and nothing of its own leads into a workspace
-
-    def _braced(self, form: str) -> Iterator[str]:
-        """Yield the expansions of a word by ``{a,b}`` and ``{1..3}``, and the word itself."""
-        yield form
-        waiting, count = [form], 0
+    def _look_up(self, wanted: Sequence[str]) -> None:
+        waiting = list(wanted)
+        begun: set[str] = set()
         while waiting:
-            each = waiting.pop()
-            match = next((m for m in _BRACES.finditer(each) if _choices(m[1])), None)
-            if match is None:
-                yield each
+            name = waiting[-1]
+            if name in self.known:
+                waiting.pop()
                 continue
-            count += 1
-            choices = _choices(match[1])
-            if count * len(choices) > _MAX_FORMS:
-                self.is_open = True
-                return
-            waiting += [each[: match.start()] + choice + each[match.end() :] for choice in choices]
+            values = self.assigned.get(name, {})
+            if len(values) > MAX_FORMS:
+                self.known[name] = _Forms(("*",), f"{name} has too many values")
+                continue
+            needed = {part.name for value in values for part in value if isinstance(part, Variable)}
+            missing = [each for each in needed if each not in self.known]
+            if missing and name not in begun:
+                begun.add(name)
+                if begun.isdisjoint(missing):
+                    waiting += missing
+                    continue
+            if missing:
+                self.known[name] = _Forms(("*",), f"{name} is set from itself")
+                continue
+            self.known[name] = self._value(name, values)
+
+    def _value(self, name: str, values: Mapping[tuple[Part, ...], None]) -> _Forms:
+        texts, why = {"": None}, ""
+        for value in values:
+            found = self._combined(value, use=_STRICT)
+            why = why or found.why_open
+            texts |= dict.fromkeys(found.texts)
+        if len(texts) > MAX_FORMS or sum(map(len, texts)) > MAX_TEXT_CHARS:
+            return _Forms(("*",), f"{name} has too many values")
+        if any("\\" in text for text in texts):
+            why = why or f"the value of {name} holds a backslash"
+        return _Forms(tuple(texts), why)
+
+    def _combined(self, parts: tuple[Part, ...], *, use: _Use) -> _Forms:
+        choices: list[tuple[str, ...]] = []
+        why, total, size = "", 1, 0
+        for at in range(len(parts)):
+            found = self._part(parts, at, use=use)
+            why = why or found.why_open
+            choices.append(found.texts)
+            total *= len(found.texts)
+            size += max(map(len, found.texts))
+        self.count += total
+        self.chars += total * size
+        if total > MAX_FORMS or self.count > _MAX_VALUES or self.chars > _MAX_FORM_CHARS:
+            return _Forms(("*",), "its words have too many forms")
+        return _Forms(tuple("".join(chosen) for chosen in product(*choices)), why)
+
+    def _part(self, parts: tuple[Part, ...], at: int, *, use: _Use) -> _Forms:
+        part = parts[at]
+        if part is Gap.NUMBER and (use.counts or not use.runs):
+            return _Forms(_NUMBERS, "")
+        if isinstance(part, Gap):
+            return _Forms(("",), part.value)
+        if isinstance(part, str):
+            return _Forms((part,), "")
+        name = part.name
+        before, after = parts[at - 1] if at else "", parts[at + 1] if at + 1 < len(parts) else ""
+        is_apart = (
+            isinstance(before, str) and isinstance(after, str)
+            and (not before or before[-1] in " \t\n='\":")
+            and (not after or after[0] in "/ \t\n'\":")
+        )  # fmt: skip
+        if name in _PLACES and is_apart:
+            others = self.known[name].texts if name in self.assigned else ()
+            return _Forms((_PLACES[name], *others), self.known[name].why_open if others else "")
+        if name == "PATH" and isinstance(parts[0], str) and parts[0].startswith("PATH=") and is_apart:
+            return _Forms(("",), "")
+        if names.is_shells_variable(name):
+            return _Forms(("",), f"{name} is set by the shell")
+        if name not in self.assigned:
+            return _Forms(("",), f"{name} is not set in its text")
+        if self.computes:
+            return _Forms(self.known[name].texts, f"{name} may be set by what the shell computes")
+        return self.known[name]
 
 
-def _is_text(word: _Part) -> TypeGuard[str]:
-    return isinstance(word, str) and _MEANING.search(word) is not None
+def _is_plain_name(word: ShellWord, name: str) -> bool:
+    """Whether a program's name stands for itself alone."""
+    if word.has_braces:
+        try:
+            return expand_braces(name)[1:] in ([], [name]) and not word.hides_braces
+        except ValueError:
+            return False
+    return name in names.QUIET or not any(sign in name for sign in "*?[~")
 
 
-def _choices(body: str) -> list[str]:
-    if "," in body:
-        return body.split(",")
-    match = _RANGE.fullmatch(body)
-    if match is None:
-        return []
-    first, last, step = match[1], match[2], abs(int(match[3] or 1)) or 1
-    if first.isalpha() != last.isalpha():
-        return []
-    begin, end = (ord(first), ord(last)) if first.isalpha() else (int(first), int(last))
-    if abs(end - begin) > _MAX_FORMS:
-        return ["*"]  # a pattern that matches all of them
-    numbers = range(begin, end - 1, -step) if end < begin else range(begin, end + 1, step)
-    if first.isalpha():
-        return [chr(number) for number in numbers]
-    width = max(len(first), len(last)) if first[:1] == "0" or last[:1] == "0" else 0
-    return [str(number).zfill(width) for number in numbers]
-
-
-class _Lexer:
-    """Splits one text into calls; never refuses a text."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._parts: list[_Part] = []
-        self._has_word = False
-        self._words: list[_Parts] = []
-        self._before = ""
-        self._ends: list[str] = []
-        """Ends of the documents that follow the line."""
-        self.calls: list[tuple[str, list[_Parts]]] = []
-        """The operator before each call, and its words."""
-        self.inner: list[str] = []
-        """Texts inside it that a shell runs or computes."""
-        self.is_open = False
-
-    def read(self) -> None:
-        while self._at < len(self._text):
-            sign = self._text[self._at]
-            self._at += 1
-            if sign in _BLANKS:
-                self._end_word()
-            elif sign in _OPERATORS:
-                self._operate(sign)
-            elif sign in "<>":
-                self._redirect(sign)
-            elif sign == "#" and not self._has_word:
-                self._until("\n", is_kept=True)
-            else:
-                self._has_word = True
-                self._piece(sign)
-        self._operate("")
-
-    def _redirect(self, sign: str) -> None:
-        self._end_word()
-        self.is_open = self.is_open or self._text.startswith("(", self._at)
-        if sign == "<" and self._text.startswith("<", self._at) and not self._text.startswith("<<", self._at):
-            match = _DOCUMENT.match(self._text, self._at)
-            if match is not None:
-                self._ends.append(re.sub(r"['\"\\]", "", match[1]))
-
-    def _skip_documents(self) -> None:
-        """Read the documents after a line as texts; without its end line, a document is not one."""
-        for end in self._ends:
-            match = re.compile(rf"^\t*{re.escape(end)}$", re.MULTILINE).search(self._text, self._at)
-            if match is not None:
-                self.inner.append(self._text[self._at : match.start()])
-                self._at = match.end() + 1
-        self._ends = []
-
-    def _end_word(self) -> None:
-        if self._has_word:
-            self._words.append(_joined(self._parts))
-            self._parts, self._has_word = [], False
-
-    def _operate(self, sign: str) -> None:
-        if sign == "(" and self._parts and isinstance(self._parts[-1], str):
-            self.is_open = self.is_open or self._parts[-1][-1:] in tuple("?*+@!=")
-        self._end_word()
-        if sign == "\n":
-            self._skip_documents()
-        if self._words:
-            self.calls.append((self._before, self._words))
-            self._words, self._before = [], sign
-        elif sign != "&":  # of ``|&``
-            self._before += sign
-
-    def _piece(self, sign: str) -> None:
-        if sign == "\\":
-            following = self._text[self._at : self._at + 1]
-            self._at += 1
-            self._parts.append("" if following == "\n" else following)
-        elif sign == "'":
-            self._parts.append(self._until("'"))
-        elif sign == '"':
-            self._double()
-        elif sign == "$":
-            self._computed(is_quoted=False)
-        elif sign == "`":
-            self._backquoted()
-        else:
-            self._parts.append(sign)
-
-    def _until(self, sign: str, *, is_kept: bool = False) -> str:
-        """Return the text before the next such sign, or the rest; continue after it or, if kept, at it."""
-        end = self._text.find(sign, self._at)
-        end = len(self._text) if end < 0 else end
-        text = self._text[self._at : end]
-        self._at = end if is_kept else end + 1
-        return text
-
-    def _double(self) -> None:
-        while self._at < len(self._text):
-            sign = self._text[self._at]
-            self._at += 1
-            if sign == '"':
-                return
-            if sign == "\\" and self._text[self._at : self._at + 1] in tuple('$`"\\\n'):
-                self._piece(sign)
-            elif sign == "$":
-                self._computed(is_quoted=True)
-            elif sign == "`":
-                self._backquoted()
-            else:
-                self._parts.append(sign)
-
-    def _backquoted(self) -> None:
-        begin = self._at
-        while self._at < len(self._text) and self._text[self._at] != "`":
-            self._at += 2 if self._text[self._at] == "\\" else 1
-        self.inner.append(re.sub(r"\\([$`\\])", r"\1", self._text[begin : self._at]))
-        self._at += 1
-        self._parts.append(_ANYTHING)
-
-    def _computed(self, *, is_quoted: bool) -> None:
-        following = self._text[self._at : self._at + 1]
-        name = _NAME.match(self._text, self._at)
-        if name is not None:
-            self._at = name.end()
-            self._parts.append(_Value(name[0]))
-        elif following == "(":
-            self._substituted()
-        elif following == "{":
-            self._at += 1
-            self._parts.append(self._braced())
-        elif following == "'" and not is_quoted:
-            self._at += 1
-            self._parts.append(self._ansi())
-        elif following == '"' and not is_quoted:
-            return
-        elif following and following in "0123456789@*_":
-            self._at += 1
-            self._parts.append(_OPERAND)
-        elif following and following in "?#$!-":
-            self._at += 1
-            self._parts.append(_NUMBER)
-        else:
-            self._parts.append("$")
-
-    def _substituted(self) -> None:
-        inside = self._nested()
-        self.inner.append(inside)
-        if inside.startswith("("):
-            self._parts.append(_NUMBER)
-        else:
-            self._parts.append(_CONTENT if _READ_ALONE.fullmatch(inside) else _ANYTHING)
-
-    def _nested(self) -> str:
-        """Return the text up to the matching closing parenthesis, and continue after it."""
-        begin = self._at + 1
-        depth = 0
-        while self._at < len(self._text):
-            sign = self._text[self._at]
-            self._at += 1
-            if sign == "\\":
-                self._at += 1
-            elif sign == "'":
-                self._until("'")
-            elif sign in "()":
-                depth += 1 if sign == "(" else -1
-                if not depth:
-                    return self._text[begin : self._at - 1]
-        return self._text[begin:]
-
-    def _braced(self) -> _Part:
-        body = self._until("}")
-        if _NAME.fullmatch(body):
-            return _Value(body)
-        if body.isdigit() or body in {"@", "*"}:
-            return _OPERAND
-        if body[:1] == "#" and _NAME.fullmatch(body[1:]):
-            return _NUMBER
-        self.inner.append(body)
-        return _ANYTHING
-
-    def _ansi(self) -> str:
-        begin = self._at
-        while self._at < len(self._text) and self._text[self._at] != "'":
-            self._at += 2 if self._text[self._at] == "\\" else 1
-        text = self._text[begin : self._at]
-        self._at += 1
-        return _ANSI.sub(_unescaped, text)
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    for group, base in ((1, 16), (2, 16), (3, 16), (4, 8)):
-        if match[group]:
-            number = int(match[group], base)
-            return chr(number) if number < 0x110000 else ""
-    return _ANSI_LETTERS.get(match[5], match[5]) if match[5] else ""
-
-
-def _joined(parts: Sequence[_Part]) -> _Parts:
-    """Return the parts with adjacent texts joined."""
-    joined: list[_Part] = []
-    for part in parts:
-        if isinstance(part, str) and joined and isinstance(joined[-1], str):
-            joined[-1] += part
-        else:
-            joined.append(part)
-    return tuple(joined) or ("",)
+def _is_plain_script(base: str, literal: Sequence[str | None]) -> bool:
+    """Whether awk or sed is given a program that runs nothing."""
+    if base in _AWKS:
+        return all(each is not None and not _RUNS_IN_AWK.search(each) for each in literal)
+    if base == "sed" and None not in literal:
+        rest = [each for each in literal if each not in {"-n", "-E", "-r", "-i"}]
+        return (
+            bool(rest)
+            and _SED_SCRIPT.fullmatch(rest[0] or "") is not None
+            and not any((each or "").startswith("-") for each in rest)
+        )
+    return False

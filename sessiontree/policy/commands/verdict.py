@@ -8,7 +8,7 @@ runs other programs or has its own language.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -24,6 +24,7 @@ from sessiontree.policy.commands.command_line import (
     run_by,
     words_of_one_call,
 )
+from sessiontree.policy.commands.named_words import words_in
 
 Effect: TypeAlias = Literal["reads", "makes"]
 
@@ -213,13 +214,25 @@ def precedent_of(arguments: Mapping[str, JsonValue], member: str, find: Find) ->
     others = arguments.keys() - {member, "workdir", "env", *_INDIFFERENT}
     if not isinstance(command, str) or not isinstance(place, str) or not isinstance(variables, Mapping):
         return Precedent(False, (), "its arguments are not those of a command")
+    texts = {name: value for name, value in variables.items() if isinstance(value, str)}
+    doubt = _doubt_of(others, variables)
+    verdict = None if doubt else judge(command, find, place=place)
+    if verdict is not None and verdict.is_harmless:
+        return Precedent(True, verdict.shapes, verdict.doubt)
+    opens = words_in(command, texts).why_open
+    if verdict is None:
+        return Precedent(False, (), doubt, opens)
+    return Precedent(False, verdict.shapes, verdict.doubt, opens)
+
+
+def _doubt_of(others: Collection[str], variables: Mapping[str, JsonValue]) -> str:
+    """Return why a command can't be judged by its text, because of its other arguments."""
     if others:
-        return Precedent(False, (), f"it is given {', '.join(sorted(others))} too")
+        return f"it is given {', '.join(sorted(others))} too"
     for name, value in variables.items():
         if not isinstance(value, str) or not is_harmless_variable(name, value):
-            return Precedent(False, (), f"it sets {name!r}")
-    verdict = judge(command, find, place=place)
-    return Precedent(verdict.is_harmless, verdict.shapes, verdict.doubt)
+            return f"it sets {name!r}"
+    return ""
 
 
 def single_program(command: str, find: Find) -> tuple[str, ...]:

@@ -28,6 +28,8 @@ from sessiontree.contracts.messages import (
     ToolCall,
     ToolResultMessage,
 )
+from sessiontree.contracts.whole_text import whole_text
+from sessiontree.models.sendable.sendable_message import sendable_message
 
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -58,7 +60,7 @@ def _named(digest: bytes) -> str:
     return f"call_{digest[:16].hex()}"
 
 
-_LONG = IdGrammar(re.compile(r"[\s\S]{1,40}"), _named)
+_LONG = IdGrammar(re.compile(r"[^\ud800-\udfff]{1,40}"), _named)
 GRAMMARS: Final = {
     "anthropic": IdGrammar(re.compile(r"[a-zA-Z0-9_-]{1,64}"), _named),
     "mistral": IdGrammar(re.compile(r"[a-zA-Z0-9]{9}"), _letters),
@@ -137,6 +139,30 @@ class CallIds:
 
     def own(self, shown: str) -> str:
         """Return the id behind a shown one; an id that was never shown is returned as it is."""
+        return self._own.get(shown, shown)
+
+
+class EncodableIds:
+    """The ids of one conversation's calls for a provider that accepts any text that can be encoded.
+
+    Grows with the ids that are replaced.
+    """
+
+    __slots__ = ("_own",)
+
+    def __init__(self) -> None:
+        self._own: dict[str, str] = {}
+
+    def shown(self, own: str) -> str:
+        """Return an id as it can be sent."""
+        if whole_text(own) is own:
+            return own
+        form = _named(hashlib.sha256(own.encode("utf-8", "surrogatepass")).digest())
+        self._own[form] = own
+        return form
+
+    def own(self, shown: str) -> str:
+        """Return the id behind a shown one; an id that was not replaced is returned as it is."""
         return self._own.get(shown, shown)
 
 
@@ -265,7 +291,7 @@ class ProviderView:
         self._grammar = grammar
         self._pattern = names
         self._given: list[Message] = []
-        self._ids: CallIds | None
+        self._ids: CallIds | EncodableIds
         self._names: CallNames
         self.shown: list[Message]
         """What the model sees; grows in place, read only."""
@@ -298,13 +324,10 @@ class ProviderView:
 
         Names do not change: they are what the model said.
         """
-        ids = self._ids
-        if ids is None:
-            return reply
-        return _rewritten(reply, [(ids.own(call.id), call.name) for call in reply.tool_calls])
+        return _rewritten(reply, [(self._ids.own(call.id), call.name) for call in reply.tool_calls])
 
     def _begin(self) -> None:
-        self._ids = None if self._grammar is None else CallIds(self._grammar)
+        self._ids = EncodableIds() if self._grammar is None else CallIds(self._grammar)
         self._names = CallNames(self._pattern)
         self.shown = []
 
@@ -314,20 +337,16 @@ class ProviderView:
         open_calls: deque[tuple[str, str]] = deque()
         for message in messages:
             if isinstance(message, AssistantMessage):
-                calls = [
-                    (call.id if ids is None else ids.shown(call.id), names.shown(call.name))
-                    for call in message.tool_calls
-                ]
+                calls = [(ids.shown(call.id), names.shown(call.name)) for call in message.tool_calls]
                 open_calls.extend(calls)
-                self.shown.append(_rewritten(message, calls))
+                self.shown.append(sendable_message(_rewritten(message, calls)))
             elif isinstance(message, ToolResultMessage):
                 call_id, name = open_calls.popleft()
                 is_so = (call_id, name) == (message.tool_call_id, message.tool_name)
-                self.shown.append(
-                    message if is_so else replace(message, tool_call_id=call_id, tool_name=name)
-                )
+                sent = message if is_so else replace(message, tool_call_id=call_id, tool_name=name)
+                self.shown.append(sendable_message(sent))
             else:
-                self.shown.append(message)
+                self.shown.append(sendable_message(message))
 
 
 def _rewritten(reply: AssistantMessage, calls: Sequence[tuple[str, str]]) -> AssistantMessage:

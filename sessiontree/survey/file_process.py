@@ -1,0 +1,166 @@
+"""Reading files in a process of its own, so that no file can hold a survey up.
+
+A file that takes more than 5 s of processor time, or more memory than there is, is given up and named; a new
+process reads the next one.
+Not here: what is read of a file (source.py, records.py), and the program (file_program.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from sessiontree import ExecutionError, ToolError, program_words
+from sessiontree.survey import file_program
+from sessiontree.survey.census import Findings
+from sessiontree.survey.checkout import FileReader, printable_path, read_bytes
+from sessiontree.survey.file_program import ENTRIES, SOURCES
+from sessiontree.survey.records import SurveyEntry, entries_of
+from sessiontree.survey.source import SourceFile, findings_of, unread
+
+FILE_LIMIT_S = 5.0
+"""Longest processor time for one file."""
+WALL_LIMIT_S = 60.0
+"""Longest wait for one file, and for the start: longer, because a crowded machine is no fault of a file."""
+_MAX_SAID_BYTES = 4_096
+_PROGRAM = Path(file_program.__file__).resolve()
+
+
+class FileProcess:
+    """Reads files elsewhere.
+
+    Use it as a context manager, from one thread at a time. The process starts with the first file, and ends
+    with the block.
+
+    Args:
+        reader: Opens them.
+        limit_s: Longest processor time for one file.
+    """
+
+    def __init__(self, reader: FileReader, *, limit_s: float = FILE_LIMIT_S) -> None:
+        self._reader = reader
+        self._limit_s = limit_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_late = False
+
+    def __enter__(self) -> FileProcess:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the process."""
+        self._end()
+
+    def findings(self, path: str) -> Findings:
+        """Return a file's contribution to the census; what can't be read is its problem. Blocks."""
+        answer = self._asked(path, "findings")
+        return Findings.model_validate_json(answer) if isinstance(answer, bytes) else findings_of(answer)
+
+    def entries(self, path: str) -> tuple[list[SurveyEntry], int]:
+        """Return what memory is to keep of a file, and how many entries were left out. Blocks."""
+        answer = self._asked(path, "entries")
+        return ENTRIES.validate_json(answer) if isinstance(answer, bytes) else entries_of(answer)
+
+    def source_and_entries(self, path: str) -> tuple[SourceFile, list[SurveyEntry]]:
+        """Return what one file is, and what memory would keep of it. Blocks."""
+        answer = self._asked(path, "source and entries")
+        return SOURCES.validate_json(answer) if isinstance(answer, bytes) else (answer, [])
+
+    def _asked(self, path: str, want: str) -> bytes | SourceFile:
+        """Return the answer for a file, or the file with the reason why it has none."""
+        try:
+            data, total = read_bytes(self._reader, path)
+        except (ToolError, OSError) as error:
+            return unread(path, f"can't be read: {error}")
+        process = self._process or self._start()
+        order = {"want": want, "path": printable_path(path), "total": total, "size": len(data)}
+        request = json.dumps({**order, "limit_s": self._limit_s}).encode() + b"\n"
+        answer = self._exchange(process, request + data)
+        return answer if answer is not None else unread(path, f"given up: {self._reason()}")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Start the process and wait until it has loaded what it needs.
+
+        Raises:
+            ExecutionError: it does not start.
+        """
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the interpreter that runs us, and our own file
+                program_words(_PROGRAM, packages=True),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,  # a read-only process may not open the null device for writing
+                env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ExecutionError(f"can't start a process to read files in: {error.strerror}") from error
+        if self._exchange(self._process, b"") is None:
+            said = _pipe(self._process.stderr).read(_MAX_SAID_BYTES).decode("utf-8", "replace").strip()
+            reason = self._reason()
+            raise ExecutionError(f"the process to read files in did not start: {said[-200:] or reason}")
+        return self._process
+
+    def _exchange(self, process: subprocess.Popen[bytes], request: bytes) -> bytes | None:
+        """Send a request and return the answer; None where the process ended first."""
+        ending = threading.Timer(WALL_LIMIT_S, self._give_up, (process,))
+        ending.daemon = True
+        ending.start()
+        try:
+            with suppress(BrokenPipeError):
+                _pipe(process.stdin).write(request)
+                _pipe(process.stdin).flush()
+            answers = _pipe(process.stdout)
+            length = answers.readline()
+            answer = answers.read(int(length)) if length.endswith(b"\n") else b""
+            return answer if length.endswith(b"\n") and len(answer) == int(length) else None
+        finally:
+            ending.cancel()
+            ending.join()
+
+    def _give_up(self, process: subprocess.Popen[bytes]) -> None:
+        self._is_late = True
+        # Nobody has waited for it, so the id is still its own.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def _reason(self) -> str:
+        """Return why the process ended, and forget it."""
+        status, is_late = self._end(), self._is_late
+        self._is_late = False
+        if status == -signal.SIGPROF:
+            return f"reading it took longer than {self._limit_s:g} s"
+        if is_late:
+            return f"there was no answer within {WALL_LIMIT_S:g} s"
+        return f"its process ended with {status}, perhaps for lack of memory"
+
+    def _end(self) -> int | None:
+        """End the process; return its status, or None where none ran."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        _pipe(process.stdout).close()
+        with suppress(BrokenPipeError):
+            _pipe(process.stdin).close()
+        try:
+            # What ended by itself has a reason to show; what reads on ends with its input.
+            process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        _pipe(process.stderr).close()
+        return process.returncode
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise RuntimeError("the process has no such pipe")
+    return stream

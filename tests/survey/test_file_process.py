@@ -1,0 +1,76 @@
+"""Reading files in a process of its own: the same answers, and no file holds a survey up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from sessiontree import ExecutionError
+from sessiontree.survey import file_process
+from sessiontree.survey.checkout import read_bytes
+from sessiontree.survey.file_process import FileProcess
+from sessiontree.survey.records import entries_of
+from sessiontree.survey.source import findings_of, read_source
+from sessiontree.workspace import WorkspaceReader
+
+MakeTree = Callable[[Mapping[str, str | bytes]], WorkspaceReader]
+FILES: Mapping[str, str | bytes] = {
+    "src/a.py": '"""Doc."""\nimport json\n\n\ndef f(x):\n    """Say é."""\n    return json.dumps(x)  # XXX\n',
+    "README.md": "# A\n\nIt is a thing that does something.\n",
+    "package.json": '{"name": "a", "scripts": {"test": "jest"}}',
+    ".github/workflows/ci.yml": "jobs:\n  a:\n    steps:\n      - run: make test\n",
+    "picture.png": b"\x89PNG\0",
+    "broken.py": b"\xff\xfe\x00",
+    "odd\u2028name.py": "x = 1\n",
+    "empty.py": "",
+}
+
+
+@pytest.mark.slow
+def test_process_answers_as_the_functions_do(make_tree: MakeTree) -> None:
+    """Findings, entries and sources of each kind of file come through unchanged, from one process."""
+    reader = make_tree(FILES)
+    with FileProcess(reader) as process:
+        for path in FILES:
+            file = read_source(path, *read_bytes(reader, path))
+            assert process.source_and_entries(path) == (file, entries_of(file)[0])
+            assert process.findings(path) == findings_of(file)
+            assert process.entries(path) == entries_of(file)
+        missing = process.findings("gone.py")
+    assert "can't be read" in missing.problems[0].text
+    assert missing.unread == 1
+
+
+@pytest.mark.slow
+@pytest.mark.covers("SUR1")
+def test_file_that_takes_too_long_is_given_up_and_named(make_tree: MakeTree) -> None:
+    """A library that never returns to Python ends with its process; the other files are read."""
+    key = ".".join(["a"] * 60_000)
+    reader = make_tree({"a.py": "x = 1\n", "pyproject.toml": f"{key} = 1\n", "b.py": "def f(): pass\n"})
+    with FileProcess(reader, limit_s=0.3) as process:
+        found = [process.findings(path) for path in ("a.py", "pyproject.toml", "b.py")]
+    assert [one.unread for one in found] == [0, 1, 0]
+    (problem,) = found[1].problems
+    assert (problem.path, problem.text) == ("pyproject.toml", "given up: reading it took longer than 0.3 s")
+    assert found[2].totals.functions == 1
+
+
+@pytest.mark.slow
+def test_process_leaves_nothing_behind(make_tree: MakeTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is ended for its silence, or never starts."""
+    reader = make_tree({"a.py": "x = 1\n"})
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208 - descriptors are names here
+    with FileProcess(reader) as process:
+        process.findings("a.py")
+        running = process._process
+        assert running is not None
+    assert running.returncode == 0
+    monkeypatch.setattr(file_process, "WALL_LIMIT_S", 0.0)
+    with (
+        FileProcess(reader) as process,
+        pytest.raises(ExecutionError, match="no answer within 0 s"),
+    ):
+        process.findings("a.py")
+    assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208 - as above
