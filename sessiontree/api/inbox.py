@@ -247,9 +247,9 @@ class HumanInbox:
             return
         self.is_heeded = True
         _LOG.warning(
-            "tree %s: %s wants to call %s (%s) and waits for a person, and no one listens; answer with "
-            "tree.approvals.pending() or `sessiontree approvals`, or give the tree an approver or a channel, "
-            "such as approver=lambda request: True",
+            "tree %s: %s wants to call %s (%s) and waits for a person; this program does not listen; "
+            "answer with tree.approvals.pending() or `sessiontree approvals`, or give the tree an approver "
+            "or a channel, such as approver=lambda request: True",
             self._tree_id,
             request.session_id,
             request.tool,

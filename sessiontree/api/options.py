@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 import tomllib
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -58,6 +59,16 @@ def new_tree_id() -> str:
 def new_nonce() -> str:
     """Return 128 fresh random bits, which make a tree's ids its own."""
     return secrets.token_hex(16)
+
+
+def own_program_name() -> str:
+    """Return what a person calls this program: its script, its module, ``notebook`` or ``python``."""
+    script = Path(sys.argv[0] if sys.argv else "")
+    if script.name == "ipykernel_launcher.py":
+        return "notebook"
+    if script.name in {"__main__.py", "__init__.py"}:
+        return script.parent.name
+    return script.name if script.name not in {"", "-c", "-m"} else "python"
 
 
 def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from

@@ -18,7 +18,7 @@ from sessiontree.channels.safe_text import approval_text
 from sessiontree.channels.terminal import QUESTION
 from sessiontree.cli.connect import HOW_TO_RESUME, follow_facts, open_tree
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, read_tree
+from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, read_tree, whole_tree_id
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ApprovalClosed, ConfigError
@@ -363,6 +363,7 @@ def approvals(
     action = ApprovalAction(**options)
     action.check()
     place = find_state_dir(path, state_dir)
+    tree_id = whole_tree_id(place, tree_id)
     return asyncio.run(_serve(screen, place, tree_id, action))
 
 

@@ -238,6 +238,8 @@ class TreeSummary:
     """Id of the tree that it was forked from; None = it was not forked."""
     forked_at: int | None = None
     """Number of the last fact that both share."""
+    task: str = ""
+    """The beginning of Main's first message, or else of the task of its first child; empty = neither."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,7 +331,7 @@ class LocalBackend:
         self.equipment[tree_id] = HostEquipment(
             setup.table,
             setup.instant,
-            self._hidden,
+            (*self._hidden, *setup.hidden),
             web,
             policy,
             setup.group,
