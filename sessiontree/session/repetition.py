@@ -95,8 +95,10 @@ def find_repetition(transcript: Sequence[Message], most: int) -> Repetition | No
                 return None
             earlier.append(one)
         # Most conversations end here: none of the rounds before makes the newest round's calls.
-        if _names(earlier[0]) != _names(earlier[period]) or _ended(earlier[0]) != _ended(earlier[period]):
+        if _names(earlier[0]) != _names(earlier[period]) or _calls(earlier[0]) != _calls(earlier[period]):
             continue
+        if _ended(earlier[0]) != _ended(earlier[period]):
+            return None
         earlier.extend(islice(backwards, period * most - len(earlier)))
         count, oldest = _count(earlier, period)
         if count >= most - NOTICES_BEFORE:
@@ -138,6 +140,10 @@ def _is_advice(message: Message) -> bool:
 
 def _names(one: _Round) -> set[str]:
     return {call.name for call in one.reply.tool_calls}
+
+
+def _calls(one: _Round) -> set[tuple[str, str]]:
+    return {(call.name, dump_json(call.arguments)) for call in one.reply.tool_calls}
 
 
 def _ended(one: _Round) -> frozenset[_Ended]:
