@@ -6,14 +6,13 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from sessiontree import Budget, ConfigError, Configuration, Limits
 from sessiontree.api.approval_modes import DEFAULT_MODE, MODES, with_own_system_tier
 from sessiontree.api.model_choice import models_of
 from sessiontree.api.paths import absolute_path
 from sessiontree.channels.safe_text import visible
-from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.settings import meant
 
 LIMITS = Limits(
@@ -62,7 +61,7 @@ def tree_options(
     """
     if approve is not None and approve not in MODES:
         raise ConfigError(f"--approve {approve!r} is not one of {', '.join(MODES)}{meant(approve, MODES)}")
-    named = cast("ApprovalMode | None", approve) or configured.approvals
+    named = approve or configured.approvals
     if has_person is None:
         has_person = sys.stdin is not None and sys.stdin.isatty()
     options = configured.tree_options(

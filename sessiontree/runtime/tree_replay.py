@@ -158,6 +158,7 @@ def _spawn(state: TreeState, at_ms: int, head: facts.SessionSpawned) -> TreeStim
         stays_open=spec.stays_open,
         settings=spec.settings,
         skills=spec.skills,
+        wait=spec.wait,
     )
 
 

@@ -205,6 +205,9 @@ def _spawned(state: TreeState, fact: SessionSpawned) -> None:
         else:
             parent.workers = fact.number
         count(state.accounts, parent.account, "sessions", 1)
+        if spec.via == "model":
+            session.joined = parent.batch
+            parent.reporting[parent.batch] = parent.reporting.get(parent.batch, 0) + 1
     if fact.account == spec.session_id and spec.budget is not None:
         account = open_account(spec.session_id, spec.budget, above, fact.at_ms)
         state.accounts.put(spec.session_id, account)
@@ -249,6 +252,8 @@ def _awaited(state: TreeState, fact: ResultAwaited) -> None:
 def _held(state: TreeState, fact: ResultHeld) -> None:
     session = state.sessions.open(fact.session)
     if session is not None:
+        if session.held is None:
+            session.batch += 1
         session.held = fact.result
         session.is_quiet = fact.quiet
         session.status = SessionStatus.SUSPENDED
@@ -299,6 +304,10 @@ def _unindex_live(state: TreeState, session: Session) -> None:
     parent = state.sessions.open(spec.parent)
     if parent is not None:
         parent.live_children -= 1
+        if spec.via == "model":
+            left = parent.reporting.pop(session.joined, 0) - 1
+            if left > 0:
+                parent.reporting[session.joined] = left
     _count_below(state, session, -1)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from sessiontree.contracts.approvals import Precedent, Rule
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.kinds import SessionKind, SessionStatus, Wait
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.results import SessionResult
@@ -72,6 +72,8 @@ class SpawnAsked:
     """Names of the skills it may read, all of them its parent's; None = those that its agent names, too."""
     forbidden: str | None = None
     """Why the tree's hooks refuse the spawn; None = they do not. They run where the spawn is requested."""
+    wait: Wait = ""
+    """When the child's result makes its parent's model continue."""
 
 
 @dataclass(frozen=True, slots=True)

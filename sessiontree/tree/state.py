@@ -306,6 +306,12 @@ class Session:
     """What it was charged for."""
     taint: str = ""
     """Source of the first untrusted text that it has taken in; empty = it took in none."""
+    batch: int = 0
+    """Number of final messages it gave: the children that it starts between two of them are one batch."""
+    joined: int = 0
+    """The batch of its parent's that it belongs to."""
+    reporting: dict[int, int] = field(default_factory=dict)
+    """Live children that report to it, by batch; only batches with any."""
     said_at_ms: tuple[int, ...] = ()
     """When it sent its messages of the last minute, oldest first; kept only if their number is limited."""
 
@@ -316,7 +322,9 @@ class Session:
 
     def copy(self) -> Session:
         """Return a copy."""
-        return Session(*_SESSION_VALUES(self))
+        found = Session(*_SESSION_VALUES(self))
+        found.reporting = dict(self.reporting)
+        return found
 
 
 _SESSION_VALUES = attrgetter(*(member.name for member in fields(Session)))
