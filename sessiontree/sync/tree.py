@@ -172,7 +172,9 @@ class SessionTree(TreeBase):
         agents: Agents by name; ``default`` is created if it is missing.
         agent: Name of Main's agent.
         approvals: ``auto`` approves and records it, ``smart`` applies ``smart_rules`` before it asks a person
-            and approves commands known to be harmless, ``always`` asks each time, ``never`` refuses.
+            and approves commands known to be harmless, ``always`` asks each time, ``never`` refuses. A mode
+            that is named also governs System calls, such as commands; None = Elevated calls are asked about
+            and System calls run.
         approver: Main's approver: rules, or a callable; callables are channels. A plain callable may
             block and may use the tree; an ``async`` one runs on the loop.
         smart_rules: Rules that mode ``smart`` applies by itself.
@@ -216,7 +218,7 @@ class SessionTree(TreeBase):
         budget: Budget | None = None,
         agents: Mapping[str, AgentSpec] | None = None,
         agent: str = "default",
-        approvals: ApprovalMode = "always",
+        approvals: ApprovalMode | None = None,
         approver: ApproverLike = None,
         smart_rules: Sequence[Rule] = (),
         channel: ChannelLike = "queue",

@@ -26,6 +26,7 @@ from sessiontree.contracts.tree_facts import (
     ClientCallEnded,
     ClientCallOpened,
     DecisionRefused,
+    DenialLifted,
     DigestDenied,
     InterruptBegun,
     LeftoversEnded,
@@ -355,6 +356,17 @@ def _decided(state: TreeState, fact: ApprovalDecided) -> None:
 def _digest_denied(state: TreeState, fact: DigestDenied) -> None:
     for session in fact.sessions:
         state.denied.put((fact.digest, session), True)
+    if fact.request_id:
+        state.denials.put(fact.request_id, fact)
+
+
+def _denial_lifted(state: TreeState, fact: DenialLifted) -> None:
+    lifted = state.denials.get(fact.request_id)
+    if lifted is None:
+        return
+    state.denials.drop(fact.request_id)
+    for session in lifted.sessions:
+        state.denied.drop((lifted.digest, session))
 
 
 def _always_allowed(state: TreeState, fact: ToolAlwaysAllowed) -> None:
@@ -455,6 +467,7 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     ApprovalStepRecorded: _only_told,
     ApprovalWaiting: _waiting,
     ApprovalDecided: _decided,
+    DenialLifted: _denial_lifted,
     DigestDenied: _digest_denied,
     DecisionRefused: _only_told,
     ToolAlwaysAllowed: _always_allowed,

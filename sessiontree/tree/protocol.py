@@ -138,6 +138,15 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class LiftAsked:
+    """An owner lifts the denial of a request."""
+
+    at_ms: int
+    request_id: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class UsageReported:
     """A session used resources."""
 
@@ -240,6 +249,7 @@ TreeStimulus: TypeAlias = (
     | FromSession
     | SessionLost
     | Decided
+    | LiftAsked
     | UsageReported
     | PostsConsumed
     | StopAsked

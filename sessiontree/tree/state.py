@@ -29,6 +29,7 @@ from sessiontree.contracts.stimuli import (
     WorkInterrupted,
 )
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.tree_facts import DigestDenied
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -423,6 +424,8 @@ class TreeState:
     """The receiver of each message between sessions, by sender and key."""
     denied: Table[tuple[str, str], bool] = field(default_factory=Table)
     """Calls that a person denied permanently, by digest and session."""
+    denials: Table[str, DigestDenied] = field(default_factory=Table)
+    """Denials that hold, by the request that was denied."""
     always: Table[str, bool] = field(default_factory=Table)
     """What the owner allowed permanently: names of tools, and ``tool: shape`` for commands."""
     children: Groups = field(default_factory=Groups)

@@ -169,7 +169,7 @@ def _session_from_wire(wire: Mapping[str, Any]) -> Session:
         taint=wire.get("taint", ""),
         batch=wire["batch"],
         joined=wire["joined"],
-        reporting={batch: count for batch, count in wire["reporting"]},
+        reporting=dict(wire["reporting"]),
     )
 
 
