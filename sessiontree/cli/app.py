@@ -308,6 +308,9 @@ def approvals(  # noqa: PLR0913 - each option is a parameter
     as_json: AsJson = False,
     approve: Annotated[str | None, typer.Option(help="Approve the request with this id.")] = None,
     deny: Annotated[str | None, typer.Option(help="Deny the request with this id.")] = None,
+    forget: Annotated[
+        str | None, typer.Option(help="Lift the denial of the request with this id: it is asked again.")
+    ] = None,
     reason: Annotated[str | None, typer.Option(help="Why; a denial shows it to the model.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="List all requests, decided ones too.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and ask about new requests.")] = False,

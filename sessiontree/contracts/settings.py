@@ -133,6 +133,7 @@ class Limits(StrictSettings):
         "model_timeout_s": None,
         "max_commands": 16,
         "max_open_approvals": None,
+        "max_repeats": None,
     }
     """Members that older journals lack, each with the value that its absence means."""
 
@@ -146,6 +147,9 @@ class Limits(StrictSettings):
     """Maximum sessions of the tree, including those that have ended."""
     max_turns: int = Field(default=50, ge=1)
     """Maximum model calls of a session for one incoming message."""
+    max_repeats: int | None = Field(default=5, ge=3)
+    """How often a model may make the same calls in a row that end alike, until its run ends; it is told two
+    times before. None = no bound."""
     model_retries: int = Field(default=2, ge=0, le=20)
     """Maximum retries of a failed model call, if its error says that a retry may help."""
     model_timeout_s: float | None = Field(default=600.0, gt=0)

@@ -194,7 +194,8 @@ class Dispatcher:
             setting = self._rights.config.system_tier
             if setting == "deny":
                 reason = (
-                    f"agent {self._rights.agent_id!r} may make no System calls (its system_tier is 'deny')"
+                    f"session {self._rights.session_id!r} may make no System calls: system_tier is 'deny' "
+                    "in Main's channel, in the policy, or for its agent or that of a session above it"
                 )
                 return self._error_outcome(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
             needs_approval = setting == "ask"

@@ -339,6 +339,7 @@ class SupervisorCore:
             key=key,
             forbidden=forbidden,
             asked_by=asked_by,
+            wait=request.wait,
         )
         return await self.spawn_child(live.controller.config.tree_id, asked, f"spawn:{key}")
 

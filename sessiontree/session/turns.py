@@ -20,6 +20,7 @@ from sessiontree.schema.result import compile_result
 from sessiontree.session import compaction, shortening
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park
+from sessiontree.session.repetition import find_repetition
 from sessiontree.session.state import CallState, SessionState
 
 _PROBLEMS: Final[Mapping[str, str]] = {
@@ -204,7 +205,7 @@ def advance(state: SessionState, at_ms: int) -> Decision | None:
     if state.calls and any(call.outside and call.phase == "intended" for call in state.calls.values()):
         return None
     waiting = bool(state.inbox) and any(each.wakes for each in state.inbox)
-    if (state.owes_turn or waiting) and (turn := _start_turn(state, waiting)) is not None:
+    if (state.owes_turn or waiting) and (turn := _start_turn(state, waiting, at_ms)) is not None:
         return turn
     if held := [call for call in state.calls.values() if call.phase in {"held", "approved"}]:
         return _release(held)
@@ -253,8 +254,8 @@ def _cut_turn(state: SessionState) -> Decision:
     return decision
 
 
-def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
-    """Ask the model, or rest if the turn limit is reached; then notices wait for the next message."""
+def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | None:
+    """Ask the model, or rest if a limit is reached; then notices wait for the next message."""
     decision = Decision()
     fresh = waiting and any(each.wakes and each.message.origin != "notice" for each in state.inbox)
     if not fresh and state.run_turns >= state.limits.max_turns:
@@ -264,6 +265,15 @@ def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
         problem = f"max_turns is {allowed} and the work is not done; raise it with Limits(max_turns=…)"
         _rest(state, decision, "", problem)
         return decision
+    if state.owes_turn and not waiting and state.limits.max_repeats is not None:
+        loop = find_repetition(state.transcript, state.limits.max_repeats)
+        if loop is not None and loop.count >= state.limits.max_repeats:
+            _rest(state, decision, "", loop.problem)
+            return decision
+        if loop is not None and not loop.is_told:
+            words = loop.advice(state.limits.max_repeats)
+            decision.facts.append(notice(f"{state.turn}:repeats", words, at_ms))
+            return decision
     turn = state.turn + 1
     cut = shortening.leave_out_seen_images(state) if state.overflow else None
     if cut is None and (state.is_crowded or state.overflow):

@@ -47,6 +47,9 @@ class SessionsSpawnParams(BaseModel):
     agent: Annotated[str, Trimmed()] | None = Field(default=None, max_length=64)
     result_schema: dict[str, Any] | None = Field(default=None)
     budget: SpawnBudget | None = Field(default=None, description="Of all below too.")
+    wait: Literal["all", "each"] | None = Field(
+        default=None, description="all: results come together; each: one by one."
+    )
 
     @field_validator("task")
     @classmethod
@@ -60,7 +63,10 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
     """Starts a child session and returns at once."""
 
     name = "sessions_spawn"
-    description = "Start a child session. Its result comes later as a message: do not wait for it."
+    description = (
+        "Start a child session. Its result comes later as a message, by default with those of the others: "
+        "do not wait for it."
+    )
     brief = True
     Params: ClassVar[type[BaseModel]] = SessionsSpawnParams
     label = "Start session"
@@ -87,6 +93,7 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
             agent=params.agent or None,
             result_schema=params.result_schema,
             budget=Budget(**params.budget.model_dump()) if params.budget else None,
+            wait=params.wait or "",
         )
         try:
             session_id = await ctx.require(SESSIONS).spawn(request, key=ctx.call_id)
