@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, model_validator
 
 from sessiontree.api.owned_files import check_owned
-from sessiontree.api.paths import absolute_path
+from sessiontree.api.paths import absolute_path, owner_folders
 from sessiontree.api.runtime import late
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError
@@ -122,7 +122,10 @@ def check_not_inside(agents: Mapping[str, AgentSpec], root: Path) -> None:
         ConfigError: names the agent and its file.
     """
     for name, spec in agents.items():
-        if spec.source and Path(spec.source).is_relative_to(root):
+        source = Path(spec.source)
+        if not spec.source or any(source.resolve().is_relative_to(each) for each in owner_folders(root)):
+            continue  # sessions do not reach the owner's folders
+        if source.is_relative_to(root):
             raise ConfigError(
                 f"agent {name!r} comes from {spec.source!r}, which is in the workspace, where sessions may "
                 "write; keep agents in a folder of their owner"

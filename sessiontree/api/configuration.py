@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from platformdirs import user_config_path
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator
 
 from sessiontree.api.agents import AgentSpec, load_agents
@@ -20,7 +19,7 @@ from sessiontree.api.configured_models import ModelEntry
 from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.options import GuidanceSource
 from sessiontree.api.owned_files import check_outside, read_owned
-from sessiontree.api.paths import absolute_path
+from sessiontree.api.paths import absolute_path, config_folder
 from sessiontree.api.runtime import late
 from sessiontree.api.workspace_settings import (
     FILE_NAME,
@@ -36,9 +35,11 @@ from sessiontree.contracts.settings import (
     Limits,
     StrictSettings,
     faults_of,
+    meant,
     suggestion,
 )
 from sessiontree.models.port import Model
+from sessiontree.models.providers.provider_model import whole_model_name
 from sessiontree.policy.settings import PolicyConfig
 
 FILE_VARIABLE: Final = "SESSIONTREE_CONFIG"
@@ -138,8 +139,12 @@ class Configuration(StrictSettings):
         root = None if workspace is None else absolute_path(workspace, "workspace")
         named = os.environ.get(FILE_VARIABLE) or None if path is None else path
         file = _default_file() if named is None else absolute_path(named, "config")
-        check_outside(file.parent if named is None else file, "the configuration", root)
         is_there = named is not None or file.exists()
+        if named is not None and not file.exists():
+            raise ConfigError(f"the configuration {str(file)!r} does not exist; name a file, or leave it out")
+        check_outside(file.parent if named is None else file, "the configuration", root)
+        if is_there:
+            check_outside(file, "the configuration", root)
         values = _parsed(read_owned(file, "configuration"), file) if is_there else {}
         _check_file(values, file)
         found = _with_variables(values)
@@ -200,6 +205,11 @@ class Configuration(StrictSettings):
             return entry.built(self._place(f"models.{name}"), self._workspace)
         if ":" not in name:
             near = suggestion(name, self.models)
+            whole = whole_model_name(name)
+            if whole and not meant(name, list(self.models)):
+                near = f"did you mean {whole!r}? write provider:model"
+            elif not self.models:
+                near = "write provider:model, such as openai:gpt-5; sessiontree models lists the providers"
             raise ConfigError(f"{self._place('models')}: no model is called {name!r}; {near}")
         return name
 
@@ -349,7 +359,7 @@ def _replaced(under: Any, over: Any) -> Any:
 
 
 def _default_file() -> Path:
-    return user_config_path("sessiontree", appauthor=False) / FILE_NAME
+    return config_folder() / FILE_NAME
 
 
 def _agents_next_to(file: Path, named: Mapping[str, AgentSpec]) -> dict[str, AgentSpec]:

@@ -96,6 +96,14 @@ class Approvals:
         self._desk.is_heeded = True
         return self._desk.pending()
 
+    async def forget(self, request_id: str) -> None:
+        """Lift a person's denial of a request, so that the same call is asked about again.
+
+        Raises:
+            ApprovalClosed: no denial of this request holds.
+        """
+        await self._desk.lift(request_id)
+
 
 class HumanInbox:
     """Shows requests and messages on channels while it is open."""
@@ -247,14 +255,18 @@ class HumanInbox:
             return
         self.is_heeded = True
         _LOG.warning(
-            "tree %s: %s wants to call %s (%s) and waits for a person, and no one listens; answer with "
-            "tree.approvals.pending() or `sessiontree approvals`, or give the tree an approver or a channel, "
-            "such as approver=lambda request: True",
+            "tree %s: %s wants to call %s (%s) and waits for a person; this program does not listen; "
+            "answer with tree.approvals.pending() or `sessiontree approvals`, or give the tree an approver "
+            "or a channel, such as approver=lambda request: True",
             self._tree_id,
             request.session_id,
             request.tool,
             request.tier,
         )
+
+    async def lift(self, request_id: str) -> None:
+        """Lift a person's denial; see :meth:`Approvals.forget`."""
+        await self._backend.supervisor.lift_denial(self._tree_id, request_id, "program")
 
     async def _ask(self, channel: HumanChannel, request: ApprovalRequest) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 import tomllib
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ from sessiontree.contracts.tool import Tool, check_is_tool
 from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import PolicyWarning
+from sessiontree.policy.rules import rule_slips
 from sessiontree.policy.settings import PolicyConfig, parse_policy
 from sessiontree.runtime.approver_function import load_approver
 from sessiontree.runtime.clock import machine_ms
@@ -57,6 +59,16 @@ def new_tree_id() -> str:
 def new_nonce() -> str:
     """Return 128 fresh random bits, which make a tree's ids its own."""
     return secrets.token_hex(16)
+
+
+def own_program_name() -> str:
+    """Return what a person calls this program: its script, its module, ``notebook`` or ``python``."""
+    script = Path(sys.argv[0] if sys.argv else "")
+    if script.name == "ipykernel_launcher.py":
+        return "notebook"
+    if script.name in {"__main__.py", "__init__.py"}:
+        return script.parent.name
+    return script.name if script.name not in {"", "-c", "-m"} else "python"
 
 
 def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
@@ -92,8 +104,6 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         name = endless(numbers)
         if name is not None:
             raise ConfigError(f"{name} is not finite; give a number, or None for no bound")
-    for rule in smart_rules:
-        _check_type(rule, Rule, "smart_rules")
     return TreeConfig(
         tree_id=tree_id,
         nonce=new_nonce(),
@@ -227,17 +237,28 @@ def _said(channel: HumanChannel | None, name: str) -> str:
 
 
 def policy_row_of(
-    policy: PolicyConfig, group: str, table: ToolTable, agents: Mapping[str, AgentSpec]
+    policy: PolicyConfig,
+    group: str,
+    table: ToolTable,
+    agents: Mapping[str, AgentSpec],
+    rules: Mapping[str, Sequence[Rule]],
 ) -> PolicyRow:
-    """Return the policy of a new tree for its journal; warn of probable mistakes in it.
+    """Return the policy of a new tree for its journal; warn of probable mistakes in it, and in rules.
+
+    Args:
+        policy: What its owner configured.
+        group: The group of its channel.
+        table: Its tools.
+        agents: Its agents by name.
+        rules: Approver rules, by the argument that holds them.
 
     Raises:
-        ConfigError: the policy is strict and has a probable mistake, or the group is not text.
+        ConfigError: the policy is strict and it or a rule has a probable mistake, or the group is not text.
     """
     _check_type(group, str, "group")
     models = {name: spec.config.model for name, spec in agents.items()}
-    listed = {name: frozenset(spec.tools or ()) for name, spec in agents.items()}
-    row, slips = policy_row(policy, group, table, models, listed)
+    named_tools = {name: frozenset(spec.tools or ()) for name, spec in agents.items()}
+    row, slips = policy_row(policy, group, table, models, named_tools)
     named = [(f"systemTierByAgent.{name}", name) for name in policy.system_tier_by_agent]
     named += [(f"messages.agents: {name}", name) for name in policy.messages.agents or ()]
     unknown = [
@@ -245,6 +266,12 @@ def policy_row_of(
         for place, name in named
         if name not in agents
     ]
+    schemas = {entry.name: entry.compiled.schema for entry in table}
+    aliases = {alias: entry.name for entry in table for alias in entry.tool.aliases}
+    for place, listed in rules.items():
+        for rule in listed:
+            _check_type(rule, Rule, place)
+        unknown += rule_slips(place, listed, schemas, aliases)
     if unknown and policy.strict:
         raise ConfigError(f"policy: {unknown[0]}")
     for slip in (*slips, *unknown):

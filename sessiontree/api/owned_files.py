@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from sessiontree.api.paths import owner_folders
 from sessiontree.contracts.errors import ConfigError
 
 MAX_BYTES: Final = 2**20
@@ -18,7 +19,7 @@ OTHERS_USE: Final = 0o077
 
 
 def check_outside(path: Path, name: str, workspace: Path | None) -> None:
-    """Refuse a path where sessions write.
+    """Refuse a path where sessions write; the owner's own folders are hidden from them.
 
     Raises:
         ConfigError: it is in the workspace, as it is written or as its links lead.
@@ -27,7 +28,12 @@ def check_outside(path: Path, name: str, workspace: Path | None) -> None:
         return
     roots = (workspace, workspace.resolve())
     spelled = Path(os.path.normpath(path.absolute()))
-    if any(each.is_relative_to(root) for each in (spelled, path.resolve()) for root in roots):
+    hidden = owner_folders(workspace)
+    for each in (spelled, path.resolve()):
+        if not any(each.is_relative_to(root) for root in roots):
+            continue
+        if any(each.resolve().is_relative_to(folder) for folder in hidden):
+            continue
         raise ConfigError(
             f"{name} {str(path)!r} is in the workspace {str(workspace)!r}, where sessions write; keep it "
             "outside, or give another workspace"

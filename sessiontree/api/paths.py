@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from platformdirs import user_state_path
+from platformdirs import user_config_path, user_state_path
 
 from sessiontree.contracts.errors import ConfigError
 
@@ -66,6 +68,44 @@ def check_not_around(place: Path, name: str, workspace: Path) -> None:
             f"the workspace {str(workspace)!r} is in {name} {str(place)!r}, which is hidden from all "
             "tools; give a place outside, or leave it out"
         )
+
+
+def config_folder() -> Path:
+    """Return the folder of the owner's configuration, which may not exist."""
+    return user_config_path("sessiontree", appauthor=False)
+
+
+def owner_folders(workspace: Path) -> tuple[Path, ...]:
+    """Return the owner's folders beneath a workspace: configuration, and the state of all workspaces.
+
+    A home directory as a workspace holds them. Sessions must neither read nor write there. A folder that is
+    reached through a link is left out: what a link leads to can be changed by whoever may change the link.
+    """
+    root = workspace.resolve()
+    folders = (config_folder(), user_state_path("sessiontree", appauthor=False))
+    resolved = [each.resolve() for each in folders]
+    spelled = [_spelled(each, workspace, root) for each in folders]
+    return tuple(
+        place
+        for place, path in zip(resolved, spelled, strict=True)
+        if place == path and place != root and place.is_relative_to(root)
+    )
+
+
+def _spelled(folder: Path, workspace: Path, root: Path) -> Path:
+    """Return a folder's path with only the links of the workspace's own path resolved."""
+    path = Path(os.path.normpath(folder.absolute()))
+    return root / path.relative_to(workspace) if path.is_relative_to(workspace) else path
+
+
+def make_folders(folders: Iterable[Path]) -> None:
+    """Make the owner's folders that are missing: what does not exist can't be hidden from commands.
+
+    Where this process can't make one, sessions can't either.
+    """
+    for each in folders:
+        with suppress(OSError):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def default_state_dir(workspace: Path) -> Path:

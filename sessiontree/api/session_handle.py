@@ -49,7 +49,7 @@ from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
-from sessiontree.contracts.session_facts import ContextCompacted
+from sessiontree.contracts.session_facts import ContextCompacted, MessagesShortened
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.settings import Budget
 from sessiontree.contracts.stimuli import SendMode
@@ -600,7 +600,7 @@ class SessionHandle(Generic[R]):
                 if isinstance(fact, ContextCompacted):
                     # What the summary replaced stays; the summary follows it.
                     state.transcript.append(fact.summary)
-                else:
+                elif not isinstance(fact, MessagesShortened):  # that concerns what the model sees
                     evolve(state, fact)
             yield state.transcript
             state.transcript = []

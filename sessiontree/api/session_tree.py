@@ -41,6 +41,7 @@ from sessiontree.api.options import (
     message_policies,
     new_nonce,
     new_tree_id,
+    own_program_name,
     plugin_context,
     plugins_of,
     policy_of,
@@ -50,7 +51,14 @@ from sessiontree.api.options import (
     tree_config,
     without_tools,
 )
-from sessiontree.api.paths import absolute_path, check_not_around, default_state_dir, workspace_root
+from sessiontree.api.paths import (
+    absolute_path,
+    check_not_around,
+    default_state_dir,
+    make_folders,
+    owner_folders,
+    workspace_root,
+)
 from sessiontree.api.plugins import check_claims, installed_tools
 from sessiontree.api.runtime import BackendName, Cell, Runtime, Sharing, Tenant, late
 from sessiontree.channels.port import HumanChannel
@@ -119,7 +127,7 @@ class SessionTree:
         slots: Maximum sessions in hosts at a time.
         memory: Place of a private runtime's memory, and the embedder of its texts.
         runtime: Serve the tree there instead of starting a private runtime.
-        purpose: Purpose of the tree, for listings.
+        purpose: Purpose of the tree, for listings; empty = the name of the program.
         dedicated: Whether each session keeps its own host for life.
         builtin_tools: False leaves out the tools of installed distributions.
         plugins: Plugin settings by id, or the path of a JSON or TOML file with them. They are not journaled.
@@ -186,15 +194,15 @@ class SessionTree:
         self._root = _guarded_root(workspace)
         self._state_dir = _place_of(runtime, state_dir, memory, self._root)
         tree_id, group, agent = _identity_of(_taken_up, group, agent, agents or {})
-        self._tools = tools_of(tools)
-        named = agents_of(agents, self._root, agent)
+        self._tools, named = tools_of(tools), agents_of(agents, self._root, agent)
         owners = with_own_policies(policy_of(policy), named)
         answering = models_of(model, models, named)
         self._agents = restricted(with_models(named, answering), owners, group, approvals)
         rules, own_channel = main_approver(approver)
         self._channel = channel_of(channel, own_channel)
         self._table = self._all_tools(plugins_of(plugins), group, tree_id, installed=builtin_tools)
-        policy_row = policy_row_of(owners, group, self._table, self._agents)
+        all_rules = {"approver": rules, "smart_rules": smart_rules}
+        policy_row = policy_row_of(owners, group, self._table, self._agents, all_rules)
         self._setup = TreeSetup.of(
             self._table,
             {name: spec.config for name, spec in self._agents.items()},
@@ -204,6 +212,7 @@ class SessionTree:
             group=group,
             hooks=hooks_of(hooks),
             skills=self._skills_of(skills, named, policy_row),
+            hidden=owner_folders(self._root),
         )
         self._config = tree_config(
             self._root,
@@ -217,7 +226,7 @@ class SessionTree:
             rules=rules,
             smart_rules=smart_rules,
             channel=self._channel,
-            purpose=purpose,
+            purpose=purpose or own_program_name(),
             dedicated=dedicated,
             policy=policy_row,
             messages=message_policies(owners, self._channel, self._agents),
@@ -301,6 +310,7 @@ class SessionTree:
         tenant = Tenant(self.tree_id, self._cell, runtime, weakref.ref(holder), closing)
         self._tenant, self._runtime = tenant, runtime
         try:
+            make_folders(self._setup.hidden)
             await runtime.sharing.enter(tenant)
             yield
             tenant.is_open = True
@@ -541,7 +551,8 @@ class SessionTree:
         state_dir: str | Path | None = None,
         older_than_s: float | None = None,
         keep: int | None = None,
-        unfinished: bool = False,
+        max_bytes: int | None = None,
+        unfinished: bool = True,
     ) -> list[str]:
         """Erase old trees from the journals that no program writes now; what they stored in memory stays.
 
@@ -551,19 +562,25 @@ class SessionTree:
             state_dir: As for :meth:`resume`.
             older_than_s: Only trees whose newest fact is older than this, in seconds.
             keep: Leave out this many of the most recently written trees.
-            unfinished: Also trees whose Main has not ended, which could be resumed, and damaged ones.
+            max_bytes: Only the least recently written trees, until the facts of all that are left take so
+                many bytes at most.
+            unfinished: Also trees that were left open, which could be resumed, and damaged ones.
 
         Returns:
             The ids of the erased trees.
 
         Raises:
-            ConfigError: neither ``older_than_s`` nor ``keep`` is given, or one is out of bounds.
+            ConfigError: no condition is given, or one is out of bounds.
             JournalError: a journal can't be read or written.
         """
 
         def run() -> list[str]:
             plan = late("plan_prune")(
-                _state_dir_of(state_dir), older_than_s=older_than_s, keep=keep, unfinished=unfinished
+                _state_dir_of(state_dir),
+                older_than_s=older_than_s,
+                keep=keep,
+                max_bytes=max_bytes,
+                unfinished=unfinished,
             )
             erased: list[str] = late("prune")(plan)
             return erased

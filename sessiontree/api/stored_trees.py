@@ -11,7 +11,7 @@ import io
 import os
 import stat
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -344,7 +344,8 @@ def plan_prune(
     *,
     older_than_s: float | None = None,
     keep: int | None = None,
-    unfinished: bool = False,
+    max_bytes: int | None = None,
+    unfinished: bool = True,
     now_s: Callable[[], float] = time.time,
 ) -> PrunePlan:
     """Choose the trees to erase. A tree must meet every condition that is given.
@@ -353,20 +354,25 @@ def plan_prune(
         state_dir: The state directory, or the directory of one of its journals.
         older_than_s: Only trees whose newest fact is older than this, in seconds.
         keep: Leave out this many of the most recently written trees.
-        unfinished: Also trees whose Main has not ended, which could be resumed, and damaged ones.
+        max_bytes: Only the least recently written trees, until the facts of all that are left, those of live
+            programs included, take at most so many bytes.
+        unfinished: Also trees that were left open, which could be resumed, and damaged ones.
         now_s: The clock, in seconds since 1970.
 
     Raises:
-        ConfigError: neither age nor number is given, or one is out of bounds.
+        ConfigError: neither age, number nor size is given, or one is out of bounds.
         JournalError: a journal can't be read or locked.
     """
-    if older_than_s is None and keep is None:
-        raise ConfigError("say what to prune: give older_than_s, keep, or both")
+    if older_than_s is None and keep is None and max_bytes is None:
+        raise ConfigError("say what to prune: give older_than_s, keep, max_bytes, or several of them")
     if older_than_s is not None and not _is_number(older_than_s):
         raise ConfigError(f"older_than_s is {older_than_s!r}; give a number of seconds from 0 on")
     if keep is not None and (not isinstance(keep, int) or not _is_number(keep)):
         raise ConfigError(f"keep is {keep!r}; give a whole number of trees from 0 on")
+    if max_bytes is not None and (not isinstance(max_bytes, int) or not _is_number(max_bytes)):
+        raise ConfigError(f"max_bytes is {max_bytes!r}; give a whole number of bytes from 0 on")
     found: list[tuple[TreeSummary, Path, bool]] = []
+    sizes: dict[str, int] = {}
     in_use = []
     for place in _journals(state_dir):
         claim = JournalClaim.of_journal(place)
@@ -375,6 +381,9 @@ def plan_prune(
         else:
             claim.release()
         found += [(tree, place, claim is None) for tree in summaries_in(place)]
+        if max_bytes is not None:
+            with Journal.open(place, read_only=True) as journal:
+                sizes |= journal.tree_bytes()
     found.sort(key=lambda each: each[0].written_at_ms, reverse=True)
     before_ms = None if older_than_s is None else (now_s() - older_than_s) * 1000
     chosen = [
@@ -385,8 +394,22 @@ def plan_prune(
         and (before_ms is None or tree.written_at_ms < before_ms)
     ]
     chosen.reverse()
+    if max_bytes is not None:
+        chosen = _until_small(chosen, sizes, max_bytes)
     journals = {tree.tree_id: place for tree, place in chosen}
     return PrunePlan(tuple(tree for tree, _ in chosen), journals, tuple(in_use))
+
+
+def _until_small(
+    chosen: list[tuple[TreeSummary, Path]], sizes: Mapping[str, int], max_bytes: int
+) -> list[tuple[TreeSummary, Path]]:
+    """Return the first of these trees, oldest first, without which all trees take no more than a size."""
+    left = sum(sizes.values())
+    for index, (tree, _) in enumerate(chosen):
+        if left <= max_bytes:
+            return chosen[:index]
+        left -= sizes.get(tree.tree_id, 0)
+    return chosen
 
 
 def prune(plan: PrunePlan) -> list[str]:

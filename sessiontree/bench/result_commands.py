@@ -19,6 +19,7 @@ from sessiontree.bench.report_page import page_of
 from sessiontree.bench.results import RunResults
 from sessiontree.bench.sample_view import view_sample
 from sessiontree.bench.suite_loader import load_suite
+from sessiontree.version import how_to_install
 
 CASES_SHOWN: Final = 5
 """Most samples that are named for each kind of failure; JSON and HTML name more."""
@@ -128,8 +129,8 @@ def _plots_module() -> Any:
         if not (error.name or "").startswith("matplotlib"):
             raise
         raise ConfigError(
-            "pictures can't be drawn: matplotlib is not installed; it comes with the extra 'plot': "
-            "pip install 'sessiontree[plot]'. Without --html and --plots the report needs no pictures"
+            "pictures can't be drawn: matplotlib is not installed; it comes with the extra 'plot'; "
+            f"{how_to_install('plot')}. Without --html and --plots the report needs no pictures"
         ) from error
 
 

@@ -6,9 +6,12 @@ inside; nothing else. Python's ``tarfile`` has filters for that only from 3.11.4
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
 import itertools
 import logging
+import lzma
 import os
 import secrets
 import stat
@@ -17,7 +20,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import IO, Final, Literal, TypeAlias
+from typing import IO, BinaryIO, Final, Literal, TypeAlias, cast
 
 from sessiontree import ConfigError
 from sessiontree.bench.suite import Sample, Suite
@@ -29,6 +32,11 @@ NAME_CHARS: Final = 60
 MAX_BYTES: Final = 4 * 2**30
 """Most bytes that a workspace may begin with: a small archive can hold very large files."""
 MAX_ENTRIES: Final = 1_000_000
+MAX_HEADER: Final = 1 << 16
+"""Most bytes of one extended header of an archive: a long name, a comment, attributes."""
+MAX_HEADER_BYTES: Final = 128 * 2**20
+"""Most bytes of all of them together."""
+_NEAR: Final = 1 << 20
 _CHUNK: Final = 1 << 20
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOG = logging.getLogger("sessiontree")
@@ -107,7 +115,7 @@ class _NewContent:
     def __init__(self, root: Path, max_bytes: int, max_entries: int) -> None:
         self.root = root
         """The workspace."""
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._max_entries = max_entries
         self._bytes = 0
         self._entries = 0
@@ -140,8 +148,8 @@ class _NewContent:
             ConfigError: they are too many.
         """
         self._bytes += more
-        if self._bytes > self._max_bytes:
-            raise ConfigError(f"its files have more than {self._max_bytes:,} bytes; make it smaller")
+        if self._bytes > self.max_bytes:
+            raise ConfigError(f"its files have more than {self.max_bytes:,} bytes; make it smaller")
 
     def link(self, name: str, target: str) -> None:
         """Note a link; links are made last, so that nothing is written through one."""
@@ -215,20 +223,93 @@ def _copy(template: Path, content: _NewContent) -> None:
                 content.refuse(name)
 
 
+class _TarSource:
+    """An archive as ``tarfile`` reads it: what is unpacked in memory and on the way is counted.
+
+    ``tarfile`` reads a long name or other extended header whole, whatever its size, and goes back in a
+    compressed archive by unpacking it from the beginning.
+    """
+
+    def __init__(self, source: IO[bytes], max_bytes: int) -> None:
+        self._source = source
+        self._left = max_bytes
+        self._headers = MAX_HEADER_BYTES
+        self.is_in_file = False
+        """Whether the content of a file is read, which is counted when it is written."""
+
+    def read(self, size: int) -> bytes:
+        """Read at most as many bytes.
+
+        Raises:
+            ConfigError: they are a header that is too long, or one too many.
+        """
+        if not self.is_in_file and size != tarfile.BLOCKSIZE:
+            self._headers -= size
+            if size > MAX_HEADER or self._headers < 0:
+                raise ConfigError(
+                    f"a header of it has {size:,} bytes; at most {MAX_HEADER:,} are read, and "
+                    f"{MAX_HEADER_BYTES:,} of all together; pack shorter names and attributes"
+                )
+        return self._source.read(size)
+
+    def seek(self, place: int) -> int:
+        """Go to a place.
+
+        Raises:
+            ConfigError: too much would have to be unpacked.
+        """
+        at = self._source.tell()
+        self._left -= place - at if place >= at else max(place - _NEAR, 0)
+        if self._left < 0:
+            raise ConfigError("more of it would have to be unpacked than its files may have; make it smaller")
+        return self._source.seek(place)
+
+    def tell(self) -> int:
+        """Return the place."""
+        return self._source.tell()
+
+
+@contextmanager
+def _unpacked(archive: Path) -> Iterator[BinaryIO]:
+    with archive.open("rb") as packed:
+        begin = packed.read(6)
+        packed.seek(0)
+        if begin.startswith(b"\x1f\x8b"):
+            with gzip.open(packed) as source:
+                yield cast("BinaryIO", source)
+        elif begin.startswith(b"BZh"):
+            with bz2.open(packed) as source:
+                yield cast("BinaryIO", source)
+        elif begin == b"\xfd7zXZ\0":
+            with lzma.open(packed) as source:
+                yield cast("BinaryIO", source)
+        else:
+            yield packed
+
+
 def _unpack_tar(archive: Path, content: _NewContent) -> None:
-    with tarfile.open(archive) as tar:
-        for entry in tar:
-            if entry.isdir():
-                content.folder(entry.name, entry.mode)
-            elif entry.issym():
-                content.link(entry.name, entry.linkname)
-            elif (entry.isfile() or entry.islnk()) and (source := tar.extractfile(entry)) is not None:
-                with source:
-                    content.file(entry.name, source, entry.mode, entry.mtime)
-            else:
-                content.refuse(entry.name)
-        while tar.fileobj is not None and (rest := tar.fileobj.read(_CHUNK)):  # the check sum is at its end
-            content.count(len(rest))
+    with _unpacked(archive) as unpacked:
+        source = _TarSource(unpacked, content.max_bytes + MAX_HEADER_BYTES)
+        with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r:") as tar:
+            _take_tar(tar, source, content)
+
+
+def _take_tar(tar: tarfile.TarFile, counted: _TarSource, content: _NewContent) -> None:
+    for entry in tar:
+        if entry.isdir():
+            content.folder(entry.name, entry.mode)
+        elif entry.issym():
+            content.link(entry.name, entry.linkname)
+        elif (entry.isfile() or entry.islnk()) and (source := tar.extractfile(entry)) is not None:
+            counted.is_in_file = True
+            with source:
+                content.file(entry.name, source, entry.mode, entry.mtime)
+            counted.is_in_file = False
+        else:
+            content.refuse(entry.name)
+    counted.is_in_file = True
+    while tar.fileobj is not None and (rest := tar.fileobj.read(_CHUNK)):  # the check sum is at its end
+        content.count(len(rest))
 
 
 def _unpack_zip(archive: Path, content: _NewContent) -> None:

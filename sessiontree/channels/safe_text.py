@@ -96,6 +96,17 @@ def approval_text(request: ApprovalRequest) -> str:
     )
 
 
+def question_text(request: ApprovalRequest) -> str:
+    """Return the question about a request, with how far each answer goes."""
+    if request.covers is None:
+        always = "[a]lways this tool, "
+    elif request.covers:
+        always = f"[a]lways {visible(', '.join(request.covers))}, "
+    else:
+        always = ""
+    return f"allow? [y]es once, {always}[n]o, for good: "
+
+
 def _line(name: str, text: str) -> str:
     return f"\n  {name + ':':<10} {text}" if text else ""
 

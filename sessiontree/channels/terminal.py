@@ -6,10 +6,9 @@ import asyncio
 import threading
 from typing import TextIO
 
-from sessiontree.channels.safe_text import approval_text, visible
+from sessiontree.channels.safe_text import approval_text, question_text, visible
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 
-QUESTION = "allow? [y]es once, [a]lways this tool, [n]o: "
 _ANSWERS = {
     "y": ApprovalAnswer(approve=True),
     "yes": ApprovalAnswer(approve=True),
@@ -53,7 +52,7 @@ class TerminalChannel:
         async with self._turn:
             self._writes.write(approval_text(request) + "\n")
             while True:
-                self._writes.write(QUESTION)
+                self._writes.write(question_text(request))
                 self._writes.flush()
                 try:
                     line = await self._read_line()

@@ -36,7 +36,8 @@ app = typer.Typer(
     name="sessiontree",
     help="Run trees of LLM-agent sessions, and look at what they did.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -144,10 +145,12 @@ def run(  # noqa: PLR0913 - each option is a parameter
 def resume(
     tree_or_path: Annotated[
         str | None,
-        typer.Argument(metavar="TREE", help="A tree's id [default: the newest unfinished survey]."),
+        typer.Argument(
+            metavar="TREE", help="A tree's id, or the beginning of it [default: the newest unfinished tree]."
+        ),
     ] = None,
     path: Annotated[
-        Path | None, typer.Argument(help="The surveyed directory [default: this one].", readable=False)
+        Path | None, typer.Argument(help="The workspace [default: this directory].", readable=False)
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="The model that answers from now on [default: the tree's].")
@@ -305,6 +308,9 @@ def approvals(  # noqa: PLR0913 - each option is a parameter
     as_json: AsJson = False,
     approve: Annotated[str | None, typer.Option(help="Approve the request with this id.")] = None,
     deny: Annotated[str | None, typer.Option(help="Deny the request with this id.")] = None,
+    forget: Annotated[
+        str | None, typer.Option(help="Lift the denial of the request with this id: it is asked again.")
+    ] = None,
     reason: Annotated[str | None, typer.Option(help="Why; a denial shows it to the model.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="List all requests, decided ones too.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and ask about new requests.")] = False,

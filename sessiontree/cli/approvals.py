@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sessiontree.channels.safe_text import approval_text
-from sessiontree.channels.terminal import QUESTION
+from sessiontree.channels.safe_text import approval_text, question_text
 from sessiontree.cli.connect import HOW_TO_RESUME, follow_facts, open_tree
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, read_tree
+from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, read_tree, whole_tree_id
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ApprovalClosed, ConfigError
@@ -123,7 +122,7 @@ class RequestQueue:
 
     def _ask(self) -> None:
         if self._shown is not None:
-            self._say(QUESTION.rstrip())
+            self._say(question_text(self._waiting[self._shown]).rstrip())
 
 
 def request_text(request: ApprovalRequest, tree_id: str | None = None) -> list[str]:
@@ -294,6 +293,8 @@ class ApprovalAction:
     as_json: bool = False
     approve: str | None = None
     deny: str | None = None
+    forget: str | None = None
+    """The request whose denial is lifted."""
     reason: str | None = None
     everything: bool = False
     """Show those that were decided, too."""
@@ -310,6 +311,7 @@ class ApprovalAction:
             for name, given in (
                 ("--approve", self.approve),
                 ("--deny", self.deny),
+                ("--forget", self.forget),
                 ("--all", self.everything),
                 ("--watch", self.watch),
             )
@@ -363,6 +365,7 @@ def approvals(
     action = ApprovalAction(**options)
     action.check()
     place = find_state_dir(path, state_dir)
+    tree_id = whole_tree_id(place, tree_id)
     return asyncio.run(_serve(screen, place, tree_id, action))
 
 
@@ -378,7 +381,9 @@ async def _serve(screen: RichScreen, place: Path, tree_id: str | None, action: A
         if len(live) > 1:
             live = {each: trees for each, trees in live.items() if trees} or live
         everybody = [tree for trees in live.values() for tree in trees]
-        if action.answered is not None:
+        if action.forget is not None:
+            await _forget(screen, clients, live, action)
+        elif action.answered is not None:
             chosen = await _asked_in(clients, live, action.answered)
             client, trees = await _reached(clients, live, place, tree_id, chosen)
             if tree_id is None and chosen is not None:
@@ -394,6 +399,30 @@ async def _serve(screen: RichScreen, place: Path, tree_id: str | None, action: A
             meant = live if tree_id is None and everybody else _named(place, tree_id)
             show_listed(screen, place, meant, everybody, action.as_json, action.everything)
     return 0
+
+
+async def _forget(
+    screen: RichScreen,
+    clients: Mapping[Path, ControlClient],
+    live: Mapping[Path, Sequence[str]],
+    action: ApprovalAction,
+) -> None:
+    """Lift the denial of the one request that is named, in whichever open tree it holds."""
+    request_id = action.forget or ""
+    closed = ApprovalClosed(request_id, "unknown to this runtime")
+    for place, trees in live.items():
+        for tree in trees:
+            try:
+                await clients[place].supervisor.lift_denial(tree, request_id)
+            except ApprovalClosed as error:
+                closed = closed if "unknown" in error.state else error
+                continue
+            if action.as_json:
+                screen.raw(dump_json({"tree": tree, "request_id": request_id, "decision": "forgotten"}))
+            else:
+                screen.line(f"the denial of {request_id} is lifted: the same call is asked about again")
+            return
+    raise closed
 
 
 async def _asked_in(

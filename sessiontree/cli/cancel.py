@@ -9,7 +9,7 @@ from pathlib import Path
 from sessiontree.cli.changes import shortened
 from sessiontree.cli.connect import live_journal, open_tree
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import find_state_dir
+from sessiontree.cli.tree import find_state_dir, whole_tree_id
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.control.client import ControlClient
@@ -86,6 +86,7 @@ def _tell(screen: RichScreen, place: Path, tree: str, lines: Sequence[ReceiptLin
 async def _stop(
     place: Path, tree_id: str | None, session: str, reason: str, *, for_good: bool
 ) -> tuple[str, tuple[ReceiptLine, ...]]:
+    tree_id = whole_tree_id(place, tree_id)
     place = await live_journal(place, tree_id)
     client = await ControlClient.find(place)
     if client is None:

@@ -19,11 +19,12 @@ from sessiontree.cli.configured_tree import (
     checked_workspace,
     load_configuration,
     resume_options,
+    spare_tools,
     tree_options,
 )
 from sessiontree.cli.connect import follow_facts, live_journal, open_tree
 from sessiontree.cli.screen import FAILED, RichScreen
-from sessiontree.cli.tree import find_journal, find_state_dir, read_tree
+from sessiontree.cli.tree import find_journal, find_state_dir, read_tree, whole_tree_id
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
 from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
@@ -108,9 +109,11 @@ def _opened(
     configured = load_configuration(config, root)
     if tree_id is None:
         options = tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
+        spare_tools(options)
         tree = SessionTree(root, **options, state_dir=state_dir, backend=backend, purpose=PURPOSE)
         return tree.start
     place = find_state_dir(root, state_dir)
+    tree_id = whole_tree_id(place, tree_id)
     with Journal.open(find_journal(place, tree_id), read_only=True) as journal:
         was: TreeConfig = from_wire(dict(journal.row0(tree_id)))
     given = resume_options(configured, was.model, model)
@@ -125,6 +128,7 @@ async def _talk_in(
     screen: RichScreen, opened: Callable[[], Awaitable[SessionTree]], session: str, options: str
 ) -> int:
     async with await opened() as tree:
+        tree.approvals.pending()  # this program listens: it asks in the chat
         try:
             return await _talk(screen, tree.state_dir, tree.tree_id, session)
         finally:
@@ -136,6 +140,7 @@ async def _talk_in(
 
 
 async def _talk(screen: RichScreen, place: Path, tree_id: str | None, session: str) -> int:
+    tree_id = whole_tree_id(place, tree_id)
     place = await live_journal(place, tree_id)
     client = await ControlClient.find(place)
     if client is None:

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sessiontree import Budget, ConfigError, Configuration, Limits
+from sessiontree import AgentSpec, Budget, ConfigError, Configuration, Limits
 from sessiontree.api.approval_modes import DEFAULT_MODE, MODES, with_own_system_tier
 from sessiontree.api.model_choice import models_of
 from sessiontree.api.paths import absolute_path
 from sessiontree.channels.safe_text import visible
 from sessiontree.contracts.settings import meant
+from sessiontree.models.port import model_name
+from sessiontree.models.providers.provider_model import LOCAL
 
 LIMITS = Limits(
     approval_patience_s=None,  # a person is asked: the model waits for the answer
@@ -75,6 +77,33 @@ def tree_options(
     if named is None:
         options["policy"] = with_own_system_tier(options["policy"])
     return options
+
+
+def spare_tools(options: dict[str, Any]) -> None:
+    """Take all tools from agents of local models for which none are named, and say so on stderr.
+
+    So small a model calls whatever it is shown, and starts session after session.
+
+    Args:
+        options: The arguments of a new tree; changed.
+    """
+    agents: dict[str, AgentSpec] = {options["agent"]: AgentSpec(), **options["agents"]}
+    bare = {name: spec for name, spec in agents.items() if spec.tools is None}
+    local = {
+        name: spec.model_copy(update={"tools": ()})
+        for name, spec in bare.items()
+        if _name_of(spec.config.model or options["model"], options["models"]).startswith(LOCAL)
+    }
+    if local:
+        options["agents"] = {**agents, **local}
+        sys.stderr.write(
+            "sessiontree: a local model gets no tools; give it some with --tools of run, such as "
+            "--tools read,grep, or in an agent of the configuration\n"
+        )
+
+
+def _name_of(model: object, models: Mapping[str, object]) -> str:
+    return model_name(models.get(model, model) if isinstance(model, str) else model)
 
 
 def resume_options(configured: Configuration, was: str, model: str | None) -> dict[str, Any]:

@@ -19,7 +19,10 @@ from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.runtime.replay import read_fact
 
-HOW_TO_RESUME = "take it up first: with `sessiontree resume` a survey, with SessionTree.resume any other"
+HOW_TO_RESUME = (
+    "continue it first: with `sessiontree resume` a survey or a tree of `run`, with `sessiontree chat` and "
+    "--model a chat, with SessionTree.resume a tree of a program"
+)
 WAIT_S = 20.0
 """Seconds that one request for new facts may wait."""
 
@@ -49,6 +52,27 @@ async def live_journal(state_dir: Path, tree_id: str | None) -> Path:
         named = ", ".join(tree for trees in open_trees.values() for tree in trees)
         raise ConfigError(f"trees of {len(open_trees)} programs are open, name one with --tree: {named}")
     return next(iter(open_trees), None) or find_journal(state_dir, None)
+
+
+async def live_trees(state_dir: Path) -> frozenset[str]:
+    """Return the ids of all trees that a program has open.
+
+    A program that does not answer counts as having all trees of its journal open.
+
+    Raises:
+        JournalError: a journal can't be read.
+    """
+    found: set[str] = set()
+    for each in journal_dirs(state_dir):
+        try:
+            client = await ControlClient.find(each)
+            if client is not None:
+                async with client:
+                    found |= set(await client.supervisor.open_trees())
+        except SessionTreeError:
+            with Journal.open(each, read_only=True) as journal:
+                found |= {row.tree_id for row in journal.trees()}
+    return frozenset(found)
 
 
 async def open_tree(client: ControlClient | None, place: Path, tree_id: str | None) -> str:

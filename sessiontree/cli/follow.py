@@ -14,7 +14,7 @@ from sessiontree.cli.changes import LiveChanges, change_text, count_files
 from sessiontree.cli.live_tree import LiveTree
 from sessiontree.cli.live_view import LiveView
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree
+from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
 from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import dump_json
@@ -39,7 +39,9 @@ def follow(
         JournalError: the journal or the tree does not exist or is damaged.
         ConfigError: the workspace is not a directory, or no tree was made yet.
     """
-    place = find_journal(find_state_dir(path, state_dir), tree_id)
+    given = find_state_dir(path, state_dir)
+    tree_id = whole_tree_id(given, tree_id)
+    place = find_journal(given, tree_id)
     with Journal.open(place, read_only=True) as journal:
         named = newest_tree(journal, place) if tree_id is None else tree_id
         config: TreeConfig = from_wire(dict(journal.row0(named)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sessiontree.api.stored_trees import fork_tree
 from sessiontree.cli.screen import RichScreen, counted
-from sessiontree.cli.tree import find_journal, find_state_dir
+from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.claim import state_dir_of_journal
 
@@ -32,6 +32,7 @@ def fork(
         JournalError: it can't be read, or no journal can be written.
     """
     given = find_state_dir(path, state_dir)
+    tree_id = whole_tree_id(given, tree_id)
     place = find_journal(given, tree_id)
     summary = fork_tree(place, tree_id, at)
     if as_json:

@@ -14,7 +14,14 @@ from pathlib import Path
 from sessiontree.api import stored_trees
 from sessiontree.cli.memory import MemoryPlace
 from sessiontree.cli.screen import RichScreen, counted
-from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree
+from sessiontree.cli.tree import (
+    find_journal,
+    find_state_dir,
+    newest_tree,
+    outcome_of,
+    purpose_of,
+    whole_tree_id,
+)
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.tree_config import TreeSummary
@@ -27,6 +34,7 @@ DAMAGED = 1
 KEPT = 1
 """Exit code where a person said no."""
 _DAY_S = 86_400
+_MAX_MB = 1e12
 
 
 def export(
@@ -49,7 +57,9 @@ def export(
     """
     if file == STREAM and as_json:
         raise ConfigError("--json describes an export in a file; name a file")
-    place = find_journal(find_state_dir(workspace, state_dir), tree_id)
+    given = find_state_dir(workspace, state_dir)
+    tree_id = whole_tree_id(given, tree_id)
+    place = find_journal(given, tree_id)
     if tree_id is None:
         with Journal.open(place, read_only=True) as journal:
             tree_id = newest_tree(journal, place)
@@ -103,7 +113,8 @@ def prune(  # noqa: PLR0913 - each option is a parameter
     *,
     older_than: float | None,
     keep: int | None,
-    unfinished: bool,
+    max_size: float | None,
+    ended_only: bool,
     yes: bool,
     workspace: Path | None,
     state_dir: Path | None,
@@ -117,12 +128,15 @@ def prune(  # noqa: PLR0913 - each option is a parameter
         ConfigError: no condition is given, or nobody can be asked and ``yes`` is not given.
         JournalError: a journal can't be read or written.
     """
-    if older_than is None and keep is None:
-        raise ConfigError("say what to prune with --older-than DAYS, --keep NUMBER, or both")
+    if older_than is None and keep is None and max_size is None:
+        raise ConfigError("say what to prune with --older-than DAYS, --keep NUMBER or --max-size MB")
     _check_asking(yes=yes, as_json=as_json)
     place = find_state_dir(workspace, state_dir)
     age_s = None if older_than is None else older_than * _DAY_S
-    plan = stored_trees.plan_prune(place, older_than_s=age_s, keep=keep, unfinished=unfinished)
+    most = None if max_size is None else _bytes_of(max_size)
+    plan = stored_trees.plan_prune(
+        place, older_than_s=age_s, keep=keep, max_bytes=most, unfinished=not ended_only
+    )
     if plan.trees and not yes:
         screen.table(
             ("tree", "written", "facts", "outcome", "purpose"),
@@ -140,6 +154,12 @@ def prune(  # noqa: PLR0913 - each option is a parameter
     for each in plan.in_use:
         screen.line(f"left alone, because a program writes it: {each}")
     return 0
+
+
+def _bytes_of(megabytes: float) -> int:
+    if not 0 <= megabytes < _MAX_MB:
+        raise ConfigError(f"--max-size is {megabytes:g}; give a number of MB from 0 on")
+    return int(megabytes * 1_000_000)
 
 
 def erase(  # noqa: PLR0913 - each option is a parameter
@@ -196,8 +216,7 @@ def _agrees(screen: RichScreen, question: str) -> bool:
 
 
 def _row(tree: TreeSummary) -> tuple[str | int, ...]:
-    outcome = "damaged" if tree.outcome is None else str(tree.outcome)
-    return tree.tree_id, _date(tree.written_at_ms), tree.last_seq, outcome, tree.purpose or ""
+    return tree.tree_id, _date(tree.written_at_ms), tree.last_seq, outcome_of(tree), purpose_of(tree)
 
 
 def _date(at_ms: int) -> str:

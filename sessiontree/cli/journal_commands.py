@@ -51,25 +51,29 @@ def import_(
 
 
 @commands.command()
-def prune(
+def prune(  # noqa: PLR0913 - each option is a parameter
     older_than: Annotated[
         float | None, typer.Option(help="Only trees not written for this many days.")
     ] = None,
     keep: Annotated[
         int | None, typer.Option(help="Keep this many of the most recently written trees.")
     ] = None,
-    unfinished: Annotated[
+    max_size: Annotated[
+        float | None,
+        typer.Option(help="Only the least recently written trees, until the facts left take so many MB."),
+    ] = None,
+    ended_only: Annotated[
         bool,
-        typer.Option("--unfinished", help="Also trees that have not ended and could be resumed."),
+        typer.Option("--ended-only", help="Spare trees that were left open and could be resumed."),
     ] = False,
     yes: Yes = False,
     workspace: WorkspaceOption = None,
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase old trees that have ended; you are asked first. What they stored in memory stays.
+    """Erase old trees, ended or left open; you are asked first. What they stored in memory stays.
 
-    A journal that a program writes now is left alone.
+    A journal that a program writes now is left alone, with all its trees.
 
     Exit codes: 0 erased, or no tree qualifies, 1 you said no, 2 can't begin.
     """

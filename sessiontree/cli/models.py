@@ -11,6 +11,7 @@ from sessiontree.api.model_choice import models_of
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.models.providers.provider_model import PROVIDERS, Provider
+from sessiontree.version import how_to_install
 
 LOCAL_MODEL = "local:smollm2"
 _NOWHERE = "http://localhost"
@@ -83,9 +84,7 @@ def models(screen: RichScreen, *, config: Path | None, as_json: bool) -> int:
             for row in configured
         ]
         screen.table(("configured", "model", "address", "key", "usable"), shown)
-    screen.line(
-        f"install an extra: pip install 'sessiontree[EXTRA]'; a model that needs no key: {LOCAL_MODEL}"
-    )
+    screen.line(f"a model that needs no key: {LOCAL_MODEL}; to install an extra, {how_to_install('EXTRA')}")
     return 0
 
 

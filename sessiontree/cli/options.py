@@ -11,12 +11,12 @@ import typer
 BODIES = {
     "survey": "sessiontree.survey.command:survey",
     "run": "sessiontree.cli.run:run",
-    "resume": "sessiontree.cli.run:resume",
+    "resume": "sessiontree.cli.resume:resume",
     "resume survey": "sessiontree.survey.command:resume",
     "ask": "sessiontree.survey.ask:ask",
     "ask model": "sessiontree.survey.investigation:ask_model",
     "tree": "sessiontree.cli.tree:show",
-    "trees": "sessiontree.cli.tree:show_list",
+    "trees": "sessiontree.cli.tree_list:show_list",
     "show": "sessiontree.cli.show:show",
     "follow": "sessiontree.cli.follow:follow",
     "approvals": "sessiontree.cli.approvals:approvals",
@@ -69,7 +69,9 @@ Backend = Annotated[str, typer.Option(help="What runs the sessions: ray (actors)
 ModelName = Annotated[
     str | None,
     typer.Option(
-        help="The model: a configured name, or provider:model, such as openai:gpt-5 or local:smollm2."
+        "--model",
+        "-m",
+        help="The model: a configured name, or provider:model, such as openai:gpt-5 or local:smollm2.",
     ),
 ]
 ConfigFile = Annotated[

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sessiontree.api.stored_trees import replay_tree
 from sessiontree.cli.screen import RichScreen, counted
-from sessiontree.cli.tree import find_journal, find_state_dir
+from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
+from sessiontree.contracts.errors import JournalMissing, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.replay_report import ReplayDifference, ReplayReport
 from sessiontree.contracts.truncation import cut_line
@@ -28,8 +29,13 @@ def replay(
         TreeNotFound: no journal holds the tree.
         JournalError: it can't be read.
     """
-    place = find_journal(find_state_dir(path, state_dir), tree_id)
-    report = replay_tree(place, tree_id)
+    given = find_state_dir(path, state_dir)
+    try:
+        tree_id = whole_tree_id(given, tree_id)
+        place = find_journal(given, tree_id)
+        report = replay_tree(place, tree_id)
+    except JournalMissing as error:  # its exit code would say that there is a difference
+        raise TreeNotFound(tree_id, f"nothing ran here yet: {error}") from error
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), **asdict(report), "matches": report.matches}))
     else:

@@ -1,4 +1,4 @@
-"""The command ``sessiontree run``, and ``sessiontree resume`` of its trees: one task, one tree, one answer.
+"""The command ``sessiontree run``: one task, one tree, one answer.
 
 With ``--json`` each line is an object with a member ``change``: first ``run_started`` (``tree``,
 ``state_dir``, ``model``, ``approvals``, ``commands``), then those of :mod:`sessiontree.cli.changes`, last
@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import re
 import shlex
 import shutil
 import sys
@@ -46,19 +45,11 @@ from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.safe_text import visible
 from sessiontree.cli.attachments import Attachments, read_attachments
 from sessiontree.cli.changes import LiveChanges, TreeWatch
-from sessiontree.cli.configured_tree import (
-    checked_workspace,
-    load_configuration,
-    resume_options,
-    tree_options,
-)
+from sessiontree.cli.configured_tree import checked_workspace, load_configuration, spare_tools, tree_options
 from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChannel
-from sessiontree.cli.tree import find_journal, find_state_dir
-from sessiontree.contracts.codec import from_wire
+from sessiontree.cli.tree import place_option
 from sessiontree.contracts.events import Done, TextDelta
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.replay import read_fact
 
@@ -66,7 +57,6 @@ PURPOSE, TYPED, ATTACHED = "run: ", "run to a schema: ", "run with files: "
 """How the purpose of a tree of this command begins; its task follows."""
 _GO_ON = "Your work was interrupted. Go on with it, and give your final answer."
 _TASK_CHARS = 200
-_TREE_ID = re.compile(r"t[0-9a-f]{16}")
 
 Order: TypeAlias = "Callable[[SessionTree], Awaitable[SessionResult[Any]]]"
 
@@ -123,7 +113,9 @@ def run(  # noqa: PLR0913 - each option is a parameter
     options = tree_options(
         load_configuration(config, root), model=model, agent=agent, approve=approve, max_cost=max_cost
     )
-    if tools is not None:
+    if tools is None:
+        spare_tools(options)
+    else:
         options["agents"] = _with_tools(options["agents"], options["agent"], tools)
     attached = read_attachments(attach or (), options["agents"], options["agent"])
     if schema is not None and attached.images:
@@ -136,12 +128,12 @@ def run(  # noqa: PLR0913 - each option is a parameter
     tree = SessionTree(
         root,
         **options,
-        channel=_channel(progress, as_json),
+        channel=terminal_channel(progress, as_json),
         state_dir=state_dir,
         backend=backend,
         purpose=f"{beginning}{task[:_TASK_CHARS]}",
     )
-    task_run = _TaskRun(screen, progress, tree.state_dir, as_json, config=config)
+    task_run = TaskRun(screen, progress, tree.state_dir, as_json, config=config)
 
     async def order(tree: SessionTree) -> SessionResult[Any]:
         if schema is None:
@@ -149,51 +141,6 @@ def run(  # noqa: PLR0913 - each option is a parameter
         return await task_run.ask_typed(tree, message, schema)
 
     return task_run.carry_out(tree.start, order)
-
-
-def resume(  # noqa: PLR0913 - each option is a parameter
-    screen: RichScreen,
-    *,
-    tree_or_path: str | None,
-    path: Path | None,
-    model: str | None,
-    config: Path | None,
-    state_dir: Path | None,
-    backend: BackendName,
-    quiet: bool,
-    survey: Callable[[], Callable[..., int]],
-) -> int:
-    """Continue a tree of ``sessiontree run``, or have a survey continued; return the exit code.
-
-    Args:
-        screen: Shows what happens.
-        tree_or_path: A tree's id; whatever else is the survey's to understand.
-        path: The workspace; None = this directory.
-        model: Name of the model that answers from now on; None = the tree's.
-        config: The configuration's file; None = the owner's own.
-        state_dir: Where the journal is; None = the workspace's own place.
-        backend: What runs the sessions.
-        quiet: Whether nothing but the answer, questions and errors is shown.
-        survey: Brings what continues a survey.
-
-    Raises:
-        SessionTreeError: the tree does not exist or can't be continued.
-    """
-    place, left, last_seq = _left(tree_or_path, path, state_dir)
-    if left is None:
-        given: dict[str, Any] = {"path": path, "state_dir": state_dir, "backend": backend}
-        return survey()(screen, tree_or_path=tree_or_path, **given)
-    progress = RichScreen(sys.stderr, is_quiet=quiet)
-    task_run = _TaskRun(screen, progress, place, as_json=False, known_seq=last_seq, config=config)
-    options = resume_options(load_configuration(config, Path(left.workspace)), left.model, model)
-
-    async def opened() -> SessionTree:
-        return await SessionTree.resume(
-            left.tree_id, **options, channel=_channel(progress, False), state_dir=place, backend=backend
-        )
-
-    task_run.task = left.purpose.removeprefix(PURPOSE)
-    return task_run.carry_out(opened, task_run.go_on)
 
 
 def _with_tools(agents: Mapping[str, AgentSpec], main: str, tools: str) -> dict[str, AgentSpec]:
@@ -226,30 +173,10 @@ def _schema_in(path: Path | None) -> Mapping[str, Any] | None:
     return schema
 
 
-def _channel(progress: RichScreen, as_json: bool) -> HumanChannel:
+def terminal_channel(progress: RichScreen, as_json: bool) -> HumanChannel:
     """Return Main's channel: whoever is at the terminal; lines of JSON say themselves what tools say."""
     terminal = TerminalChannel(sys.stdin if sys.stdin is not None else io.StringIO(), sys.stderr)
     return YieldingChannel(terminal, nullcontext) if as_json else progress.shared_with(terminal)
-
-
-def _left(
-    tree_id: str | None, path: Path | None, state_dir: Path | None
-) -> tuple[Path, TreeConfig | None, int]:
-    """Return the state directory of a tree of this command, its configuration and its newest fact's number.
-
-    The configuration is None for any other tree, and for a tree without one.
-    """
-    place = state_dir or Path()
-    if tree_id is None or not _TREE_ID.fullmatch(tree_id):
-        return place, None, 0
-    try:
-        place = find_state_dir(path, state_dir)
-        with Journal.open(find_journal(place, tree_id), read_only=True) as journal:
-            config: TreeConfig = from_wire(dict(journal.row0(tree_id)))
-            last_seq = next(row.last_seq for row in journal.trees() if row.tree_id == tree_id)
-    except SessionTreeError:  # the survey says what is wrong
-        return place, None, 0
-    return place, config if config.purpose.startswith((PURPOSE, TYPED, ATTACHED)) else None, last_seq
 
 
 class _ReplyText:
@@ -287,7 +214,7 @@ class _ReplyText:
 
 
 @dataclass(slots=True)
-class _TaskRun:
+class TaskRun:
     """One task and its tree."""
 
     screen: RichScreen
@@ -323,14 +250,23 @@ class _TaskRun:
             code, status, why = FAILED, "failed", f"{type(error).__name__}: {error}"
         again = None
         if self.tree_id is not None and not self.is_over:
-            again = f"sessiontree resume {self.tree_id} --state-dir {shlex.quote(str(self.state_dir))}"
-            again += "" if self.config is None else f" --config {shlex.quote(str(self.config.absolute()))}"
+            again = self._again(self.tree_id)
         if self.as_json:
             self._tell_result(SessionResult(SessionStatus.FAILED, ""), Usage(), status, why, again)
         else:
             end = why if again is None else f"{why}; nothing that was done is lost, go on with: {again}"
             sys.stderr.write(f"{visible(end)}\n")
         return code
+
+    def _again(self, tree_id: str) -> str:
+        """Return the command that continues the tree; programs read a complete one, people a short one."""
+        place = place_option(self.state_dir)
+        if not self.as_json and not place and self.config is None:
+            return "sessiontree resume"
+        again = f"sessiontree resume {tree_id} --state-dir {shlex.quote(str(self.state_dir))}"
+        return again + (
+            "" if self.config is None else f" --config {shlex.quote(str(self.config.absolute()))}"
+        )
 
     async def ask(
         self, tree: SessionTree, text: str, images: Sequence[ImageContent] = ()
@@ -392,8 +328,9 @@ class _TaskRun:
             for line in () if is_seen else text.splitlines():
                 self.screen.line(line)
             tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written, {usage.cost_text}"
-            where = f"--state-dir {shlex.quote(str(self.state_dir))} --tree {self.tree_id}"
-            self.progress.line(f"({result.status}: {tokens}; show it: sessiontree tree {where})")
+            place = place_option(self.state_dir)
+            where = f" {self.tree_id}{place}" if place else ""
+            self.progress.line(f"({result.status}: {tokens}; show it: sessiontree show{where})")
         return FAILED if failed else 0
 
     async def _work(self, tree: SessionTree, order: Order) -> tuple[SessionResult[Any], Usage, str]:

@@ -23,6 +23,7 @@ from sessiontree.cli.live_view import LiveView, is_live_terminal
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import JournalMissing, SessionFailed, SessionTreeError
 from sessiontree.runtime.progress import ProgressReader
+from sessiontree.version import how_to_install
 
 
 def counted(number: int, noun: str) -> str:
@@ -218,8 +219,8 @@ def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> i
         if not (error.name or "").startswith(_OF_THE_SURVEY):
             raise
         sys.stderr.write(
-            f"sessiontree: {error.name} is not installed; this command needs the extra 'survey': "
-            "pip install 'sessiontree[survey]'\n"
+            f"sessiontree: {error.name} is not installed; this command needs the extra 'survey'; "
+            f"{how_to_install('survey')}\n"
         )
         return UNUSABLE
     except JournalMissing as error:

@@ -14,6 +14,7 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.settings import suggestion
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.catalog import CATALOG, CatalogRow
 from sessiontree.policy.compiled import CompiledPolicy, Explanation, compiled
@@ -143,7 +144,9 @@ def tools(  # noqa: PLR0913 - each is an option of the command
     standing = replace(standing, is_tainted=tainted)
     asked = _ask(standing, policy, _installed(standing.agent, standing.group, plugins))
     if explain is not None:
-        _explain(screen, asked, asked.policy.explain(explain, asked.standing), as_json=as_json)
+        found = asked.policy.explain(explain, asked.standing)
+        _check_known(asked, found.tool)
+        _explain(screen, asked, found, as_json=as_json)
     else:
         _show(screen, asked, as_json=as_json)
     return 0
@@ -162,6 +165,17 @@ def _ask(standing: Standing, file: Path | None, installed: tuple[InstalledTool, 
     rows = (*(row for row in CATALOG if row.name not in plugins), *theirs)
     by_name = {each.tool.name: each for each in installed}
     return _Asked(standing, compiled(rows, policy_of(file)), file, rows, by_name)
+
+
+def _check_known(asked: _Asked, name: str) -> None:
+    """Refuse a name that no tool has, now or to come.
+
+    Raises:
+        ConfigError: names the nearest.
+    """
+    known = [row.name for row in asked.rows]
+    if name not in known:
+        raise ConfigError(f"no tool is named {name!r}; {suggestion(name, known)}")
 
 
 def _explain(screen: RichScreen, asked: _Asked, found: Explanation, *, as_json: bool) -> None:

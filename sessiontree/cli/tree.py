@@ -6,11 +6,12 @@ It works with or without a live writer.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from sessiontree.api.approval_modes import describe_mode
 from sessiontree.api.paths import absolute_path, default_state_dir, workspace_root
@@ -23,11 +24,11 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested
+from sessiontree.contracts.truncation import cut_line
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Verification
 from sessiontree.runtime.replay import read_fact
-from sessiontree.runtime.stored_trees import summaries_of
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.report import receipt
 from sessiontree.tree.state import Session, TreeState, initial_tree
@@ -190,7 +191,9 @@ def show(
         JournalError: the journal or the tree does not exist, or nothing of it can be read.
         ConfigError: the workspace is not a directory, or no tree was made yet.
     """
-    place = find_journal(find_state_dir(path, state_dir), tree_id)
+    given = find_state_dir(path, state_dir)
+    tree_id = whole_tree_id(given, tree_id)
+    place = find_journal(given, tree_id)
     with Journal.open(place, read_only=True) as journal:
         portrait = read_tree(journal, newest_tree(journal, place) if tree_id is None else tree_id)
     if as_json:
@@ -200,42 +203,31 @@ def show(
     return 0
 
 
-def show_list(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_json: bool) -> int:
-    """Show all trees of all journals, oldest first, and return the exit code.
+def outcome_of(tree: TreeSummary, *, is_live: bool = False) -> str:
+    """Return how a tree stands: ``live``, ``left open``, how it ended, or ``damaged``.
 
-    Raises:
-        JournalError: the journal does not exist or can't be read.
-        ConfigError: the workspace is not a directory.
+    Args:
+        tree: The tree.
+        is_live: Whether a program has it open.
     """
-    place = find_state_dir(path, state_dir)
-    if not journal_dirs(place):
-        with Journal.open(place, read_only=True):
-            pass  # it says what is wrong
-    trees = summaries_of(place)
-    if as_json:
-        screen.raw(dump_json({"state_dir": str(place), "trees": [_listed(tree) for tree in trees]}))
-        return 0
-    rows = [
-        (
-            tree.tree_id,
-            _time(tree.created_at_ms),
-            _time(tree.written_at_ms),
-            tree.last_seq,
-            tree.outcome or "damaged",
-            _purpose(tree),
-        )
-        for tree in trees
-    ]
-    screen.table(("tree", "created", "written", "facts", "outcome", "purpose"), rows)
-    screen.line(f"{len(rows)} trees, journal: {place}")
-    return 0
+    if tree.outcome is None:
+        return "damaged"
+    if tree.outcome.is_final:
+        return str(tree.outcome)
+    return "live" if is_live else "left open"
 
 
-def _purpose(tree: TreeSummary) -> str:
+_PURPOSE_CHARS = 100
+
+
+def purpose_of(tree: TreeSummary) -> str:
+    """Return in one line what a tree is for: its purpose and its first task, and what it was forked from."""
     if tree.purpose is None:
         return "(its first row is damaged)"
     fork = "" if tree.forked_from is None else f"(forked from {tree.forked_from} at fact {tree.forked_at})"
-    return " ".join(part for part in (tree.purpose, fork) if part)
+    task = " ".join(tree.task.split())
+    told = tree.purpose if task[:20] in tree.purpose else f"{tree.purpose}: {task}"
+    return " ".join(part for part in (cut_line(told, _PURPOSE_CHARS), fork) if part)
 
 
 def find_state_dir(path: Path | None, given: Path | None) -> Path:
@@ -247,6 +239,16 @@ def find_state_dir(path: Path | None, given: Path | None) -> Path:
     if given is not None:
         return absolute_path(given, "--state-dir")
     return default_state_dir(workspace_root(path or Path()))
+
+
+def place_option(state_dir: Path) -> str:
+    """Return the option that names a state directory; empty if it is the one of the working directory."""
+    try:
+        if default_state_dir(workspace_root(Path())) == state_dir:
+            return ""
+    except ConfigError:
+        pass  # the working directory is gone
+    return f" --state-dir {shlex.quote(str(state_dir))}"
 
 
 def find_journal(state_dir: Path, tree_id: str | None) -> Path:
@@ -278,6 +280,14 @@ def newest_tree(journal: Journal, place: Path) -> str:
     if not trees:
         raise JournalMissing(str(place), "its journal holds no tree")
     return trees[-1].tree_id
+
+
+@overload
+def whole_tree_id(state_dir: Path, given: str) -> str: ...
+
+
+@overload
+def whole_tree_id(state_dir: Path, given: str | None) -> str | None: ...
 
 
 def whole_tree_id(state_dir: Path, given: str | None) -> str | None:
@@ -316,7 +326,7 @@ def _show(screen: RichScreen, portrait: TreeReport, place: Path) -> None:
     for fork in reversed(config.forks):
         screen.line(f"forked from: {fork.tree_id} at fact {fork.seq:,}")
     commands = dict.fromkeys(each.spec.commands for each in portrait.sessions() if each.spec.commands)
-    screen.line(f"created: {_time(config.created_at_ms)}, model {config.model}")
+    screen.line(f"created: {time_text(config.created_at_ms)}, model {config.model}")
     screen.line(f"approvals: {describe_mode(config.mode)}, commands: {', '.join(commands)}")
     screen.table(
         ("session", "kind", "status", "turns", "tokens", "calls", "label"),
@@ -351,10 +361,6 @@ def _approval_row(line: ApprovalLine) -> tuple[str, ...]:
     return (call.tool, session, line.decision, line.by, dump_readable(call.arguments))
 
 
-def _listed(tree: TreeSummary) -> dict[str, Any]:
-    told = asdict(tree)
-    return {"tree": told.pop("tree_id"), **told}
-
-
-def _time(at_ms: int) -> str:
+def time_text(at_ms: int) -> str:
+    """Return a time in milliseconds since 1970 for people."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

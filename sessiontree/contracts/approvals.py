@@ -12,7 +12,7 @@ from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.glob import glob_of
 from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.pointer import Nowhere, parts_of, value_at
+from sessiontree.contracts.pointer import LeadsNowhere, parts_of, value_at
 from sessiontree.contracts.senders import Principal, Sender
 from sessiontree.contracts.settings import StrictSettings
 
@@ -100,7 +100,7 @@ def answer_by_rules(rules: tuple[Rule, ...], tool: str, arguments: JsonValue) ->
 def _fits(arguments: JsonValue, pointer: str, glob: str) -> bool:
     try:
         value = value_at(arguments, parts_of(pointer))
-    except Nowhere:
+    except LeadsNowhere:
         return False
     return glob_of(glob).fits(value if isinstance(value, str) else dump_json(value))
 

@@ -333,7 +333,9 @@ class LimitExceeded(SpawnRefused):
         self.limit = limit
         self.used = used
         self.allowed = allowed
-        self.reason = f"{limit} is {allowed:g} and this would make {used:g}; raise it with Limits({limit}=…)"
+        group, dot, member = limit.partition(".")
+        setting = f"Budget({member}=…)" if dot and group == "budget" else f"Limits({limit}=…)"
+        self.reason = f"{limit} is {allowed:g} and this would make {used:g}; raise it with {setting}"
 
 
 class WrongLoop(SessionTreeError):

@@ -7,10 +7,12 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
+MAX_INT_BITS: Final = 13_287
+"""Whole numbers of at most so many bits have at most 4,000 digits; Python writes and reads 4,300."""
 _COMPACT = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
@@ -59,11 +61,15 @@ def digest_of(tool: str, arguments: Mapping[str, object], place: str = "") -> st
 def to_json_value(value: object) -> JsonValue:
     """Return the closest value that has a JSON form.
 
-    Tuples and other sequences become lists, keys become text, floats that are not finite become their
+    Tuples and other sequences become lists, keys become text, whole numbers of more than 4,000 digits become
+    their hexadecimal text, floats that are not finite become their
     name (``"NaN"``), bytes and unknown objects become their ``repr``. Never raises for acyclic input.
     """
-    if value is None or isinstance(value, str | bool | int):
+    if value is None or isinstance(value, str | bool):
         return value
+    if isinstance(value, int):
+        # Beyond some thousand digits Python refuses to write a whole number in decimal digits.
+        return value if value.bit_length() <= MAX_INT_BITS else hex(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):

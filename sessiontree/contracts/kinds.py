@@ -36,6 +36,11 @@ class SessionStatus(StrEnum):
 SystemAnswer: TypeAlias = Literal["allow", "ask", "deny"]
 """What happens to System calls, from lax to strict: they run, need an approval, or are refused."""
 
+Wait: TypeAlias = Literal["", "all", "each"]
+"""When a child's result makes its parent's model continue. ``all``: once every child that the parent started
+in the same run has ended. ``each``: at once. Empty: as ``all``, unless the child failed or the parent waits
+for an approval, too."""
+
 WorkspaceAccess: TypeAlias = Literal["rw", "ro"]
 """What a session may do to the workspace, from lax to strict: read and write, or only read."""
 

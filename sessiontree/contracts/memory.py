@@ -133,7 +133,11 @@ class Hit:
 
     record: MemoryRecord
     score: float
-    """From 0 to 1: reciprocal rank fusion of meaning and words, divided by the highest possible value."""
+    """From 0 to 1: reciprocal rank fusion of meaning and words, divided by the highest possible value.
+
+    1 is first in both rankings, about 0.5 is first in one of them alone. A record that shares no word with
+    the query, and is no more similar to it than chance makes texts be, is no hit.
+    """
 
 
 @dataclass(frozen=True, slots=True)

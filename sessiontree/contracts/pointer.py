@@ -53,7 +53,7 @@ def index_of(part: str) -> int | None:
     return int(part) if len(part) <= _MAX_DIGITS and _INDEX.fullmatch(part) else None
 
 
-class Nowhere(LookupError):
+class LeadsNowhere(LookupError):
     """A pointer leads to no value."""
 
 
@@ -61,7 +61,7 @@ def value_at(value: JsonValue, parts: Sequence[str]) -> JsonValue:
     """Return the value to which a pointer's parts lead.
 
     Raises:
-        Nowhere: they lead to no value.
+        LeadsNowhere: they lead to no value.
     """
     for part in parts:
         if isinstance(value, dict) and part in value:
@@ -69,5 +69,5 @@ def value_at(value: JsonValue, parts: Sequence[str]) -> JsonValue:
         elif isinstance(value, list) and (index := index_of(part)) is not None and index < len(value):
             value = value[index]
         else:
-            raise Nowhere
+            raise LeadsNowhere
     return value

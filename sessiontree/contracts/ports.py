@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import ExecSecurity, SessionKind, SessionStatus, SystemAnswer
+from sessiontree.contracts.kinds import ExecSecurity, SessionKind, SessionStatus, SystemAnswer, Wait
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.settings import Budget
@@ -320,6 +320,8 @@ class SpawnRequest:
     """JSON Schema of the child's final message."""
     budget: Budget | None = None
     """Budget of the child; None = it uses the parent's."""
+    wait: Wait = ""
+    """When its result makes the model continue."""
 
 
 @dataclass(frozen=True, slots=True)

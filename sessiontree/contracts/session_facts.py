@@ -103,6 +103,8 @@ class TurnReplied:
     message: AssistantMessage
     finished: RunFinished | None = held()  # noqa: RUF009 - a declaration
     """The end of the run whose final message it is, in the journal."""
+    context_tokens: int | None = added(None, sparse=True)
+    """Size of the model's context, if the results of several calls share what is left of it."""
 
 
 @recorded("reply_cut")
@@ -211,6 +213,19 @@ class CompactionFailed:
     """Index after the older part of the next attempt at most, because this question was too long."""
     model: str = added("", sparse=True)
     """Name of the compaction model, if it failed: the session's model is asked next. Empty = that failed."""
+
+
+@recorded("messages_shortened")
+@dataclass(frozen=True, slots=True)
+class MessagesShortened:
+    """From now on the model sees these messages cut; the journal keeps them whole."""
+
+    at: tuple[int, ...] = ()
+    """Indices of messages of the conversation, as the model sees it."""
+    chars: tuple[int, ...] = ()
+    """To how many characters each of them is cut."""
+    images: tuple[int, ...] = ()
+    """Indices of messages whose images become a line of text."""
 
 
 @recorded("call_opened")
@@ -444,6 +459,7 @@ SessionFact: TypeAlias = (
     | CompactionBegun
     | ContextCompacted
     | CompactionFailed
+    | MessagesShortened
     | CallOpened
     | CallHeld
     | CallIntended

@@ -144,7 +144,13 @@ def _short(value: object) -> str:
 class Limits(StrictSettings):
     """Bounds of one tree; all are checked before anything starts."""
 
-    EARLIER: ClassVar[Mapping[str, Any]] = {"model_retries": 0, "model_timeout_s": None}
+    EARLIER: ClassVar[Mapping[str, Any]] = {
+        "model_retries": 0,
+        "model_timeout_s": None,
+        "max_commands": 16,
+        "max_open_approvals": None,
+        "max_repeats": None,
+    }
     """Members that older journals lack, each with the value that its absence means."""
 
     max_depth: int = Field(default=4, ge=1, le=64)
@@ -157,12 +163,20 @@ class Limits(StrictSettings):
     """Maximum sessions of the tree, including those that have ended."""
     max_turns: int = Field(default=50, ge=1)
     """Maximum model calls of a session for one incoming message."""
+    max_repeats: int | None = Field(default=5, ge=3)
+    """How often a model may make the same calls in a row that end alike, until its run ends; it is told two
+    times before. None = no bound."""
     model_retries: int = Field(default=2, ge=0, le=20)
     """Maximum retries of a failed model call, if its error says that a retry may help."""
     model_timeout_s: float | None = Field(default=600.0, gt=0)
     """Time limit of one reply of a model that the gateway calls, in seconds; None = no limit."""
     tool_timeout_s: float = Field(default=120.0, gt=0)
     """Time limit of one tool call in seconds, unless the tool declares its own."""
+    max_commands: int = Field(default=16, ge=1, le=256)
+    """Maximum commands of one session that run at a time; others wait, and their time limit begins later."""
+    max_open_approvals: int | None = Field(default=256, ge=1)
+    """Maximum approval requests of the tree that wait at a time; further ones are denied at once. None = no
+    limit."""
     approval_expiry_s: float = Field(default=900.0, gt=0)
     """Seconds after which an unanswered approval request counts as denied."""
     approval_patience_s: float | None = Field(default=30.0, ge=0)

@@ -76,6 +76,8 @@ class Incoming:
     """Images that belong to it."""
     followed: bool = added(False, sparse=True)
     """Whether the next report of a child is already there: no turn begins before that is taken in too."""
+    joins: bool = added(False, sparse=True)
+    """Whether it starts no turn by itself, because results of other children are still to come."""
 
 
 @quickly_made

@@ -15,6 +15,7 @@ from sessiontree.contracts.kinds import (
     SessionKind,
     SessionStatus,
     SystemAnswer,
+    Wait,
     WorkspaceAccess,
 )
 from sessiontree.contracts.model_settings import ModelSettings
@@ -77,6 +78,8 @@ class SessionSpec:
     """Model settings that differ from its agent's; None = the agent's."""
     skills: tuple[str, ...] = added((), sparse=True)
     """Names of the skills it may read: those that its agent names and its parent holds."""
+    wait: Wait = added("each", sparse=True)  # noqa: RUF009 - a declaration
+    """When its result makes its parent's model continue. Older journals lack it: at once."""
 
     @property
     def strictness(self) -> Mapping[str, str]:
@@ -238,6 +241,8 @@ class TreeSummary:
     """Id of the tree that it was forked from; None = it was not forked."""
     forked_at: int | None = None
     """Number of the last fact that both share."""
+    task: str = ""
+    """The beginning of Main's first message, or else of the task of its first child; empty = neither."""
 
 
 @dataclass(frozen=True, slots=True)

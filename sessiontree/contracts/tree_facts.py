@@ -201,6 +201,19 @@ class DigestDenied:
 
     digest: str
     sessions: tuple[str, ...]
+    request_id: str = added("", sparse=True)
+    """The request that was denied."""
+
+
+@recorded("denial_lifted")
+@dataclass(frozen=True, slots=True)
+class DenialLifted:
+    """An owner lifted a person's denial: the same call is asked about again."""
+
+    request_id: str
+    """The request that was denied."""
+    by: str
+    """Who lifted it."""
 
 
 @recorded("decision_refused")
@@ -360,6 +373,7 @@ TreeFact: TypeAlias = (
     | ApprovalStepRecorded
     | ApprovalWaiting
     | ApprovalDecided
+    | DenialLifted
     | DigestDenied
     | DecisionRefused
     | ToolAlwaysAllowed

@@ -60,6 +60,7 @@ _ALIKE: dict[str, str] = {
     **{chr(first + at): chr(97 + at) for first in (0x1F150, 0x1F170, 0x1F1E6) for at in range(26)},
 }
 _OPENING = re.compile(f"[<{_LEFT}{_LEFT_SHELLS}{_LEFT_TWICE}{_LEFT_THRICE}{_BY_DECOMPOSITION}]")
+_NUMBERED = re.compile(f'{BEGIN} id="[0-9a-f]{{{2 * ID_BYTES}}}"')
 _WORDS = re.compile("\n*".join("untrustedcontent"))
 _LINE = re.compile("^(?P<open><{3,}+)[^\n]*>>>$", re.MULTILINE)
 _BETWEEN = 24
@@ -82,6 +83,11 @@ def wrapped(text: str, *, kind: str, source: str, number: str = "") -> str:
     number = number or secrets.token_hex(ID_BYTES)
     begin = f'<<<{BEGIN} id="{number}" kind="{kind}" source="{plain_source(source)}">>>'
     return f'{begin}\n{NOTICE}\n{defused(text)}\n<<<{END} id="{number}">>>'
+
+
+def without_numbers(text: str) -> str:
+    """Return the text with marks that have no number: the same text from the same source is equal again."""
+    return _NUMBERED.sub(BEGIN, text) if BEGIN in text else text
 
 
 def defused(text: str) -> str:

@@ -194,7 +194,8 @@ class Dispatcher:
             setting = self._rights.config.system_tier
             if setting == "deny":
                 reason = (
-                    f"agent {self._rights.agent_id!r} may make no System calls (its system_tier is 'deny')"
+                    f"session {self._rights.session_id!r} may make no System calls: system_tier is 'deny' "
+                    "in Main's channel, in the policy, or for its agent or that of a session above it"
                 )
                 return self._error_outcome(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
             needs_approval = setting == "ask"
@@ -474,8 +475,8 @@ def _reject_unreadable(key: str, entry: ToolEntry, text: str) -> RejectedCall:
     try:
         entry.compiled.validate({})
     except ValidationError as error:
-        words, field = f"{error.message}; ", error.field
-    message = f"{words}the arguments are not a whole JSON object: {cut_text(text, MAX_UNREAD_SHOWN)!r}"
+        words, field = f"; a call needs: {error.message}", error.field
+    message = f"the arguments are not a whole JSON object: {cut_text(text, MAX_UNREAD_SHOWN)!r}{words}"
     digest = _digest_of_invalid(entry.name, text)
     return RejectedCall(key, entry.name, message, field, digest, entry.compiled.schema)
 

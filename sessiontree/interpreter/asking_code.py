@@ -45,6 +45,7 @@ def _operations(source: str) -> "set[int]":
     return set(compile(source, "", "exec").co_code[::2])
 
 
+_IMPORT_FUNCTION = vars(sys.modules["builtins"])["__import__"]
 IMPORT_STATEMENT = min(_operations("import a") - _operations("a = 0\nb = None"))
 """Opcode of an import statement; the module that lists opcodes is not loaded yet."""
 
@@ -170,7 +171,7 @@ def _names_import(frame: "FrameType") -> bool:
     """Return whether code names the function ``__import__``, also by another global name."""
     code, values = frame.f_code, frame.f_globals
     is_named = "__import__" in code.co_names or "__import__" in code.co_consts
-    return is_named or any(values.get(name) is __import__ for name in code.co_names)
+    return is_named or any(values.get(name) is _IMPORT_FUNCTION for name in code.co_names)
 
 
 def _is_unpickling(frame: "FrameType") -> bool:

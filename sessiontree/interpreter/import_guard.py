@@ -7,12 +7,13 @@
 and allows imports from the standard library, from the site directories with what their ``.pth`` files
 install, and of the *packages* of editable installs, but not from the directories that hold these packages.
 Nothing is found in any other directory on ``sys.path``, no matter when it was added. A copy of the
-program's own modules may be added. It is searched last, and never for an import statement of installed
-code.
+program's own modules may be added. It is searched last, and never for installed code.
 
 *Open* is the program of a user, from the first import of ``sessiontree`` on. Python behaves as before, with
 one exception: a module of the working directory, of the script's directory or of a workspace never replaces
-one that this package or Ray needs, and an import statement of installed code never finds it.
+one that this package or Ray needs, and installed code never finds it, however it asks (``asking_code.py``).
+
+In both kinds of process ``importlib.metadata`` finds distributions in installed places only.
 
 This file uses only modules that every interpreter has loaded at its start, because nothing may be imported
 before the guard works. So no annotation names a type that is not built in, and no future statement is used.
@@ -37,6 +38,8 @@ from _frozen_importlib_external import (
 
 HARMLESS = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8", "PYTHONIOENCODING"})
 """Python's environment variables that name no code."""
+SWITCH = "SESSIONTREE_GUARD"
+"""The environment variable that leaves the program of a user unguarded if it is ``off``."""
 FLAGS = frozenset({"-s", "-S", "-I", "-E", "-P", "-B", "-u"})
 """Options for Python itself that are accepted: a closed process is at least as strict."""
 _SUFFIXES = (*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES)
@@ -523,8 +526,8 @@ def close_settled(without: str) -> None:
 
 
 def guard_imports() -> None:
-    """Guard the process that imports this package, unless it is closed or guarded already."""
-    if not _guards:
+    """Guard the process that imports this package, unless it is closed or guarded already, or told not to."""
+    if not _guards and os.environ.get(SWITCH) != "off":
         guard = OpenImports()
         guard.install()
         _guards.append(guard)

@@ -393,6 +393,10 @@ class Journal:
         """Return all trees, oldest first; they are not checked."""
         return self._reading().trees()
 
+    def tree_bytes(self) -> dict[str, int]:
+        """Return how many bytes the facts of each tree take, as stored; blobs are not counted."""
+        return self._reading().tree_bytes()
+
     def row0(self, tree_id: str) -> dict[str, JsonValue]:
         """Return the configuration that a tree was created with.
 

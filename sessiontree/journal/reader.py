@@ -385,6 +385,12 @@ class JournalReader:
         with self._lock:
             return self._rows.trees()
 
+    def tree_bytes(self) -> dict[str, int]:
+        """Return how many bytes the facts of each tree take, as stored; blobs are not counted."""
+        with self._lock:
+            rows = self._rows.all("SELECT tree_id, SUM(LENGTH(body)) FROM segments GROUP BY tree_id")
+        return {str(tree_id): int(size) for tree_id, size in rows}
+
     def tree(self, tree_id: str) -> TreeRow:
         """Return one tree."""
         with self._lock:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.memory.settings import HashingSettings, HTTPSettings, MiniLMSettings
+from sessiontree.version import how_to_install
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,6 +72,6 @@ def _minilm(settings: MiniLMSettings, load: Import) -> Embedder:
         if error.name not in _EXTRA:
             raise
         message = f"can't use embedder 'minilm': {error.name} is not installed"
-        raise ConfigError(f"{message}; run pip install 'sessiontree[minilm]'") from error
+        raise ConfigError(f"{message}; {how_to_install('minilm')}") from error
     embedder: Embedder = module.MiniLMEmbedder(settings.model_dir)
     return embedder

@@ -49,6 +49,8 @@ class HashingEmbedder:
 
     identity: Final = f"hashing-{DIMENSIONS}-v1"
     dimensions: Final = DIMENSIONS
+    noise: Final = 0.22
+    """Similarity that unrelated texts may have: they share some three letters in a row."""
 
     def embed(self, texts: Sequence[str]) -> Floats:
         """Return one unit vector for each text, (len, 384) float32; all zero for a text without words."""

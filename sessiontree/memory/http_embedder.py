@@ -57,6 +57,9 @@ class HTTPEmbedder:
         wait: Waits this many seconds before the next attempt.
     """
 
+    noise: Final = 0.2
+    """Similarity that unrelated texts may have."""
+
     def __init__(
         self,
         settings: HTTPSettings,

@@ -39,6 +39,9 @@ class MiniLMEmbedder:
         ConfigError: a file is missing or damaged, or the model belongs to another family.
     """
 
+    noise: Final = 0.2
+    """Similarity that unrelated texts may have."""
+
     def __init__(self, model_dir: Path) -> None:
         files = {name: _bytes_of(model_dir, name) for name in (CONFIG, WEIGHTS, TOKENIZER)}
         try:

@@ -74,6 +74,14 @@ _SHARED_FROM = 32_768
 """From this many rows on, two threads compare vectors, because reading them from memory dominates."""
 
 
+def noise_of(embedder: Embedder) -> float:
+    """Return the similarity below which a record is no hit unless it has a word of the query.
+
+    Of an embedder that does not say what similarity chance makes, every record counts.
+    """
+    return float(getattr(embedder, "noise", -1.0))
+
+
 class Ranking(Protocol):
     """Ranks up to ``most`` rows, perhaps only among some, and returns their numbers, best first."""
 
@@ -89,7 +97,10 @@ async def search(
     scope: MemoryScope | None,
     finished: Collection[str],
 ) -> list[Hit]:
-    """Return the best records, best first, up to the query's limit."""
+    """Return the best records, best first, up to the query's limit.
+
+    A record counts that has a word of the query, or is more similar to it than chance makes records be.
+    """
     await cache.number()
     mirror = cache.mirror
     if mirror.rows > _MASKED_AT_ONCE:
@@ -101,13 +112,14 @@ async def search(
     most = max(LEAST_CANDIDATES, _CANDIDATES_PER_HIT * query.limit)
     words = asyncio.ensure_future(filtered(mirror, mask, most, partial(cache.table.matching, query.text)))
     try:
-        meaning = await _by_meaning(cache, mirror, embedder, query.text, mask, most)
+        meaning, similar = await _by_meaning(cache, mirror, embedder, query.text, mask, most)
         rankings = [meaning.tolist(), (await words).tolist()]
     finally:
         words.cancel()
         await asyncio.wait([words])
+    hits = {*similar.tolist(), *rankings[1]}
     scores = fused(rankings)
-    kept = {place: score for place, score in scores.items() if score >= query.min_score}
+    kept = {place: score for place, score in scores.items() if place in hits and score >= query.min_score}
     positions = np.array(list(kept)[: query.limit], np.intp)
     by_id = {mirror.ids[position]: kept[position] for position in positions.tolist()}
     return [Hit(record, by_id[record.id]) for record in await cache.records(mirror, positions)]
@@ -124,20 +136,29 @@ def _mask(mirror: Mirror, query: MemoryQuery, scope: MemoryScope | None, finishe
 
 async def _by_meaning(
     cache: TableCache, mirror: Mirror, embedder: Embedder, text: str, mask: Mask, most: int
-) -> Positions:
+) -> tuple[Positions, Positions]:
+    """Return the nearest records, and those that are nearer than chance makes them."""
     vector: Vectors = (await in_thread(vectors_of, [text], embedder, cache.place))[0]
+    nothing: Positions = np.empty(0, np.intp)
     if not vector.any():
-        return np.empty(0, np.intp)  # a query without features: any order would be arbitrary
+        return nothing, nothing  # a query without features: any order would be arbitrary
+    noise = noise_of(embedder)
     matrix, rows = mirror.matrix, len(mask)
     if matrix is None:
-        return await filtered(mirror, mask, most, partial(cache.table.nearest, vector))
+        found = await filtered(mirror, mask, most, partial(cache.table.nearest, vector, -np.inf))
+        return found, await filtered(mirror, mask, most, partial(cache.table.nearest, vector, noise))
+
+    def ranked(scores: Vectors) -> tuple[Positions, Positions]:
+        found = best(scores, np.flatnonzero(mask), most)
+        return found, found[scores[found] >= noise]
+
     if rows < _SHARED_FROM:
-        return await in_thread(lambda: best(matrix.scores(vector, rows), np.flatnonzero(mask), most))
+        return await in_thread(lambda: ranked(matrix.scores(vector, rows)))
     async with asyncio.TaskGroup() as group:
         early = group.create_task(in_thread(matrix.scores, vector, rows // 2))
         late = group.create_task(in_thread(matrix.scores, vector, rows, rows // 2))
     scores = np.concatenate([early.result(), late.result()])
-    return await in_thread(best, scores, np.flatnonzero(mask), most)
+    return await in_thread(ranked, scores)
 
 
 async def filtered(mirror: Mirror, mask: Mask, most: int, ranking: Ranking) -> Positions:

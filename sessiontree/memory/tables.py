@@ -293,11 +293,14 @@ class RecordTable:
         ranked: NDArray[np.int64] = numbers[np.lexsort((numbers, -scores))]
         return ranked
 
-    async def nearest(self, vector: Vectors, most: int, among: Sequence[int] | None) -> NDArray[np.int64]:
+    async def nearest(
+        self, vector: Vectors, least: float, most: int, among: Sequence[int] | None
+    ) -> NDArray[np.int64]:
         """Return the numbers of the rows with the nearest vectors, found by the index, nearest first.
 
         Args:
             vector: The vector to compare with.
+            least: The inner product that a row has at least.
             most: How many rows at most.
             among: Only these rows; None = all.
         """
@@ -306,6 +309,8 @@ class RecordTable:
             query = query.nprobes(_PROBES).select(["_distance"]).with_row_id().limit(most)
             found = await query.to_arrow()
         numbers, distances = found[ROW_ID].to_numpy().astype(np.int64), found["_distance"].to_numpy()
+        is_similar = 1 - distances >= least  # the distance of "dot"
+        numbers, distances = numbers[is_similar], distances[is_similar]
         ranked: NDArray[np.int64] = numbers[np.lexsort((numbers, distances))]
         return ranked
 

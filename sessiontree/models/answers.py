@@ -16,7 +16,7 @@ from sessiontree.contracts.errors import (
     SessionTreeError,
     words_of,
 )
-from sessiontree.contracts.jsonable import JsonValue, dump_json, to_json_value
+from sessiontree.contracts.jsonable import MAX_INT_BITS, JsonValue, dump_json, to_json_value
 from sessiontree.contracts.messages import (
     NOTHING_USED,
     UNFINISHED,
@@ -188,7 +188,6 @@ def _is_whole(block: object) -> bool:
     return (
         type(block) is ToolCall
         and type(block.name) is str
-        and block.name != ""
         and type(block.id) is str
         and block.id != ""
         and (block.unread is None or type(block.unread) is str)
@@ -226,6 +225,8 @@ def _is_plain(arguments: Mapping[str, JsonValue]) -> bool:
     for key, value in arguments.items():
         if type(key) is not str:
             return False
+        if type(value) is int and value.bit_length() > MAX_INT_BITS:
+            return False
         if type(value) not in _PLAIN and not (type(value) is float and math.isfinite(value)):
             return False
     return True
@@ -233,7 +234,7 @@ def _is_plain(arguments: Mapping[str, JsonValue]) -> bool:
 
 def _clean(block: ToolCall, turn: int, index: int) -> ToolCall:
     arguments = block.arguments
-    if not isinstance(block.name, str) or not block.name:
+    if not isinstance(block.name, str):
         raise ModelError(f"a model called a tool by {block.name!r}; a name is text")
     if not isinstance(arguments, Mapping):
         raise ModelError(f"a model called {block.name} with {type(arguments).__name__} instead of an object")

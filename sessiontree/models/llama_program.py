@@ -36,6 +36,7 @@ def _parameters(llama: Any, order: dict[str, Any]) -> Any:
     parameters.n_parallel = order["parallel"]
     parameters.n_ctx = order["context_tokens"] * order["parallel"]  # it is divided among the slots
     parameters.n_predict = order["reply_tokens"]
+    parameters.sampling.penalty_repeat = order["repeat_penalty"]
     parameters.cache_type_k = parameters.cache_type_v = llama.ggml_type.GGML_TYPE_Q8_0  # half the memory
     parameters.cache_ram_mib = 0
     parameters.n_ctx_checkpoints = 0

@@ -17,7 +17,7 @@ from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.model_settings import ModelPrice
 from sessiontree.contracts.settings import meant
 from sessiontree.models.local_server import WEIGHTS, LocalServer, ServerPlace, weights_file
-from sessiontree.models.port import ModelPiece, ModelRequest, Piece
+from sessiontree.models.port import ModelPiece, ModelRequest, Piece, StopPiece
 from sessiontree.models.providers.provider_model import (
     CONSTRAINED,
     LOCAL,
@@ -29,6 +29,8 @@ from sessiontree.models.providers.provider_model import (
 
 _TIMES: Final = CallTimeouts(first_s=600.0, between_s=120.0, total_s=1_800.0)
 """A question waits for its turn, and a long one is read at about a hundred tokens a second."""
+TALK_TOKENS: Final = 200
+"""Length at which a text ends for which no length is set: so small a model goes on until it is stopped."""
 
 
 class LocalModel:
@@ -84,7 +86,7 @@ class LocalModel:
         try:
             async with aclosing(model.stream(_repeatable(request))) as pieces:
                 async for piece in pieces:
-                    yield self._own(piece)
+                    yield self._own(_accepted(piece) if _is_unbounded(request) else piece)
         except ModelError as error:
             if error.retryable:
                 self.server.suspect()
@@ -124,10 +126,24 @@ class LocalModel:
 
 
 def _repeatable(request: ModelRequest) -> ModelRequest:
-    """Return a request with temperature 0 unless another one is set: so small a model rambles otherwise."""
-    if request.settings.temperature is not None:
-        return request
-    return replace(request, settings=request.settings.model_copy(update={"temperature": 0.0}))
+    """Return a request with temperature 0 and a short reply unless others are set: it rambles otherwise."""
+    given: dict[str, Any] = {}
+    if request.settings.temperature is None:
+        given["temperature"] = 0.0
+    if _is_unbounded(request):
+        given["max_output_tokens"] = TALK_TOKENS
+    return replace(request, settings=request.settings.model_copy(update=given)) if given else request
+
+
+def _is_unbounded(request: ModelRequest) -> bool:
+    """Whether nobody set how long the reply to a request for plain text may be, and what happens then."""
+    settings = request.settings
+    return not request.tools and settings.max_output_tokens is None and settings.on_length is None
+
+
+def _accepted(piece: Piece) -> Piece:
+    """Return a piece of a reply whose end at the default length is accepted."""
+    return StopPiece("stop") if isinstance(piece, StopPiece) and piece.reason == "length" else piece
 
 
 _SERVERS: Final = {name: LocalServer(weights) for name, weights in WEIGHTS.items()}

@@ -52,6 +52,8 @@ class LocalWeights:
     """Size of the context of one conversation."""
     reply_tokens: int = 1_024
     """Maximum length of a reply to a question that sets no limit."""
+    repeat_penalty: float = 1.15
+    """How much less likely the last tokens become; without it so small a model repeats sentences for ever."""
     threads: int = 1
     """Threads that make replies. With more threads than idle processors it is twenty times slower: they
     wait for each other."""
@@ -153,6 +155,7 @@ class LocalServer:
             "parallel": weights.parallel,
             "context_tokens": weights.context_tokens,
             "reply_tokens": weights.reply_tokens,
+            "repeat_penalty": weights.repeat_penalty,
             "threads": weights.threads,
         }
         try:

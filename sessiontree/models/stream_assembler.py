@@ -35,7 +35,6 @@ from sessiontree.contracts.messages import (
     Usage,
 )
 from sessiontree.contracts.truncation import cut_text
-from sessiontree.models.argument_text import ParsedArguments, read_arguments
 from sessiontree.models.port import (
     CallPiece,
     EmitEvent,
@@ -46,6 +45,7 @@ from sessiontree.models.port import (
     StopPiece,
     ThinkingPiece,
 )
+from sessiontree.schema.argument_text import ParsedArguments, read_arguments
 
 MAX_ARGUMENT_CHARS: Final = 4_000_000
 """Maximum length of one call's argument text."""
@@ -76,9 +76,14 @@ class _Call:
     place: int
     """Index among the reply's blocks."""
     words: io.StringIO = field(default_factory=io.StringIO)
+    """Its argument text, as far as it is kept."""
+    chars: int = 0
+    """Length of its argument text."""
     id: str = ""
     name: str = ""
     has_ended: bool = False
+    is_too_long: bool = False
+    """Whether its argument text is longer than any call's may be; such a call is refused."""
     found: ParsedArguments | None = None
     """The content of its argument text, once the call has ended."""
     is_told: bool = False
@@ -236,13 +241,11 @@ class StreamAssembler:
             call.id = piece.id or call.id
             call.name = call.name or piece.name
         if words:
-            if call.words.tell() + len(words) > self._max_argument_chars:
-                raise ModelError(
-                    f"a model called {call.name or 'a tool'} with more than {self._max_argument_chars} "
-                    "characters of arguments"
-                )
-            call.words.write(words)
-            self._emit(ToolCallDelta(call.place, words))
+            room = self._max_argument_chars - call.chars
+            call.chars += len(words)
+            if room > 0:
+                call.words.write(words[:room])
+                self._emit(ToolCallDelta(call.place, words[:room]))
         if piece.ends and not call.has_ended:
             self._end(call)
             if call.name and call.found is not None and not call.found.closed:
@@ -280,11 +283,18 @@ class StreamAssembler:
 
     def _end(self, call: _Call) -> None:
         call.has_ended = True
-        call.found = read_arguments(call.words.getvalue())
+        call.is_too_long = call.chars > self._max_argument_chars
+        call.found = None if call.is_too_long else read_arguments(call.words.getvalue())
 
     def _read(self, call: _Call, *, is_cut: bool) -> ToolCall:
         """Return an ended call; if the reply was cut short, arguments that break off are not used."""
         call_id, found = call.id or f"call_{self._turn}_{call.place}", call.found
+        if call.is_too_long:
+            kept = call.words.getvalue()[:MAX_UNREAD_CHARS]
+            told = (
+                f"{kept}… cut: {call.chars} characters of arguments, {self._max_argument_chars} are allowed"
+            )
+            return ToolCall(call_id, call.name, {}, told)
         if found is None or (found.closed and is_cut):
             return ToolCall(call_id, call.name, {}, cut_text(call.words.getvalue(), MAX_UNREAD_CHARS))
         return ToolCall(call_id, call.name, found.values)

@@ -59,7 +59,11 @@ def _folded_piece(piece: Piece) -> str:
         return piece.written
     is_other = piece.written[1:2] in {"!", "^"}
     takes_hyphen = Glob(piece.written).fits("-") is not is_other
-    return piece.written[:-1] + "_" * takes_hyphen + "]"
+    if not takes_hyphen:
+        return piece.written
+    # A hyphen at the end stays there: before another character it would make a range.
+    inside = piece.written[:-1]
+    return f"{inside[:-1]}_-]" if inside.endswith("-") else f"{inside}_]"
 
 
 def provider_of(model: str) -> tuple[str, str]:

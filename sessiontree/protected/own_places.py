@@ -17,6 +17,8 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+from sessiontree.protected.named_modules import named_places
+
 PARTS_OF_A_PREFIX: Final = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "share")
 """The parts of an environment whose directory also holds other things: the project it belongs to."""
 SCHEMES: Final = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
@@ -33,6 +35,8 @@ class OwnPlaces:
     """Directories and files with everything in them: of the environment, and of editable packages."""
     modules: tuple[str, ...] = ()
     """Files that the program has loaded from its own directories."""
+    named: tuple[str, ...] = ()
+    """Files that it would import by names in its code; loaded or not, there or not."""
     folders: tuple[str, ...] = ()
     """The program's own directories that it imports from: its script's, the working directory."""
 
@@ -55,7 +59,7 @@ def own_places() -> OwnPlaces:
                 judged[file] = path
         if path:
             own[path] = None
-    return OwnPlaces(trees, tuple(own), folders)
+    return OwnPlaces(trees, tuple(own), named_places(own, folders), folders)
 
 
 @lru_cache(maxsize=8)

@@ -23,8 +23,11 @@ from sessiontree.protected.own_places import OwnPlaces, is_installed, module_nam
 GIT: Final = ".git"
 DECIDING: Final = frozenset({"hooks", "config", "config.worktree", "info", "commondir", "gitdir"})
 """Names in a git directory that decide where settings come from and what they say."""
+UNDER_WAY: Final = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
+"""Directories of what a person has begun and git will continue; they name commands, and end with it."""
 NESTED: Final = ("modules", "worktrees")
 """Where a git directory keeps those of submodules and further worktrees."""
+_NAMED: Final = DECIDING.union(UNDER_WAY)
 MAKING: Final = frozenset({"HEAD", "objects", "refs", "commondir"})
 """Names that turn a directory into a git directory if it already holds the others of a set."""
 _SETS: Final = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
@@ -49,7 +52,7 @@ def why_by_name(names: Collection[str]) -> str:
     for at, name in enumerate(below):
         if name == GIT and len(below) == at + 1:
             return "it says where a git repository is"
-        if name == GIT and below[at + 1] in DECIDING.union(NESTED):
+        if name == GIT and below[at + 1] in _NAMED.union(NESTED):
             return "it decides which programs git runs"
     return ""
 
@@ -157,6 +160,7 @@ Identity: TypeAlias = tuple[int, int]
 """Device and inode."""
 RUNS: Final = "processes of the runtime import from it"
 LOADED: Final = "the program that opened the tree runs it"
+NAMED: Final = "the program that opened the tree names it in its code, and may import it"
 SHADOWS: Final = "the program that opened the tree would import it in place of what is installed"
 DECIDES: Final = "it decides which programs git runs"
 MAKES: Final = "it would make its directory a git repository"
@@ -177,7 +181,7 @@ class ProtectedPlaces:
         """Find the places of ``own`` in the workspace; one that holds the whole workspace does not count."""
         self._root = os.path.realpath(root)
         self._why: dict[str, str] = {}
-        for places, why in ((own.trees, RUNS), (own.modules, LOADED)):
+        for places, why in ((own.trees, RUNS), (own.modules, LOADED), (own.named, NAMED)):
             for place in places:
                 for path in (*self._links_to(place), os.path.realpath(place)):
                     self._add(path, why)
@@ -204,8 +208,11 @@ class ProtectedPlaces:
     def see(self) -> Seen:
         """Return the places that exist now; repositories are searched in the whole workspace."""
         kept = _Kept(self._root)
-        for name in self._why:
-            kept.take(f"{self._root}/{name}")
+        for name, why in self._why.items():
+            if why == NAMED:
+                kept.take_or_keep_away(f"{self._root}/{name}")
+            else:
+                kept.take(f"{self._root}/{name}")
         trees = {f"{self._root}/{name}" for name in self._why}
         for found in self._finder.find(self._root, trees, time.time_ns()):
             if found.is_repository:
@@ -363,12 +370,17 @@ class _Kept:
         self._paths[path] = None
         return True
 
+    def take_or_keep_away(self, path: str) -> None:
+        """Add a path if it exists; else it must not come into existence."""
+        if not self.take(path):
+            self._absent[path] = None
+
     def take_repository(self, path: str) -> None:
         """Add the deciding entries of a git directory; create those that a complete one lacks."""
         is_whole = not os.path.lexists(f"{path}/commondir")
-        for name in sorted(DECIDING):
+        for name in sorted(_NAMED):
             place = f"{path}/{name}"
-            if self.take(place):
+            if self.take(place) or name in UNDER_WAY:
                 continue
             if is_whole and name in MADE_IF_MISSING and _made(place, is_file=name == "config"):
                 self._paths[place] = None
@@ -381,19 +393,18 @@ class _Kept:
         if os.path.islink(git) or not os.path.isdir(git):  # noqa: PTH112, PTH114 - one call
             self.take(git)
         else:
-            for name in DECIDING:
+            for name in _NAMED:
                 self.take(f"{git}/{name}")
         place = pointed_to(git) if os.path.isfile(git) else None  # noqa: PTH113 - as above
         if place is not None and os.path.isdir(place):  # noqa: PTH112 - as above
-            for name in DECIDING:
+            for name in _NAMED:
                 self.take(f"{os.path.realpath(place)}/{name}")
         self.take_hooks(path)
 
     def take_hooks(self, worktree: str) -> None:
         """Add the hook directories of a worktree's repository, and the files that name them."""
         for place in _hooks_of(worktree):
-            if not self.take(place):
-                self._absent[place] = None
+            self.take_or_keep_away(place)
 
     def seen(self) -> Seen:
         """Return all places, without those below another, and with other names of the files."""
@@ -415,7 +426,7 @@ def protected_places(root: str, own: OwnPlaces) -> ProtectedPlaces:
 
 def _in_repository(has: Callable[[str], bool], name: str) -> str:
     """Return why a name is protected in a directory; ``has`` says which other names the directory holds."""
-    if folded(name) in DECIDING.union(NESTED) and is_repository(has):
+    if folded(name) in _NAMED.union(NESTED) and is_repository(has):
         return DECIDES
     if name in MAKING and not is_repository(has) and is_repository(lambda other: other == name or has(other)):
         return MAKES

@@ -20,6 +20,7 @@ from sessiontree.contracts.errors import (
     ClientCallClosed,
     SessionClosed,
     SessionTreeError,
+    words_of,
 )
 from sessiontree.contracts.events import ModelEvent
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
@@ -81,7 +82,11 @@ def precedent_in(config: TreeConfig, call: CheckedCall) -> Precedent | None:
     member = next((row.command_in for row in config.tools if row.name == call.tool), "")
     if not member:
         return None
-    return precedent_of(call.arguments, member, program_finder(os.path.realpath(config.workspace)))
+    try:
+        return precedent_of(call.arguments, member, program_finder(os.path.realpath(config.workspace)))
+    except Exception as error:  # noqa: BLE001 - a person decides about a command that can't be judged
+        doubt = f"it can't be judged: {words_of(error)}"
+        return Precedent(False, (), doubt, doubt)
 
 
 def intended_with(

@@ -68,7 +68,7 @@ from sessiontree.runtime.session_rights import (
 )
 from sessiontree.runtime.session_runner import RunnerState, SessionRunner
 from sessiontree.runtime.tool_calls import CallWatch
-from sessiontree.sandbox import CommandShell
+from sessiontree.sandbox import CommandShell, CommandTurns
 from sessiontree.sandbox.named_files import named_files
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.workspace import SkillReader, WorkspaceWriter
@@ -287,9 +287,10 @@ class HostCore:
             sessions leave running there, and sends progress to the supervisor.
         passed_ms: The time that clocks of trees count from. On another machine than the supervisor's it is
             the supervisor's time, because each machine counts from its own start.
+        turns: The turns of commands in this process; None = this host is the only one in it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it shares with others, by name
         self,
         equip: Callable[[str], HostEquipment],
         services: Services,
@@ -298,6 +299,7 @@ class HostCore:
         now_ms: Callable[[], int],
         process: HostProcess | None = None,
         passed_ms: Callable[[], int] = monotonic_ms,
+        turns: CommandTurns | None = None,
     ) -> None:
         self._equip = equip
         self._services = services
@@ -307,6 +309,7 @@ class HostCore:
         self._mailbox = Mailbox(self._take)
         self._process = process
         self._passed_ms = passed_ms
+        self._turns = turns or CommandTurns()
         self._relay = None if process is None else ProgressRelay(hub, self._mailbox.wake)
         self._runner: SessionRunner | None = None
         self._watch: CallWatch | None = None
@@ -553,6 +556,7 @@ class HostCore:
                 access=adopt.config.workspace_access,
                 cleanup_s=adopt.config.exec_cleanup_s,
                 skills=skills,
+                turns=self._turns.commands.of_a_session(adopt.limits.max_commands),
             )
         reader: Reader = writer.reader()
         if skills:
@@ -591,5 +595,6 @@ class HostCore:
             questioner.unseen = hooks.words.screens
             is_remote = questioner.instant is None
             interceptors = (HookInterceptor(hooks, context, dispatcher, screened, shows_replies=is_remote),)
-        self._watch = screened or CallWatch(self._hub, adopt.tree_id, adopt.session, facades)
-        return SessionRunner(adopt, dispatcher, questioner, self._watch, put, now_ms, interceptors, state)
+        self._watch = watch = screened or CallWatch(self._hub, adopt.tree_id, adopt.session, facades)
+        turns = self._turns.calls.of_a_session(adopt.limits.max_commands)
+        return SessionRunner(adopt, dispatcher, questioner, watch, put, now_ms, interceptors, state, turns)

@@ -70,6 +70,8 @@ class ModelRequestBuilder:
         self._reads_details = bool(getattr(instant, "reads_details", False))
         self._source: list[Message] | None = None
         self._shown: list[Message] = []
+        self._asked_of: list[Message] | None = None
+        """The conversation of the last question to the gateway; its messages may only be added to."""
 
     def adopted(self, at_ms: int) -> Adopted:
         """Return the stimulus for a session that is embodied with these tools and models."""
@@ -172,6 +174,9 @@ class ModelRequestBuilder:
         base = self.given if gone == self._gone else 0  # with other tools, the prompt changes
         self._gone = gone
         conversation, begun = state.transcript, state.compacting
+        if self._asked_of is not None and self._asked_of is not conversation:
+            base = 0  # messages that the gateway holds were cut
+        self._asked_of = conversation
         self.given = len(conversation)
         writer = self._writer(state)
         if begun is not None:

@@ -200,7 +200,7 @@ def _replied(
     match head:
         case facts.TurnReplied(turn, message):
             filled = next((fact for fact in ahead[1:3] if isinstance(fact, facts.ContextFilled)), None)
-            context = None if filled is None else filled.context_tokens
+            context = head.context_tokens if filled is None else filled.context_tokens
             for on_length in ("fail", "continue", "accept") if message.stop_reason == "length" else ("fail",):
                 yield stimuli.ModelAnswered(at_ms, turn, message, on_length, context)
         case facts.ContextCompacted():

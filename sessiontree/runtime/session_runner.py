@@ -32,6 +32,7 @@ from sessiontree.runtime.interceptors import Interceptor
 from sessiontree.runtime.model_requests import ModelRequestBuilder
 from sessiontree.runtime.replay import replay_session
 from sessiontree.runtime.tool_calls import CallWatch, Delegation, Running, RunningCalls
+from sessiontree.sandbox import SessionTurns
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.state import CallState, SessionState
@@ -115,6 +116,7 @@ class SessionRunner:
         now_ms: Callable[[], int],
         interceptors: Sequence[Interceptor] = (),
         kept: RunnerState | None = None,
+        turns: SessionTurns | None = None,
     ) -> None:
         """Rebuild the session from its facts, or take its kept state, and report that it is adopted."""
         self.session = adopt.session
@@ -131,7 +133,7 @@ class SessionRunner:
         self._due: deque[tuple[str, Stimulus]] = deque()
         self._to_run: list[todo.ExecuteCall] = []
         self._prepared: dict[str, PreparedCall] = {}
-        self._running = RunningCalls(dispatcher, watch, self._abandoned)
+        self._running = RunningCalls(dispatcher, watch, self._abandoned, turns)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._facts: list[Packed] = []
         self._out: list[HostInstruction] = []

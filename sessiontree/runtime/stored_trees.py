@@ -7,12 +7,14 @@ from pathlib import Path
 
 from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
+from sessiontree.contracts.session_facts import MessageReceived
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.tree_config import ForkPoint, TreeConfig, TreeSummary
+from sessiontree.contracts.tree_facts import SessionSpawned
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record, TreeRow
-from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay import read_fact, read_facts
 from sessiontree.tree.evolve import evolve as evolve_tree
 from sessiontree.tree.state import TreeState, initial_tree
 
@@ -96,4 +98,24 @@ def _summary(journal: Journal, row: TreeRow, purpose: str | None) -> TreeSummary
         live,
         None if fork is None else fork.tree_id,
         None if fork is None else fork.seq,
+        "" if outcome is None else _first_task(journal, row.tree_id),
     )
+
+
+_FIRST_FACTS = 5
+"""Among so many first facts of Main, or of the tree, is the task that it was given."""
+_TASK_CHARS = 200
+
+
+def _first_task(journal: Journal, tree_id: str) -> str:
+    for record in journal.read_session(tree_id, MAIN, max_n=_FIRST_FACTS):
+        for fact in read_facts(record.text):
+            if isinstance(fact, MessageReceived):
+                text = fact.message.text if fact.message.origin == "user" else ""
+                if text:
+                    return text[:_TASK_CHARS]
+    for record in journal.read_session(tree_id, "", max_n=_FIRST_FACTS):
+        spawned = read_fact(record.text)
+        if isinstance(spawned, SessionSpawned) and spawned.spec.parent == MAIN:
+            return spawned.spec.task[:_TASK_CHARS]
+    return ""

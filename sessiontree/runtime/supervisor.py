@@ -46,7 +46,7 @@ from sessiontree.runtime.subtree import agents_of, rows_below, sent_from, stoppe
 from sessiontree.runtime.supervisor_api import ActorRow
 from sessiontree.runtime.tree_controller import TreeController
 from sessiontree.runtime.tree_fork import Identity, forked
-from sessiontree.schema.result import compile_result
+from sessiontree.schema.result import check_model_schema, compile_result
 from sessiontree.tree import protocol as tree_stimuli
 from sessiontree.tree import protocol as tree_todo
 from sessiontree.tree.report import owed
@@ -314,7 +314,7 @@ class SupervisorCore:
             SessionClosed: the grant is not valid now.
             PermissionDenied: sessions of its kind may not spawn.
             SpawnRefused, LimitExceeded: nothing was started.
-            ConfigError: the result schema is not valid.
+            ConfigError: the result schema is not valid, or too large.
         """
         live = self.grants.check(grant, "spawn")
         session = live.session
@@ -324,6 +324,8 @@ class SupervisorCore:
                 f"can't spawn a {request.kind!r} for the task {request.task!r}; give one of "
                 f"{', '.join(SessionKind)} and a task that is not empty",
             )
+        if request.result_schema is not None:
+            check_model_schema(request.result_schema)
         asked = tree_stimuli.SpawnAsked(
             live.controller.now_ms(),
             session,
@@ -337,6 +339,7 @@ class SupervisorCore:
             key=key,
             forbidden=forbidden,
             asked_by=asked_by,
+            wait=request.wait,
         )
         return await self.spawn_child(live.controller.config.tree_id, asked, f"spawn:{key}")
 

@@ -270,6 +270,17 @@ class SupervisorApi(Protocol):
         ...
 
     @rpc(for_peers=True, urgent=True)
+    async def lift_denial(
+        self, tree_id: str, request_id: str, by: Annotated[str, PeerName] = "person"
+    ) -> None:
+        """Lift a person's denial of a request: the same call is asked about again. The journal names ``by``.
+
+        Raises:
+            ApprovalClosed: no denial of this request holds.
+        """
+        ...
+
+    @rpc(for_peers=True, urgent=True)
     async def answer(
         self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: Words, again: Again = False
     ) -> None:

@@ -294,6 +294,17 @@ class SupervisorService(SupervisorApi):
         if answer.approve and request is not None and (asker_node is None or asker_node.stop is not None):
             raise ApprovalClosed(request_id, "cancelled")
 
+    async def lift_denial(self, tree_id: str, request_id: str, by: str = "person") -> None:
+        """Lift a person's denial of a request.
+
+        Raises:
+            ApprovalClosed: no denial of this request holds.
+        """
+        asked = tree_stimuli.LiftAsked(self._supervisor.tree(tree_id).now_ms(), request_id, by)
+        for instruction in await self._supervisor.tree(tree_id).settle(asked, f"lift:{request_id}"):
+            if isinstance(instruction, tree_stimuli.RefuseDecision):
+                raise instruction.error
+
     async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
         """Record that a hook failed in the creating program; durable when this returns."""
         controller = self._supervisor.tree(tree_id)

@@ -40,6 +40,7 @@ from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.session_rights import Facades
+from sessiontree.sandbox import SessionTurns
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import ExecuteCall
 from sessiontree.session.state import CallState
@@ -86,6 +87,12 @@ class CallWatch:
     def _emit_unless_over(self, signals: CallSignals, event: ToolEvent) -> None:
         if not signals.over:
             self._emit(event)
+
+    def waits(self, prepared: PreparedCall, turns: SessionTurns) -> None:
+        """Report that a call waits until other commands have ended."""
+        ahead = turns.waiting
+        why = f"at most {turns.most} commands of a session run at a time; {ahead} wait before this one"
+        self._emit(ToolExecutionUpdate(prepared.provider_id, prepared.entry.name, {"waiting": why}))
 
     def retries(self, prepared: PreparedCall, failed: ImmediateOutcome, attempt: int, delay_s: float) -> None:
         """Report that an attempt failed and that the call will be tried again."""
@@ -191,10 +198,16 @@ class Running:
     """Whether it is not tried again, because it was asked to stop or was abandoned."""
     inside: bool = False
     """Whether it holds the lock."""
+    turns: SessionTurns | None = None
+    """Those of which it has one; None = it needs none, or waits."""
 
 
 Abandoned = Callable[[Running, ImmediateOutcome], None]
 Run = Callable[[ExecuteCall, asyncio.Task[Any] | None], Awaitable[ImmediateOutcome | None]]
+
+
+def _runs_commands(prepared: PreparedCall) -> bool:
+    return SHELL.name in prepared.entry.row.declared
 
 
 def _forgotten(running: Running, outcome: ImmediateOutcome) -> None:
@@ -206,12 +219,20 @@ class RunningCalls:
 
     Args:
         on_abandoned: Called with a call that ignored its cancellation, and the outcome it gets.
+        turns: Those of the session's calls that may run commands; None = any number runs at a time.
     """
 
-    def __init__(self, dispatcher: Dispatcher, watch: CallWatch, on_abandoned: Abandoned) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        watch: CallWatch,
+        on_abandoned: Abandoned,
+        turns: SessionTurns | None = None,
+    ) -> None:
         self._dispatcher = dispatcher
         self._watch = watch
         self._on_abandoned = on_abandoned
+        self._turns = turns
         self._running: dict[str, Running] = {}
         self._claimed: set[str] = set()
         self._lock = SharedExclusiveLock()
@@ -266,12 +287,15 @@ class RunningCalls:
     ) -> ImmediateOutcome | None:
         """Run one call in the current task, given if known; return None if it was abandoned meanwhile."""
         alone = prepared.entry.tool.sequential
+        turns = self._turns if _runs_commands(prepared) else None
         inside = self._lock.enter_at_once(alone=alone)
-        signals = self._signals(prepared, 1) if inside else CallSignals(math.inf)
+        begins = inside and (turns is None or turns.enter_at_once())
+        signals = self._signals(prepared, 1) if begins else CallSignals(math.inf)
         running = Running(prepared, signals, task or asyncio.current_task(), inside=inside)
+        running.turns = turns if begins else None
         self._running[execute.call.key] = running
         try:
-            outcome = None if inside else await self._wait(running, alone=alone)
+            outcome = None if begins else await self._wait(running, turns, alone=alone)
             if outcome is None:
                 outcome = await self._dispatcher.execute(
                     prepared, execute.call_id, execute.call.digest, running.signals
@@ -284,21 +308,31 @@ class RunningCalls:
             current = self._running.get(execute.call.key) is running
             if current:
                 del self._running[execute.call.key]
-            if running.inside:
-                self._leave(running)
+            self._leave(running)
         if running.give_up_at < math.inf and running.task is not None:
             running.task.uncancel()
         return outcome if current else None
 
-    async def _wait(self, running: Running, *, alone: bool) -> ImmediateOutcome | None:
-        """Wait for a call's turn; a sequential call runs alone. Its time limit begins when it runs."""
+    async def _wait(
+        self, running: Running, turns: SessionTurns | None, *, alone: bool
+    ) -> ImmediateOutcome | None:
+        """Wait until a call may run: alone if it is sequential, and when enough other commands have ended.
+
+        Its time limit begins when it runs.
+        """
         try:
-            await self._lock.enter(alone=alone)
+            if not running.inside:
+                await self._lock.enter(alone=alone)
+                running.inside = True
+            if turns is not None:
+                if not turns.enter_at_once():
+                    self._watch.waits(running.prepared, turns)
+                    await turns.enter()
+                running.turns = turns
         except asyncio.CancelledError:
             if not running.signals.cancelled:
                 raise
             return self._dispatcher.skipped_outcome(running.prepared)
-        running.inside = True
         running.signals = self._signals(running.prepared, 1)
         return None
 
@@ -338,6 +372,9 @@ class RunningCalls:
         return outcome
 
     def _leave(self, running: Running) -> None:
+        if running.turns is not None:
+            running.turns.leave()
+            running.turns = None
         if running.inside:
             running.inside = False
             self._lock.leave()
@@ -346,8 +383,8 @@ class RunningCalls:
         running.signals.cancelled = True
         if running.give_up_at < math.inf or running.task is None:
             return
-        runs_commands = SHELL.name in running.prepared.entry.row.declared
-        patience_s = ABANDON_AFTER_S + (self._dispatcher.cleanup_s if runs_commands else 0.0)
+        cleanup_s = self._dispatcher.cleanup_s if _runs_commands(running.prepared) else 0.0
+        patience_s = ABANDON_AFTER_S + cleanup_s
         running.give_up_at = time.monotonic() + patience_s
         running.task.cancel()
         self._look_at(running.give_up_at)

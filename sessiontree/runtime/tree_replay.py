@@ -126,6 +126,8 @@ def _asked(  # noqa: C901, PLR0912 - one case for each type
             yield from _message(at_ms, head, ahead)
         case facts.OutsideHookFailed():
             yield protocol.HookFailedOutside(at_ms, head)
+        case facts.DenialLifted(request_id, by):
+            yield protocol.LiftAsked(at_ms, request_id, by)
         case facts.DecisionRefused(request_id, by, approve):
             yield protocol.Decided(at_ms, request_id, approve, False, by.id, "", by)
         case facts.ApprovalStepRecorded(by="person" | "approver error"):
@@ -158,6 +160,7 @@ def _spawn(state: TreeState, at_ms: int, head: facts.SessionSpawned) -> TreeStim
         stays_open=spec.stays_open,
         settings=spec.settings,
         skills=spec.skills,
+        wait=spec.wait,
     )
 
 

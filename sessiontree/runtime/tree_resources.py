@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from sessiontree.contracts.agent import AgentConfig
@@ -40,6 +41,8 @@ class TreeSetup:
     """The tree's hooks, in the order given."""
     skills: Mapping[str, Skill]
     """The owner's skills by name."""
+    hidden: tuple[Path, ...] = ()
+    """Folders in the workspace that no session may read or write, besides the runtime's own."""
 
     @classmethod
     def of(  # noqa: PLR0913 - one value for each thing it holds
@@ -53,6 +56,7 @@ class TreeSetup:
         group: str,
         hooks: tuple[Hook, ...],
         skills: Mapping[str, Skill],
+        hidden: tuple[Path, ...] = (),
     ) -> TreeSetup:
         """Return the setup for models of either sort, by the agents and summary keys for which they answer.
 
@@ -66,7 +70,7 @@ class TreeSetup:
         for agent, model in models.items():
             answering: dict[str, Any] = instant if callable(getattr(model, "reply", None)) else waiting
             answering[agent] = model
-        return cls(table, agents, instant, waiting, web, policy, group, hooks, skills)
+        return cls(table, agents, instant, waiting, web, policy, group, hooks, skills, hidden)
 
     def under(self, policy: PolicyConfig, group: str) -> TreeSetup:
         """Return the setup of the same tree under a journaled policy."""

@@ -18,6 +18,7 @@ from sessiontree.sandbox.kernel_support import (
     level_in_force,
 )
 from sessiontree.sandbox.py_executable import RAY_SITE, Jail, probe, py_executable
+from sessiontree.sandbox.resources.command_turns import CommandTurns, SessionTurns
 from sessiontree.sandbox.self_test import SelfTest, prepare_canaries, self_test
 
 __all__ = [
@@ -25,9 +26,11 @@ __all__ = [
     "Bounds",
     "CommandConfinement",
     "CommandShell",
+    "CommandTurns",
     "Jail",
     "Level",
     "SelfTest",
+    "SessionTurns",
     "available_level",
     "command_confinement",
     "level_in_force",

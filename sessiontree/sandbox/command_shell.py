@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sessiontree.contracts.errors import PermissionDenied, ValidationError
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import ExecSecurity, PermissionTier, WorkspaceAccess
 from sessiontree.contracts.ports import COMMAND_CLEANUP_S, Finished
 from sessiontree.contracts.skills import Skill
@@ -34,6 +34,7 @@ from sessiontree.sandbox.environment import (
 )
 from sessiontree.sandbox.kernel_support import bubblewrap, confining_machine
 from sessiontree.sandbox.process_tree import ProcessIdentity
+from sessiontree.sandbox.resources.command_turns import SessionTurns
 
 MAX_COMMAND_BYTES: Final = 100_000
 """The kernel accepts no argument longer than 128 KiB."""
@@ -59,6 +60,7 @@ class CommandShell:
         cleanup_s: How long a command may take to end, in seconds, after its time-out or after its caller was
             cancelled; then it is killed.
         skills: The owner's skills by name, which commands see read-only in ``/skills``.
+        turns: How many commands of this shell run at a time; the others wait. None = any number.
     """
 
     def __init__(  # noqa: PLR0913 - what commands see, and how they are bounded
@@ -72,6 +74,7 @@ class CommandShell:
         access: WorkspaceAccess = "rw",
         cleanup_s: float = COMMAND_CLEANUP_S,
         skills: Mapping[str, Skill] | None = None,
+        turns: SessionTurns | None = None,
     ) -> None:
         self._workspace = os.path.realpath(workspace)
         self._hidden = tuple(hidden)
@@ -81,6 +84,8 @@ class CommandShell:
         self._may_write = access == "rw" and security != "paranoid"
         self._cleanup_s = cleanup_s
         self._skills = {skill.folder: skill.place for skill in (skills or {}).values()}
+        self._turns = turns
+        self._has_ended = False
         self._running: set[CommandProcess] = set()
         self._none_runs = asyncio.Event()
         self._none_runs.set()
@@ -91,6 +96,7 @@ class CommandShell:
         From now on a command that must end is killed at once, because no caller can wait for it.
         """
         self._cleanup_s = 0.0
+        self._has_ended = True
         return set().union(*(process.kill() for process in self._running))
 
     async def ended(self) -> None:
@@ -111,9 +117,29 @@ class CommandShell:
         _check_command(command)
         check_workspace(self._workspace)  # before its places are looked for: it may be the whole machine
         start = self._start_in(workdir)
+        if self._turns is None:
+            return await self._run_now(command, start, env or {}, timeout_s, keep_bytes, on_output)
+        if not self._turns.enter_at_once():
+            await self._turns.enter()
+        try:
+            if self._has_ended:
+                raise ExecutionError("the command was not started: its session has left while it waited")
+            return await self._run_now(command, start, env or {}, timeout_s, keep_bytes, on_output)
+        finally:
+            self._turns.leave()
+
+    async def _run_now(
+        self,
+        command: str,
+        start: str,
+        env: Mapping[str, str],
+        timeout_s: float,
+        keep_bytes: int,
+        on_output: OnOutput | None,
+    ) -> Finished:
         seen = await self._seen()
         try:
-            process = self._prepared(command, start, env or {}, keep_bytes, on_output, seen)
+            process = self._prepared(command, start, env, keep_bytes, on_output, seen)
             self._running.add(process)
             self._none_runs.clear()
             try:

@@ -231,7 +231,7 @@ def mount_words(
             *interpreter.prefixes,
             *seen.paths,
             *(each for each, _ in seen.links),
-            *seen.absent,
+            *(each for each in seen.absent if os.path.isdir(os.path.dirname(each))),  # noqa: PTH112, PTH120 - one call
         )
         for way in PurePosixPath(place).parents
         if way != PurePosixPath(workspace) and _nearest(str(way), visible) == workspace

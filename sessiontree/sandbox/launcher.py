@@ -44,19 +44,27 @@ UNUSABLE: Final = 118
 """Exit code: the arguments are wrong, or the command can't be run. Others are those of ``jail.py``."""
 REAPER_VARIABLE: Final = "SESSIONTREE_REAPER"
 """Environment variable that gives a process the id of its reaper."""
-HARMLESS: Final = frozenset(
-    (
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLUMNS", "LINES", "NO_COLOR", "CI"),
-        *("LANG", "LANGUAGE", "TZ", "TZDIR", "TMPDIR", "TEMP", "TMP", "VIRTUAL_ENV", "LD_LIBRARY_PATH"),
-        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
-    )
-)
-"""Environment variables that ``--keep`` always keeps: none of them holds a key."""
-HARMLESS_BEGINNINGS: Final = (
-    *("LC_", "XDG_", "PYTHON", "SESSIONTREE_", "RAY_"),
-    *("CUDA_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "MALLOC_"),
-)
-"""Prefixes of other harmless variables. Those of Python that name code are removed before."""
+_HARMLESS_NAMES: Final = """
+    PATH HOME USER LOGNAME SHELL TERM COLUMNS LINES NO_COLOR CI LANG LANGUAGE TZ TZDIR TMPDIR TEMP TMP
+    VIRTUAL_ENV LD_LIBRARY_PATH SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE
+    LC_ALL LC_ADDRESS LC_COLLATE LC_CTYPE LC_IDENTIFICATION LC_MEASUREMENT LC_MESSAGES LC_MONETARY LC_NAME
+    LC_NUMERIC LC_PAPER LC_TELEPHONE LC_TIME
+    XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_RUNTIME_DIR XDG_CONFIG_DIRS XDG_DATA_DIRS
+    PYTHONBREAKPOINT PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONIOENCODING PYTHONUNBUFFERED PYTHONUTF8
+    SESSIONTREE_JAIL SESSIONTREE_LOG SESSIONTREE_REAPER SESSIONTREE_ROLE
+    RAY_ADDRESS RAY_AUTH_MODE RAY_AUTH_TOKEN RAY_AUTH_TOKEN_PATH RAY_BACKEND_LOG_LEVEL RAY_CLIENT_MODE
+    RAY_CLOUD_INSTANCE_ID RAY_JOB_ID RAY_LD_PRELOAD_ON_WORKERS RAY_NODE_ID RAY_NODE_TYPE_NAME RAY_RAYLET_PID
+    RAY_SESSION_DIR RAY_USAGE_STATS_ENABLED RAY_WORKER_ID
+    CUDA_CACHE_PATH CUDA_DEVICE_ORDER CUDA_HOME CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING CUDA_PATH
+    CUDA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES NVIDIA_VISIBLE_DEVICES
+    OMP_DYNAMIC OMP_NUM_THREADS OMP_PLACES OMP_PROC_BIND OMP_SCHEDULE OMP_STACKSIZE OMP_THREAD_LIMIT
+    OMP_WAIT_POLICY MKL_DYNAMIC MKL_NUM_THREADS OPENBLAS_NUM_THREADS
+    MALLOC_ARENA_MAX MALLOC_ARENA_TEST MALLOC_MMAP_MAX_ MALLOC_MMAP_THRESHOLD_ MALLOC_TOP_PAD_
+    MALLOC_TRIM_THRESHOLD_
+"""
+HARMLESS: Final = frozenset(_HARMLESS_NAMES.split())
+"""Environment variables that ``--keep`` always keeps, each by its name: none of them holds a key, except for
+Ray's token, which a host forgets once it is connected."""
 _SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -203,7 +211,7 @@ def keep_variables(names: Sequence[str], given: str = "") -> None:
 
 def is_harmless(name: str) -> bool:
     """Whether an environment variable of this name holds no key."""
-    return name in HARMLESS or name.startswith(HARMLESS_BEGINNINGS)
+    return name in HARMLESS
 
 
 def forget_variables(names: Sequence[str]) -> None:

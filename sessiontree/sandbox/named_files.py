@@ -60,11 +60,23 @@ def named_files(
     given = arguments.get("env")
     variables = given.items() if isinstance(given, Mapping) else ()
     named = words_in(command, {name: value for name, value in variables if isinstance(value, str)})
-    look = _Look(workspace, start)
-    if named.is_open or not look.at(named.words):
+    found = None if named.is_open else files_of(workspace, start, named.words)
+    if found is None:
         return _everything(workspace, start, frozenset(os.path.realpath(path) for path in hidden))
-    found = {"": _directory(start), **look.found}
+    found = {"": _directory(start), **found}
     return dump_json({path: known for path, known in sorted(found.items()) if known is not None})
+
+
+def files_of(workspace: str, start: str, words: frozenset[str]) -> dict[str, JsonValue] | None:
+    """Return what is now at each place of a workspace that words name; None if they name too many.
+
+    Args:
+        workspace: Absolute, without links.
+        start: The directory where the command starts, absolute.
+        words: Names and patterns.
+    """
+    look = _Look(workspace, start)
+    return look.found if look.at(words) else None
 
 
 @dataclass(slots=True)

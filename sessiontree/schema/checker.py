@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -10,10 +11,12 @@ import jsonschema_rs
 import pydantic
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
-from sessiontree.contracts.pointer import json_pointer
+from sessiontree.contracts.jsonable import JsonValue, dump_json, dump_readable
+from sessiontree.contracts.pointer import LeadsNowhere, json_pointer, value_at
 from sessiontree.contracts.truncation import whole
+from sessiontree.schema.argument_text import begins_structure
 from sessiontree.schema.keywords import Schema
+from sessiontree.schema.pattern import LINEAR, PatternKeyword, begin_check
 
 MAX_TOLD: Final = 4
 """Maximum number of faults in one message."""
@@ -23,6 +26,9 @@ MAX_VALUE_CHARS: Final = 60
 """Maximum length of the excerpt of a refused value."""
 _SEARCHED: Final = 200
 """Maximum number of faults searched for the first one."""
+_MAX_WAYS: Final = 10_000
+"""Maximum number of ways through a schema that are searched for faults."""
+_TYPES: Final = "array, boolean, integer, null, number, object, string"
 
 
 class _Fault(Protocol):
@@ -42,17 +48,32 @@ class Checker:
 
     Raises:
         ConfigError: it is not a valid JSON Schema, or refers to anything outside itself.
+
+    Contract: a check ends soon, whatever the text; see :mod:`sessiontree.schema.pattern`.
     """
 
-    __slots__ = ("_validator", "fits")
+    __slots__ = ("_branches", "_validator", "fits")
 
     def __init__(self, schema: Schema) -> None:
         try:
-            self._validator = jsonschema_rs.validator_for(schema, offline=True, mask="the value")
-        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+            try:
+                self._validator = _validator_for(schema, {})
+                self.fits: Callable[[JsonValue], bool] = self._validator.is_valid
+                """Whether a pure JSON value fits."""
+            except jsonschema_rs.ValidationError as error:
+                if "pattern" not in error.instance_path:
+                    raise
+                self._validator = _validator_for(schema, {"pattern": PatternKeyword})
+                self.fits = self._fits_bounded
+        except jsonschema_rs.ValidationError as error:
+            raise ConfigError(f"not a valid JSON Schema: {_cut(_fault_of_schema(error, schema))}") from error
+        except (jsonschema_rs.ReferencingError, ValueError) as error:
             raise ConfigError(f"not a valid JSON Schema: {_cut(str(error).replace(chr(10), ' '))}") from error
-        self.fits = self._validator.is_valid
-        """Whether a pure JSON value fits."""
+        self._branches = dump_json(schema).count('"$ref"')
+
+    def _fits_bounded(self, value: JsonValue) -> bool:
+        begin_check()
+        return self._validator.is_valid(value)
 
     def check(self, value: JsonValue) -> None:
         """Refuse a value that does not fit.
@@ -63,6 +84,12 @@ class Checker:
         Raises:
             ValidationError: lists the first faults; ``field`` is the first one's, None for the whole value.
         """
+        if self._branches and self._branches ** _depth_of(value) > _MAX_WAYS:
+            # The library looks at every way through a schema that refers to itself when it lists faults.
+            if not self.fits(value):
+                raise ValidationError("the value does not fit, and is nested too deep to say where")
+            return
+        begin_check()
         faults: list[_Fault] = list(islice(self._validator.iter_errors(value), _SEARCHED))
         if not faults:
             return
@@ -75,6 +102,45 @@ class Checker:
         )
         message = "; ".join(_cut(entry.text) for entry in told[:MAX_TOLD])
         raise ValidationError(message, json_pointer(*told[0].path) or None)
+
+
+def _validator_for(schema: Schema, keywords: dict[str, Any]) -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for(
+        schema, offline=True, mask="the value", pattern_options=LINEAR, keywords=keywords
+    )
+
+
+def _fault_of_schema(error: jsonschema_rs.ValidationError, schema: Schema) -> str:
+    """Return what is wrong with a schema: the place, what is there, and what may be."""
+    pointer = json_pointer(*error.instance_path)
+    try:
+        found = json_excerpt(value_at(schema, [str(part) for part in error.instance_path]))
+    except LeadsNowhere:
+        found = "the value"
+    keywords = [part for part in error.instance_path if isinstance(part, str)]
+    if keywords[-1:] == ["type"]:
+        return f"{pointer}: {found} is not a type; use one of {_TYPES}, or a list of them"
+    if "pattern" in keywords[-1:]:
+        return f"{pointer}: {found} is not a regular expression"
+    if "patternProperties" in keywords:
+        return (
+            f"{pointer}: it names no regular expression that can be tried in linear time; a pattern of names "
+            "must not look around or refer back"
+        )
+    return f"{pointer or 'the root'}: {error.message} (got {found})"
+
+
+def _depth_of(value: JsonValue) -> int:
+    """Return how many lists and objects are inside each other."""
+    depth, level = 0, [value]
+    while level := [
+        inner
+        for each in level
+        if isinstance(each, dict | list)
+        for inner in (each.values() if isinstance(each, dict) else each)
+    ]:
+        depth += 1
+    return depth
 
 
 def json_excerpt(value: JsonValue) -> str:
@@ -115,6 +181,8 @@ def _entries(fault: _Fault) -> list[_Entry]:
     if kind == "anyOf":
         reasons = dict.fromkeys(error.message for errors in details["context"] for error in errors[:1])
         return [_Entry(path, f": fits no variant: {' / '.join(reasons)} {got}")]
+    if kind == "type" and isinstance(fault.instance, str) and begins_structure(fault.instance):
+        return [_Entry(path, f": {fault.message}, and it can't be read as one: send JSON, not text {got}")]
     return [_Entry(path, f": {fault.message} {got}")]
 
 

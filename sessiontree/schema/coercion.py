@@ -19,6 +19,7 @@ from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.pointer import json_pointer
 from sessiontree.contracts.tool import TRIMMED_KEYWORD
+from sessiontree.schema.argument_text import begins_structure, read_structure
 from sessiontree.schema.json_form import NotJson, json_form, json_type
 from sessiontree.schema.keywords import Schema, subschemas
 
@@ -198,14 +199,15 @@ class Coercer:
             yield _BOOLEANS[text]
         if types & {"integer", "number"}:
             yield from _read_number(text, whole="number" not in types)
-        opened = text.lstrip()[:1]
-        if (opened == "{" and "object" in types) or (opened == "[" and "array" in types):
-            structure = _read_structure(text)
-            if structure is not None:
+        if not types & {"array", "object"}:
+            return
+        if begins_structure(text):
+            # What can't be read was meant as a structure all the same, never as a list of this one text.
+            structure = _structure_in(text)
+            if structure is not None and json_type(structure) in types:
                 yield structure
-                return
         # Empty text is a parameter that was not given, never a list of one empty item.
-        if text and "array" in types and self._takes_strings(schema):
+        elif text and "array" in types and self._takes_strings(schema):
             yield [text]
 
     def _takes_strings(self, schema: Schema) -> bool:
@@ -286,11 +288,11 @@ def _read_number(text: str, *, whole: bool) -> Iterator[JsonValue]:
     yield number
 
 
-def _read_structure(text: str) -> JsonValue:
-    """Return the object or list that a text spells, or None."""
+def _structure_in(text: str) -> JsonValue:
+    """Return the object or list that a text spells as pure JSON, or None."""
     try:
-        return json_form(json.loads(text))
-    except (ValueError, NotJson, RecursionError):
+        return json_form(read_structure(text))
+    except (NotJson, RecursionError):
         return None
 
 

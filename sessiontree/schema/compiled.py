@@ -17,6 +17,7 @@ from pydantic import AliasChoices, BaseModel
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.pointer import json_pointer
+from sessiontree.contracts.settings import nearest_name
 from sessiontree.contracts.tool import ALLOW_EMPTY_KEYWORD, RawTool, Tool
 from sessiontree.schema.checker import MAX_TOLD, Checker, json_excerpt, refusal
 from sessiontree.schema.coercion import Coercer, Spellings
@@ -268,7 +269,10 @@ class CompiledTool:
             value = arguments.get(name)
             missing = name not in arguments or (value is None and not null_counts)
             if missing or (value == "" and not empty_counts):
-                raise ValidationError(f"{name} required", json_pointer(name))
+                unknown = [given for given in arguments if given not in self._names]
+                near = nearest_name(name, unknown)
+                meant = "" if near is None else f"; {json_excerpt(near)} is not a parameter, write {name!r}"
+                raise ValidationError(f"{name} required{meant}", json_pointer(name))
 
     def _refuse_unknown(self, arguments: Mapping[str, JsonValue]) -> None:
         unknown = [name for name in arguments if name not in self._names] if self._closed else []

@@ -281,6 +281,8 @@ def _takes_null(schema: JsonValue) -> bool:
     return named == "null" or (isinstance(named, list) and "null" in named)
 
 
+_MAX_WRITTEN_OUT: Final = 200
+"""Most schemas made by writing out what refers to itself: definitions that name each other grow fast."""
 _OBJECT = frozenset({"additionalProperties", "patternProperties", "properties", "required"})
 _ARRAY = frozenset({"items", "maxItems", "minItems"})
 
@@ -326,6 +328,9 @@ class _Cleaner:
         self._flattener = Flattener(self._schema, report)
         self._used: dict[str, None] = {}
         self._made = 0
+        self._open = ["#"]
+        """References whose targets are being written out around the present place."""
+        self._written_out = 0
 
     def root(self) -> Schema:
         """Return the whole schema."""
@@ -355,6 +360,7 @@ class _Cleaner:
     def _node(self, schema: Schema, place: Place, *, may_lack: bool) -> Schema:
         """Return one cleaned schema; ``may_lack``: it is beneath an optional property."""
         self._made += 1
+        self._written_out += len(self._open) > 1
         if self._made > MAX_SCHEMAS:
             raise ConfigError(f"cleaned for a model it makes more than {MAX_SCHEMAS} schemas; nest it less")
         schema = _with_lone_reference(schema)
@@ -380,8 +386,12 @@ class _Cleaner:
             if ref != "#":
                 self._used[ref.removeprefix("#/$defs/")] = None
             return {"$ref": ref}
-        self._report.add(place, "$ref", "wider", "cut: what refers to itself is shown once")
         found = self._flattener.target(ref)
+        if ref not in self._open and self._written_out < _MAX_WRITTEN_OUT:
+            self._report.add(place, "$ref", "same", "written out here, and cut where it returns")
+            return self._once(ref, schema, place, may_lack=may_lack)
+        reason = "it returns here" if ref in self._open else "written out it is too large"
+        self._report.add(place, "$ref", "wider", f"cut: {reason}")
         known = {
             keyword: value
             for keyword, value in {**found, **schema}.items()
@@ -389,6 +399,20 @@ class _Cleaner:
         }
         # If only the type is known, no members are left to describe.
         return self._node(known, place, may_lack=may_lack)
+
+    def _once(self, ref: str, schema: Schema, place: Place, *, may_lack: bool) -> Schema:
+        """Return a reference's target with its members, together with what is next to the reference."""
+        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+        told = {keyword: value for keyword, value in beside.items() if keyword in ANNOTATIONS}
+        asked = {keyword: value for keyword, value in beside.items() if keyword not in ANNOTATIONS}
+        found = self._flattener.joined(self._flattener.target(ref), place, follow=True)
+        if asked:
+            found = both(found, asked, self._report, place)
+        self._open.append(ref)
+        try:
+            return self._node({**found, **told}, place, may_lack=may_lack)
+        finally:
+            self._open.pop()
 
     def _with_one_union(self, schema: Schema, place: Place) -> Schema:
         """Return the schema with ``anyOf`` alone: no dialect with a keyword list accepts ``oneOf``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
@@ -18,7 +18,17 @@ from sessiontree.schema.definitions import write_out
 from sessiontree.schema.derive import copied, generated, schema_digest, untitled, without_markers
 from sessiontree.schema.json_form import NotJson, json_form
 from sessiontree.schema.keywords import Schema, rewrite
+from sessiontree.schema.pattern import HEAVY, MAX_WEIGHT, patterns_in, weight_of
 
+MAX_SCHEMA_CHARS: Final = 65_536
+"""Longest JSON text of a result schema that a model gives, definitions written out."""
+MAX_SCHEMA_VALUES: Final = 2_000
+"""Most values that such a schema lists (``enum``), and names that it requires or describes, all together."""
+MAX_SCHEMA_DEPTH: Final = 32
+"""Deepest nesting of such a schema."""
+MAX_PATTERN_CHARS: Final = 400_000
+"""Longest result that is tried on one pattern; several patterns share it, down to the next number."""
+MIN_PATTERN_CHARS: Final = 100_000
 _FENCE = "```"
 _CACHED = 256
 
@@ -38,6 +48,51 @@ def compile_result(schema: Mapping[str, JsonValue]) -> ResultSchema:
         return _compiled(dump_json(copied(schema)))
     except ConfigError as error:
         raise ConfigError(f"result schema: {error}") from error
+
+
+def check_model_schema(schema: Mapping[str, JsonValue]) -> None:
+    """Refuse a result schema from a model that is too large, or whose patterns may take long.
+
+    Raises:
+        ConfigError: as :func:`compile_result`, or a bound is exceeded; says which.
+    """
+    try:
+        _refuse_large(schema, "it")
+        written = compile_result(schema).schema
+        _refuse_large(written, "with its definitions written out it")
+        weight = weight_of(written)
+    except RecursionError as error:
+        raise ConfigError("result schema: it is nested too deep") from error
+    if weight > MAX_WEIGHT:
+        raise ConfigError(
+            f"result schema: its patterns are too many or too large ({weight} of {MAX_WEIGHT}; a pattern "
+            f"with counted repetitions of large classes counts {HEAVY})"
+        )
+
+
+def _refuse_large(schema: Mapping[str, JsonValue], what: str) -> None:
+    levels = values = 0
+    level: list[JsonValue] = [dict(schema)]
+    while level:
+        levels += 1
+        if levels > MAX_SCHEMA_DEPTH:
+            raise ConfigError(f"result schema: {what} is nested more than {MAX_SCHEMA_DEPTH} levels deep")
+        inner: list[JsonValue] = []
+        for each in level:
+            found = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+            values += len(found)
+            inner += found
+        if values > MAX_SCHEMA_VALUES:
+            raise ConfigError(
+                f"result schema: {what} has more than {MAX_SCHEMA_VALUES} members and listed values; where "
+                "there are many, describe them by a type or a pattern"
+            )
+        level = [each for each in inner if isinstance(each, dict | list)]
+    size = len(dump_json(dict(schema)))
+    if size > MAX_SCHEMA_CHARS:
+        raise ConfigError(
+            f"result schema: {what} has {size:,} characters, {MAX_SCHEMA_CHARS:,} are the most; shorten it"
+        )
 
 
 def result_json_schema(result_type: Any) -> Schema:
@@ -82,7 +137,7 @@ class ResultSchema:
         ConfigError: as :func:`compile_result`.
     """
 
-    __slots__ = ("_checker", "digest", "schema")
+    __slots__ = ("_checker", "_most_chars", "digest", "schema")
 
     def __init__(self, schema: Schema) -> None:
         self.schema = without_markers(write_out(schema))
@@ -90,6 +145,8 @@ class ResultSchema:
         self.digest = schema_digest(self.schema)
         """SHA-256 (hex) of the schema."""
         self._checker = Checker(self.schema)
+        number = sum(1 for _ in patterns_in(self.schema))
+        self._most_chars = max(MIN_PATTERN_CHARS, MAX_PATTERN_CHARS // number) if number else None
 
     @property
     def demand(self) -> str:
@@ -110,6 +167,11 @@ class ResultSchema:
             ValidationError: it holds no JSON, or the value does not fit; ``field`` points at the first
                 field that fails, None for the whole.
         """
+        if self._most_chars is not None and len(text) > self._most_chars:
+            raise ValidationError(
+                f"the result has {len(text):,} characters, and its schema has patterns, which are tried on "
+                f"{self._most_chars:,}; give a shorter result"
+            )
         if self.schema.get("type") == "string":
             return self._string(text)
         return self.validate(_parsed(text))

@@ -156,7 +156,8 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     message = UserMessage((words, *stimulus.images), stimulus.at_ms, stimulus.origin)
     steer = stimulus.mode == "steer"
     # An interrupted session waits for its parent or owner; reports of its children wait with it.
-    wakes = not (state.interrupted and stimulus.origin == "child")
+    # Results that others follow join the next turn; the last of them starts it.
+    wakes = not (stimulus.joins or (state.interrupted and stimulus.origin == "child"))
     heard = facts.MessageReceived(
         stimulus.message_id, message, steer, wakes, stimulus.asked_by, stimulus.settings
     )

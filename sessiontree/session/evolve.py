@@ -17,6 +17,7 @@ from sessiontree.contracts.model_settings import joined_settings
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.truncation import cut_line
 from sessiontree.session.compaction import compacted
+from sessiontree.session.shortening import shortened
 from sessiontree.session.state import Attempts, CallState, SessionState
 
 REMEMBERED_MESSAGES = 4096
@@ -113,6 +114,7 @@ def _turn_replied(state: SessionState, fact: facts.TurnReplied) -> None:
     state.transcript.append(message)
     calls = message.tool_calls
     _charge(state, message.usage)
+    state.shared_context = fact.context_tokens
     state.compactions = 0
     state.avoids_compaction_model = False
     state.summary_limit = None
@@ -198,6 +200,12 @@ def _compaction_failed(state: SessionState, fact: facts.CompactionFailed) -> Non
     state.is_crowded = False
     state.compaction_failures += 1
     state.summary_limit = fact.summary_limit
+
+
+def _messages_shortened(state: SessionState, fact: facts.MessagesShortened) -> None:
+    state.overflow = ""
+    state.shared_context = None
+    state.transcript = shortened(state.transcript, fact)
 
 
 def _call_opened(state: SessionState, fact: facts.CallOpened) -> None:
@@ -378,6 +386,7 @@ APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.CompactionBegun: _compaction_begun,
     facts.ContextCompacted: _context_compacted,
     facts.CompactionFailed: _compaction_failed,
+    facts.MessagesShortened: _messages_shortened,
     facts.CallOpened: _call_opened,
     facts.CallHeld: _call_held,
     facts.CallIntended: _call_intended,

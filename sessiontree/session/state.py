@@ -131,6 +131,8 @@ class SessionState:
     """Whether the conversation is to be compacted before the next turn, though it still fits."""
     overflow: str = ""
     """What the model said about a conversation longer than its context; empty = nothing."""
+    shared_context: int | None = None
+    """Size of the model's context in tokens, which the results of the last reply share; None = not known."""
     compacting: CompactionBegun | None = None
     """The compaction in progress; ``asking`` is then the question for its summary."""
     compactions: int = 0

@@ -10,16 +10,17 @@ from typing import Any, Final
 
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.memory import MEMORY_SCHEME
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal, joined
 from sessiontree.contracts.stimuli import ResultOffered
 from sessiontree.schema.result import compile_result
-from sessiontree.session import compaction
+from sessiontree.session import compaction, shortening
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park
+from sessiontree.session.repetition import find_repetition
 from sessiontree.session.state import CallState, SessionState
 
 _PROBLEMS: Final[Mapping[str, str]] = {
@@ -51,8 +52,9 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     if state.compacting is not None:
         return compaction.answered(state, state.compacting, stimulus)
     message = stimulus.message
-    decision.facts.append(facts.TurnReplied(stimulus.turn, message))
     context, used = stimulus.context_tokens, message.usage.input_tokens
+    shared = context if len(message.tool_calls) > 1 else None
+    decision.facts.append(facts.TurnReplied(stimulus.turn, message, context_tokens=shared))
     is_full = context is not None and used >= FULL_SHARE * context
     if context is not None and is_full and not (state.is_crowded or state.compaction_failures):
         decision.facts.append(facts.ContextFilled(used, context))
@@ -153,7 +155,11 @@ def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -
     if state.result_attempts >= MAX_ATTEMPTS:
         _rest(state, decision, text, "the result never fitted the schema its parent gave, and was given up")
         return
-    result = compile_result(schema)
+    try:
+        result = compile_result(schema)
+    except ConfigError as error:  # a release with other rules accepted it
+        _rest(state, decision, text, f"the result can't be checked: {error}")
+        return
     try:
         value = result.validate_text(text)
     except ValidationError as error:
@@ -199,7 +205,7 @@ def advance(state: SessionState, at_ms: int) -> Decision | None:
     if state.calls and any(call.outside and call.phase == "intended" for call in state.calls.values()):
         return None
     waiting = bool(state.inbox) and any(each.wakes for each in state.inbox)
-    if (state.owes_turn or waiting) and (turn := _start_turn(state, waiting)) is not None:
+    if (state.owes_turn or waiting) and (turn := _start_turn(state, waiting, at_ms)) is not None:
         return turn
     if held := [call for call in state.calls.values() if call.phase in {"held", "approved"}]:
         return _release(held)
@@ -248,8 +254,8 @@ def _cut_turn(state: SessionState) -> Decision:
     return decision
 
 
-def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
-    """Ask the model, or rest if the turn limit is reached; then notices wait for the next message."""
+def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | None:
+    """Ask the model, or rest if a limit is reached; then notices wait for the next message."""
     decision = Decision()
     fresh = waiting and any(each.wakes and each.message.origin != "notice" for each in state.inbox)
     if not fresh and state.run_turns >= state.limits.max_turns:
@@ -259,16 +265,31 @@ def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
         problem = f"max_turns is {allowed} and the work is not done; raise it with Limits(max_turns=…)"
         _rest(state, decision, "", problem)
         return decision
+    if state.owes_turn and not waiting and state.limits.max_repeats is not None:
+        loop = find_repetition(state.transcript, state.limits.max_repeats)
+        if loop is not None and loop.count >= state.limits.max_repeats:
+            _rest(state, decision, "", loop.problem)
+            return decision
+        if loop is not None and not loop.is_told:
+            words = loop.advice(state.limits.max_repeats)
+            decision.facts.append(notice(f"{state.turn}:repeats", words, at_ms))
+            return decision
     turn = state.turn + 1
-    if state.is_crowded or state.overflow:
+    cut = shortening.leave_out_seen_images(state) if state.overflow else None
+    if cut is None and (state.is_crowded or state.overflow):
         begun = compaction.begin(state)
         if begun is not None:
             decision.facts.append(begun)
             decision.instructions.append(todo.CallModel(begun.turn))
             return decision
         if state.overflow:
-            _rest(state, decision, "", compaction.overflow_problem(state), "overflow")
-            return decision
+            cut = shortening.cut_longest(state)
+            if cut is None:
+                _rest(state, decision, "", compaction.overflow_problem(state), "overflow")
+                return decision
+    cut = cut or shortening.share_room(state, FULL_SHARE)
+    if cut is not None:
+        decision.facts.append(cut)
     askers = _askers(state)
     if askers != state.asked_by:
         decision.facts.append(facts.ActsFor(askers))

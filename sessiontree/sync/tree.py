@@ -172,7 +172,9 @@ class SessionTree(TreeBase):
         agents: Agents by name; ``default`` is created if it is missing.
         agent: Name of Main's agent.
         approvals: ``auto`` approves and records it, ``smart`` applies ``smart_rules`` before it asks a person
-            and approves commands known to be harmless, ``always`` asks each time, ``never`` refuses.
+            and approves commands known to be harmless, ``always`` asks each time, ``never`` refuses. A mode
+            that is named also governs System calls, such as commands; None = Elevated calls are asked about
+            and System calls run.
         approver: Main's approver: rules, or a callable; callables are channels. A plain callable may
             block and may use the tree; an ``async`` one runs on the loop.
         smart_rules: Rules that mode ``smart`` applies by itself.
@@ -187,7 +189,7 @@ class SessionTree(TreeBase):
         memory: Place of a private runtime's memory, and the embedder of its texts.
         runtime: Serve the tree there instead of starting a private runtime. It is a
             ``sessiontree.sync.Runtime``.
-        purpose: Purpose of the tree, for listings.
+        purpose: Purpose of the tree, for listings; empty = the name of the program.
         dedicated: Whether each session keeps its own host for life.
         builtin_tools: False leaves out the tools of installed distributions.
         plugins: Plugin settings by id, or the path of a JSON or TOML file with them. They are not journaled.
@@ -216,7 +218,7 @@ class SessionTree(TreeBase):
         budget: Budget | None = None,
         agents: Mapping[str, AgentSpec] | None = None,
         agent: str = "default",
-        approvals: ApprovalMode = "always",
+        approvals: ApprovalMode | None = None,
         approver: ApproverLike = None,
         smart_rules: Sequence[Rule] = (),
         channel: ChannelLike = "queue",
@@ -540,7 +542,8 @@ class SessionTree(TreeBase):
         state_dir: str | Path | None = None,
         older_than_s: float | None = None,
         keep: int | None = None,
-        unfinished: bool = False,
+        max_bytes: int | None = None,
+        unfinished: bool = True,
     ) -> list[str]:
         """Erase old trees from the journals that no program writes now; what they stored in memory stays.
 
@@ -550,13 +553,15 @@ class SessionTree(TreeBase):
             state_dir: As for :meth:`resume`.
             older_than_s: Only trees whose newest fact is older than this, in seconds.
             keep: Leave out this many of the most recently written trees.
-            unfinished: Also trees whose Main has not ended, which could be resumed, and damaged ones.
+            max_bytes: Only the least recently written trees, until the facts of all that are left take so
+                many bytes at most.
+            unfinished: Also trees that were left open, which could be resumed, and damaged ones.
 
         Returns:
             The ids of the erased trees.
 
         Raises:
-            ConfigError: neither ``older_than_s`` nor ``keep`` is given, or one is out of bounds.
+            ConfigError: no condition is given, or one is out of bounds.
             JournalError: a journal can't be read or written.
         """
         value: list[str] = with_own_lease(
@@ -564,6 +569,7 @@ class SessionTree(TreeBase):
             state_dir=state_dir,
             older_than_s=older_than_s,
             keep=keep,
+            max_bytes=max_bytes,
             unfinished=unfinished,
         )
         return value

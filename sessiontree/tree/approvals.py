@@ -29,12 +29,13 @@ from sessiontree.contracts.tree_facts import (
     ApprovalWaiting,
     ClientCallEnded,
     DecisionRefused,
+    DenialLifted,
     DigestDenied,
     ToolAlwaysAllowed,
 )
 from sessiontree.tree.budgets import later
 from sessiontree.tree.evolve import Draft
-from sessiontree.tree.protocol import Decided, FromSession, RefuseDecision, WakeTreeAt
+from sessiontree.tree.protocol import Decided, FromSession, LiftAsked, RefuseDecision, WakeTreeAt
 from sessiontree.tree.state import Request, Session, TreeState
 
 
@@ -133,6 +134,20 @@ def _known_harmless(draft: Draft, request: Request, session: Session) -> bool:
 
 
 def _rest(draft: Draft, request: Request, session: Session, how: str) -> None:
+    """Let a request wait at a session; a request that does not wait yet needs room, or is denied.
+
+    Nobody could answer thousands one by one, and each of them is kept and shown until it is answered.
+    """
+    most = draft.state.limits.max_open_approvals
+    waiting = draft.state.open_requests - 1  # all but this one
+    if most is not None and request.rests_at is None and waiting >= most:
+        reason = (
+            f"{waiting} approval requests of this tree wait for an answer, and its limit max_open_approvals "
+            f"is {most}. Nobody was asked about this call. Wait until some are answered, then call "
+            f"{request.question.call.tool!r} again if it is still needed"
+        )
+        close(draft, request.question.request_id, "denied", "limit", reason)
+        return
     draft.write(ApprovalWaiting(request.question.request_id, session.spec.session_id, how))
     draft.tell(WakeTreeAt(request.expires_at_ms))
 
@@ -200,7 +215,7 @@ def hear_person(draft: Draft, decided: Decided) -> None:
         return
     if not decided.approve:
         question = request.question
-        _bind_denial(draft, question.call.digest, question.session, request.rests_at)
+        _bind_denial(draft, question, request.rests_at)
     elif decided.always:
         _allow_always(draft, request, decided.by)
 
@@ -258,13 +273,23 @@ def _always_allowed(state: TreeState, tool: str, precedent: Precedent | None) ->
     return None
 
 
-def _bind_denial(draft: Draft, digest: str, asker: str, shown_at: str) -> None:
+def lift_denial(draft: Draft, asked: LiftAsked) -> None:
+    """Lift the denial of a request, so that the same call is asked about again."""
+    if asked.request_id in draft.state.denials:
+        draft.write(DenialLifted(asked.request_id, asked.by))
+        return
+    state = draft.state.decisions.get(asked.request_id) or "unknown to this tree"
+    draft.tell(RefuseDecision(ApprovalClosed(asked.request_id, state)))
+
+
+def _bind_denial(draft: Draft, question: ApprovalQuestion, shown_at: str) -> None:
     path: list[str] = []
-    for session in draft.state.chain(asker):
+    digest = question.call.digest
+    for session in draft.state.chain(question.session):
         path.append(session.spec.session_id)
         if session.spec.session_id == shown_at:
             break
-    draft.write(DigestDenied(digest, tuple(path)))
+    draft.write(DigestDenied(digest, tuple(path), question.request_id))
     for other in draft.state.requests_like.members(digest):
         request = draft.state.requests[other]
         if _denied_at(draft.state, digest, request.question.session) is not None:

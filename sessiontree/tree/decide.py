@@ -25,7 +25,7 @@ from sessiontree.contracts.tree_facts import (
     TreeFact,
     TreeForked,
 )
-from sessiontree.tree.approvals import CANCELLED, ask, close, hear_function, hear_person
+from sessiontree.tree.approvals import CANCELLED, ask, close, hear_function, hear_person, lift_denial
 from sessiontree.tree.evolve import Draft, evolve
 from sessiontree.tree.lifecycle import (
     charge,
@@ -49,6 +49,7 @@ from sessiontree.tree.protocol import (
     HookFailedOutside,
     InterruptAsked,
     LeftoversFound,
+    LiftAsked,
     PostsConsumed,
     ResultAsked,
     SayAsked,
@@ -119,6 +120,8 @@ def _judge(draft: Draft, stimulus: TreeStimulus) -> None:  # noqa: C901, PLR0912
             lose(draft, stimulus)
         case Decided():
             hear_person(draft, stimulus)
+        case LiftAsked():
+            lift_denial(draft, stimulus)
         case StopAsked():
             stop(draft, stimulus)
         case InterruptAsked():

@@ -26,6 +26,7 @@ from sessiontree.contracts.tree_facts import (
     ClientCallEnded,
     ClientCallOpened,
     DecisionRefused,
+    DenialLifted,
     DigestDenied,
     InterruptBegun,
     LeftoversEnded,
@@ -205,6 +206,9 @@ def _spawned(state: TreeState, fact: SessionSpawned) -> None:
         else:
             parent.workers = fact.number
         count(state.accounts, parent.account, "sessions", 1)
+        if spec.via == "model":
+            session.joined = parent.batch
+            parent.reporting[parent.batch] = parent.reporting.get(parent.batch, 0) + 1
     if fact.account == spec.session_id and spec.budget is not None:
         account = open_account(spec.session_id, spec.budget, above, fact.at_ms)
         state.accounts.put(spec.session_id, account)
@@ -249,6 +253,8 @@ def _awaited(state: TreeState, fact: ResultAwaited) -> None:
 def _held(state: TreeState, fact: ResultHeld) -> None:
     session = state.sessions.open(fact.session)
     if session is not None:
+        if session.held is None:
+            session.batch += 1
         session.held = fact.result
         session.is_quiet = fact.quiet
         session.status = SessionStatus.SUSPENDED
@@ -299,6 +305,10 @@ def _unindex_live(state: TreeState, session: Session) -> None:
     parent = state.sessions.open(spec.parent)
     if parent is not None:
         parent.live_children -= 1
+        if spec.via == "model":
+            left = parent.reporting.pop(session.joined, 0) - 1
+            if left > 0:
+                parent.reporting[session.joined] = left
     _count_below(state, session, -1)
 
 
@@ -346,6 +356,17 @@ def _decided(state: TreeState, fact: ApprovalDecided) -> None:
 def _digest_denied(state: TreeState, fact: DigestDenied) -> None:
     for session in fact.sessions:
         state.denied.put((fact.digest, session), True)
+    if fact.request_id:
+        state.denials.put(fact.request_id, fact)
+
+
+def _denial_lifted(state: TreeState, fact: DenialLifted) -> None:
+    lifted = state.denials.get(fact.request_id)
+    if lifted is None:
+        return
+    state.denials.drop(fact.request_id)
+    for session in lifted.sessions:
+        state.denied.drop((lifted.digest, session))
 
 
 def _always_allowed(state: TreeState, fact: ToolAlwaysAllowed) -> None:
@@ -446,6 +467,7 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     ApprovalStepRecorded: _only_told,
     ApprovalWaiting: _waiting,
     ApprovalDecided: _decided,
+    DenialLifted: _denial_lifted,
     DigestDenied: _digest_denied,
     DecisionRefused: _only_told,
     ToolAlwaysAllowed: _always_allowed,

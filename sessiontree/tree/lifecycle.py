@@ -255,6 +255,7 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
     if result.given_up:
         told["given_up"] = list(result.given_up)
     text = dump_readable(told)
+    joins = _joins(parent, child, result)
     draft.post(
         parent.spec.session_id,
         lambda post_id: Incoming(
@@ -265,8 +266,21 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
             origin="child",
             asked_by=spec.asked_by,
             taint=source_of(child),
+            joins=joins,
         ),
     )
+
+
+def _joins(parent: Session, child: Session, result: SessionResult[Any]) -> bool:
+    """Whether a child's result waits for those of the children that its parent started in the same run.
+
+    The last of them starts the parent's next turn, and so does whatever else reaches the parent meanwhile.
+    """
+    wait = child.spec.wait
+    if wait == "each" or parent.reporting.get(child.joined, 0) == 0:
+        return False
+    owes_more = parent.pending + parent.delegated > 0 or result.status is not SessionStatus.COMPLETED
+    return wait == "all" or not owes_more
 
 
 def source_of(child: Session) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from sessiontree.contracts.approvals import Precedent, Rule
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.kinds import SessionKind, SessionStatus, Wait
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.results import SessionResult
@@ -72,6 +72,8 @@ class SpawnAsked:
     """Names of the skills it may read, all of them its parent's; None = those that its agent names, too."""
     forbidden: str | None = None
     """Why the tree's hooks refuse the spawn; None = they do not. They run where the spawn is requested."""
+    wait: Wait = ""
+    """When the child's result makes its parent's model continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,15 @@ class Decided:
     reason: str
     asker: Principal | None = None
     """The person, if a channel identifies them; None = an owner, such as the creating program."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiftAsked:
+    """An owner lifts the denial of a request."""
+
+    at_ms: int
+    request_id: str
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +249,7 @@ TreeStimulus: TypeAlias = (
     | FromSession
     | SessionLost
     | Decided
+    | LiftAsked
     | UsageReported
     | PostsConsumed
     | StopAsked

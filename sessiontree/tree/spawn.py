@@ -146,6 +146,7 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
             if asked.skills is None
             else dict.fromkeys(asked.skills)
         ),
+        wait=asked.wait,
     )
 
 

@@ -29,6 +29,7 @@ from sessiontree.contracts.stimuli import (
     WorkInterrupted,
 )
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.tree_facts import DigestDenied
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -306,6 +307,12 @@ class Session:
     """What it was charged for."""
     taint: str = ""
     """Source of the first untrusted text that it has taken in; empty = it took in none."""
+    batch: int = 0
+    """Number of final messages it gave: the children that it starts between two of them are one batch."""
+    joined: int = 0
+    """The batch of its parent's that it belongs to."""
+    reporting: dict[int, int] = field(default_factory=dict)
+    """Live children that report to it, by batch; only batches with any."""
     said_at_ms: tuple[int, ...] = ()
     """When it sent its messages of the last minute, oldest first; kept only if their number is limited."""
 
@@ -316,7 +323,9 @@ class Session:
 
     def copy(self) -> Session:
         """Return a copy."""
-        return Session(*_SESSION_VALUES(self))
+        found = Session(*_SESSION_VALUES(self))
+        found.reporting = dict(self.reporting)
+        return found
 
 
 _SESSION_VALUES = attrgetter(*(member.name for member in fields(Session)))
@@ -415,6 +424,8 @@ class TreeState:
     """The receiver of each message between sessions, by sender and key."""
     denied: Table[tuple[str, str], bool] = field(default_factory=Table)
     """Calls that a person denied permanently, by digest and session."""
+    denials: Table[str, DigestDenied] = field(default_factory=Table)
+    """Denials that hold, by the request that was denied."""
     always: Table[str, bool] = field(default_factory=Table)
     """What the owner allowed permanently: names of tools, and ``tool: shape`` for commands."""
     children: Groups = field(default_factory=Groups)

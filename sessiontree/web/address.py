@@ -14,7 +14,7 @@ Not here: which of them the owner allows (``client.py``).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
@@ -156,6 +156,8 @@ class WebAddress:
     port: int
     target: str
     """Path and query as they are sent."""
+    is_secret: bool = field(default=False, compare=False)
+    """Whether path and query may hold a key, so that no error shows them."""
 
     @property
     def origin(self) -> tuple[str, str, int]:
@@ -179,7 +181,7 @@ class WebAddress:
     @property
     def shown(self) -> str:
         """The address for errors, shortened because a page chooses the targets of its redirects."""
-        text = str(self)
+        text = f"{self.scheme}://{self.authority}" if self.is_secret else str(self)
         return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…"
 
     def __str__(self) -> str:

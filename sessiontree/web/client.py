@@ -17,7 +17,7 @@ import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final, TypeAlias
 
@@ -25,6 +25,7 @@ import httpcore
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError, ValidationError
 from sessiontree.contracts.ports import Page
+from sessiontree.contracts.untrusted import wrapped
 from sessiontree.version import VERSION
 from sessiontree.web.address import Ip, Range, WebAddress, denied, join_address, normal_host, not_public
 from sessiontree.web.settings import allowed_network, allowed_place
@@ -256,9 +257,10 @@ class Body:
     def _inflate(self, data: bytes) -> None:
         while data and not self.truncated:
             if self._inflating.eof:
-                # Servers pad with zeros; anything else is the next member (RFC 1952, section 2.2).
+                # Servers pad with zeros, or send bytes that nothing reads; a member begins with its own mark
+                # (RFC 1952, section 2.2).
                 data = data.lstrip(b"\0")
-                if not data:
+                if not data or not data.startswith(b"\x1f"):
                     return
                 self._members += 1
                 if self._members >= MAX_MEMBERS:
@@ -331,16 +333,25 @@ class WebClient:
 
     async def _follow(self, address: WebAddress, max_bytes: int, accept: str) -> Page:
         passed: list[str] = []
+        begun = address
         while True:
-            answer = await self._ask(address, max_bytes, accept, tuple(passed))
+            try:
+                answer = await self._ask(address, max_bytes, accept, tuple(passed))
+            except ToolError as error:
+                if passed:  # a page chose this address
+                    error.message = f"a redirect of {begun.shown} failed: {_marked(begun, error.message)}"
+                raise
             if isinstance(answer, Page):
                 return answer
             if len(passed) >= self._bounds.max_redirects:
                 raise ExecutionError(
-                    f"{address.shown} redirects to {answer.shown}: more than {len(passed)} redirects"
+                    f"{begun.shown}: more than {len(passed)} redirects, the last one to "
+                    f"{_marked(begun, answer.shown)}"
                 )
             if address.scheme == "https" and answer.scheme == "http":
-                raise denied(f"{address.shown} redirects to {answer.shown}, which is not encrypted")
+                raise denied(
+                    f"{begun.shown} redirects to what is not encrypted: {_marked(begun, answer.shown)}"
+                )
             passed.append(str(address))
             address = answer
 
@@ -401,9 +412,14 @@ class WebClient:
         )
 
 
+def _marked(begun: WebAddress, text: str) -> str:
+    """Return what a page or its redirect says, between the marks of untrusted text."""
+    return wrapped(text, kind="redirect", source=begun.shown)
+
+
 def _redirected(address: WebAddress, location: str) -> WebAddress:
     try:
-        return join_address(address, location)
+        return replace(join_address(address, location), is_secret=address.is_secret)
     except ValidationError as error:
         # This is the server's fault, not the caller's; the server's text is not quoted.
         raise ExecutionError(f"{address.shown} redirects to something that is not a web address") from error

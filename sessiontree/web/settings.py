@@ -46,8 +46,9 @@ class WebSettings(StrictSettings):
     """How many pages one process fetches at a time; others wait."""
     ca_file: Path | None = None
     """Certificates of further authorities, PEM; added to the system's and certifi's."""
-    search_url: str | None = None
-    """The address of a SearXNG, such as ``http://127.0.0.1:8888``; None = the web can't be searched."""
+    search_url: str | None = Field(default=None, repr=False)
+    """The address of a SearXNG, such as ``http://127.0.0.1:8888``; None = the web can't be searched. A key in
+    its query is sent with each search; errors show host and port alone."""
 
     @field_validator("ports")
     @classmethod

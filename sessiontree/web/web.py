@@ -11,11 +11,12 @@ import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import httpcore
 
@@ -62,12 +63,12 @@ class Searxng:
     """The owner's SearXNG.
 
     Args:
-        url: Its address, without ``/search``.
+        url: Its address, without ``/search``; a query in it is sent with each search.
         client: Fetches its answers; the client's rules allow the address.
     """
 
     def __init__(self, url: str, client: Getter) -> None:
-        self._url = url.rstrip("/")
+        self._url = url
         self._client = client
 
     async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
@@ -76,7 +77,10 @@ class Searxng:
         Raises:
             ExecutionError: the provider refuses, fails, or sends an invalid answer.
         """
-        address = parse_address(f"{self._url}/search?{urlencode(_parameters(query))}")
+        place = urlsplit(self._url)
+        asked = "&".join(part for part in (place.query, urlencode(_parameters(query))) if part)
+        url = urlunsplit((place.scheme, place.netloc, f"{place.path.rstrip('/')}/search", asked, ""))
+        address = replace(parse_address(url), is_secret=True)
         page = await self._client.get(address, max_bytes=MAX_ANSWER_BYTES, accept="application/json")
         if page.status == 403:
             raise ExecutionError(
@@ -233,7 +237,11 @@ class OutboundWeb:
         try:
             address = parse_address(url)
         except ToolError as error:
-            raise ConfigError(f"search_url: {error}") from error
+            raise ConfigError(
+                f"search_url is not an address of a search provider ({type(error).__name__}); give one such "
+                "as 'http://127.0.0.1:8888', without user name and password; it is not shown, since it may "
+                "hold a key"
+            ) from None
         place = _place(address)
         return SearchCache(Searxng(url, self._client((address.port,), (place,), redirects=0)), now_s)
 

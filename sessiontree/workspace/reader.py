@@ -184,7 +184,7 @@ class WorkspaceReader:
             PermissionDenied: it is outside the root, hidden, or on a kernel file system.
             ExecutionError: it does not exist, is not a regular file, or the system refused.
         """
-        with self._root.place("read", path) as place, system_errors("read", path):
+        with self._root.existing("read", path) as place:
             # Checked before it is opened, because opening a device may have effects.
             check_regular("read", path, os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False))
             fd = os.open(place.name, _OPEN_FILE, dir_fd=place.directory_fd)
@@ -199,7 +199,7 @@ class WorkspaceReader:
 
     def stat(self, path: str) -> Entry:
         """Return the entry at a path of any type, links followed; raises as :meth:`open`."""
-        with self._root.place("look at", path) as place, system_errors("look at", path):
+        with self._root.existing("look at", path) as place:
             status = os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False)
             self._root.check_status("look at", path, status)
             return to_entry(place.path, status)
@@ -235,7 +235,7 @@ class WorkspaceReader:
 
     def _open_directory(self, verb: str, path: str) -> tuple[int, str]:
         """Return a directory opened for reading, and its path below the root."""
-        with self._root.place(verb, path) as place, system_errors(verb, path):
+        with self._root.existing(verb, path) as place:
             fd = os.open(place.name, OPEN_DIRECTORY, dir_fd=place.directory_fd)
             try:
                 self._root.check_descriptor(verb, path, fd, os.fstat(fd))

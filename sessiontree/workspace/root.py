@@ -18,6 +18,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, PermissionDenied
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.workspace.look_alikes import SeveralLookAlikes, near_names, resolve_by_look
 from sessiontree.workspace.resolver import (
     Identity,
     Resolver,
@@ -222,7 +223,14 @@ class WorkspaceRoot:
         names = self._names(verb, path)
         with system_errors(verb, path):
             try:
-                place = self._resolve(self._anchor, names, follow_last=follow_last)
+                place = resolve_by_look(
+                    self._resolve, self._anchor, names, self._is_unseen, follow_last=follow_last
+                )
+            except SeveralLookAlikes as error:
+                seen = ", ".join(map(ascii, error.entries))
+                raise failed(
+                    verb, path, f"no entry is named {error.name!r}, and several look like it: {seen}"
+                ) from None
             except OSError as error:
                 if error.errno == errno.EXDEV:
                     raise _outside(verb, path) from error
@@ -233,6 +241,25 @@ class WorkspaceRoot:
             os.close(place.directory_fd)
             raise
         return place
+
+    @contextmanager
+    def existing(self, verb: str, path: str, *, follow_last: bool = True) -> Iterator[WorkspacePath]:
+        """Return :meth:`place` for the block, whose system errors become errors that say what is wrong.
+
+        Of an entry that does not exist, the error names those that are near.
+        """
+        with self.place(verb, path, follow_last=follow_last) as place, system_errors(verb, path):
+            try:
+                yield place
+            except FileNotFoundError as error:
+                near = near_names(place, self._is_unseen) if place.names else []
+                if not near:
+                    raise
+                reason = f"{error_reason(error)}; near names there: {', '.join(map(ascii, near))}"
+                raise failed(verb, path, reason) from error
+
+    def _is_unseen(self, path: str) -> bool:
+        return path.rpartition("/")[2].startswith(TEMPORARY_PREFIX) or self.hidden.covers(path)
 
     def check_descriptor(self, verb: str, path: str, fd: int, status: os.stat_result) -> None:
         """Refuse an open object that is hidden under another name or is on a kernel file system.

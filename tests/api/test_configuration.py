@@ -130,7 +130,7 @@ def test_variable_names_the_file(write: Write, monkeypatch: pytest.MonkeyPatch) 
     assert Configuration.load().file is None
     monkeypatch.setenv("SESSIONTREE_CONFIG", str(write("model = 'local:smollm2'")))
     assert Configuration.load().model == ("local:smollm2",)
-    with pytest.raises(ConfigError, match=r"'/nowhere/a\.toml' can't be read: No such file"):
+    with pytest.raises(ConfigError, match=r"'/nowhere/a\.toml' does not exist"):
         Configuration.load("/nowhere/a.toml")
 
 
@@ -247,7 +247,7 @@ def test_folder_that_everybody_may_write_is_refused(write: Write) -> None:
 def test_configuration_in_the_workspace_is_refused(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Directly, through a link in either direction, and as the configuration folder, even an empty one."""
+    """Directly, through a link in either direction, and as a folder that is reached by a link."""
     file = write("")
     workspace = tmp_path / "workspace"
     workspace.mkdir()
@@ -261,9 +261,45 @@ def test_configuration_in_the_workspace_is_refused(
     (tmp_path / "owner" / "away.toml").symlink_to(workspace / "real.toml")
     with pytest.raises(ConfigError, match="is in the workspace"):
         Configuration.load(tmp_path / "owner" / "away.toml", workspace=workspace)
+    (workspace / "dotfiles" / "sessiontree").mkdir(parents=True)
+    (workspace / "dotfiles" / "sessiontree" / "sessiontree.toml").touch(0o600)
+    (workspace / ".config").symlink_to(workspace / "dotfiles")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(workspace / ".config"))
     with pytest.raises(ConfigError, match="is in the workspace"):
         Configuration.load(workspace=workspace)
+    (workspace / ".config").unlink()
+    (workspace / ".config" / "sessiontree").mkdir(parents=True)
+    (workspace / ".config" / "sessiontree" / "sessiontree.toml").symlink_to(workspace / "real.toml")
+    with pytest.raises(ConfigError, match="is in the workspace"):
+        Configuration.load(workspace=workspace)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(workspace.parent))
+    with pytest.raises(ConfigError, match="is in the workspace"):  # the workspace is the folder itself
+        Configuration.load(workspace=workspace.rename(tmp_path / "sessiontree"))
+
+
+def test_configuration_in_ones_home_directory_is_read(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The usual folder beneath the workspace is hidden from sessions: its file, agents and keys count."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
+    assert Configuration.load(workspace=tmp_path).file is None
+    folder = tmp_path / ".config" / "sessiontree"
+    (folder / "agents").mkdir(parents=True, mode=0o700)
+    (folder / "agents" / "reviewer.md").write_text("---\ndescription: reviews\n---\nYou review.\n")
+    (folder / "agents" / "reviewer.md").chmod(0o600)
+    (folder / "sessiontree.toml").write_text('approvals = "smart"\n')
+    (folder / "sessiontree.toml").chmod(0o600)
+    found = Configuration.load(workspace=tmp_path)
+    assert found.approvals == "smart"
+    assert set(found.agents) == {"reviewer"}
+    SessionTree(tmp_path, model=ScriptedModel(["hi"]), backend="local", agents=found.agents)
+
+
+def test_missing_configuration_is_named_as_missing(tmp_path: Path) -> None:
+    """Wherever it would be: the file that is not there is the fault."""
+    for file in (tmp_path / "nope.toml", tmp_path.parent / "nope.toml"):
+        with pytest.raises(ConfigError, match=r"nope\.toml' does not exist"):
+            Configuration.load(file, workspace=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -350,7 +350,7 @@ def trees(export: list[str], tmp_path: Path) -> Iterator[Path]:
 
 def chosen(state: Path, **options: Any) -> list[int]:
     """Return the numbers of the trees that would be pruned."""
-    return [int(tree.tree_id[0]) for tree in plan_prune(state, unfinished=True, **options).trees]
+    return [int(tree.tree_id[0]) for tree in plan_prune(state, **options).trees]
 
 
 def test_prune_chooses_by_age_and_number(trees: Path) -> None:
@@ -362,23 +362,45 @@ def test_prune_chooses_by_age_and_number(trees: Path) -> None:
     assert chosen(trees, older_than_s=10, now_s=lambda: max(written) + 10.001) == [1, 2, 3]
     assert chosen(trees, older_than_s=10, now_s=lambda: min(written) + 9.999) == []
     assert chosen(trees, older_than_s=0, keep=1) == [1, 2]
-    assert plan_prune(trees, keep=0).trees == (), "trees that have not ended stay"
+    assert plan_prune(trees, keep=0, unfinished=False).trees == (), "trees that have not ended stay"
+
+
+def test_prune_keeps_facts_below_a_size(trees: Path) -> None:
+    """The least recently written trees go until the rest is small enough; other conditions hold too."""
+    with Journal.open(trees, read_only=True) as journal:
+        sizes = journal.tree_bytes()
+    whole, newest = sum(sizes.values()), max(sizes.values())
+    assert len(sizes) == 3
+    assert min(sizes.values()) > 0
+    assert chosen(trees, max_bytes=whole) == []
+    assert chosen(trees, max_bytes=whole - 1) == [1]
+    assert chosen(trees, max_bytes=newest) == [1, 2]
+    assert chosen(trees, max_bytes=0) == [1, 2, 3]
+    assert chosen(trees, max_bytes=0, keep=2) == [1]
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"keep": -1}, {"keep": True}, {"keep": 1.5}, {"older_than_s": -1}, {"older_than_s": float("nan")}],
+    [
+        {},
+        {"keep": -1},
+        {"keep": True},
+        {"keep": 1.5},
+        {"older_than_s": -1},
+        {"older_than_s": float("nan")},
+        {"max_bytes": -1},
+    ],
     ids=str,
 )
 def test_prune_refuses_senseless_conditions(trees: Path, options: dict[str, Any]) -> None:
     """Without a condition nothing is chosen, rather than everything."""
-    with pytest.raises(ConfigError, match=r"older_than_s|keep"):
+    with pytest.raises(ConfigError, match=r"older_than_s|keep|max_bytes"):
         plan_prune(trees, **options)
 
 
 def test_prune_leaves_what_changed_since_it_was_chosen(trees: Path, export: list[str]) -> None:
     """A journal taken by a program meanwhile is left alone, and so is a tree that was written."""
-    plan = plan_prune(trees, keep=0, unfinished=True)
+    plan = plan_prune(trees, keep=0)
     claim = JournalClaim.take(trees)
     assert prune(plan) == []
     claim.release()

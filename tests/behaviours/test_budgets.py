@@ -228,7 +228,7 @@ async def test_an_instant_model_overshoots_by_one_reply_at_most(
         content = (call("find", pattern="*"),)
         return AssistantMessage(content, usage=Usage(input_tokens=10))
 
-    async with open_tree(FunctionModel(endless), limits=Limits(max_turns=10_000)) as tree:
+    async with open_tree(FunctionModel(endless), limits=Limits(max_turns=10_000, max_repeats=None)) as tree:
         worker = await tree.main.spawn("worker", "go", budget=Budget(tokens=95))
         async with asyncio.timeout(60):
             result = await worker.result()

@@ -37,6 +37,9 @@ PLACES = {
     "what names the repository": "sub/.git",
     "a submodule's": ".git/modules/lib/config",
     "a bare one's": "bare.git/hooks/update",
+    "what git continues with": ".git/rebase-merge/git-rebase-todo",
+    "a submodule's sequence": ".git/modules/lib/sequencer/todo",
+    "mails to apply of a bare one": "bare.git/Rebase-Apply/next",
     "one kept elsewhere": "kept/config",
     "what makes a folder one": "almost/HEAD",
     "hooks kept in the worktree": ".githooks/pre-commit",
@@ -315,6 +318,40 @@ async def test_commands_find_protected_places_read_only(open_tree: Opener, what:
         await tree.main.send("go")
         (message,) = results(tree, "main")
     assert _standing(root) == before, message.text
+
+
+@pytest.mark.slow
+@pytest.mark.covers("WSP13")
+async def test_what_a_person_has_begun_is_continued_as_it_was(open_tree: Opener) -> None:
+    """A line that names a command, in what is left of a rebase, would run when the person continues."""
+    root = open_tree.workspace
+    repository(root)
+    for name in ("1", "2", "3"):
+        (root / name).write_text(name)
+        git("add", name, cwd=root)
+        git("commit", "-q", "-m", name, cwd=root)
+    git("worktree", "add", "-q", "-b", "side", "tree", cwd=root)
+    begin = ("-c", "sequence.editor=sed -i 1s/pick/edit/", "rebase", "-q", "-i", "HEAD~2")
+    for place in (root, root / "tree"):
+        git(*begin, cwd=place)
+    todo = "rebase-merge/git-rebase-todo"
+    lists = [root / ".git" / todo, root / ".git/worktrees/tree" / todo]
+    before = [each.read_text() for each in lists]
+    script: list[Answer] = [
+        [call("exec", command=f"echo 'exec touch /tmp/x' >> {each.relative_to(root)}") for each in lists],
+        call("exec", command="mv .git/rebase-merge .git/gone; rm -rf .git/rebase-merge"),
+        call(
+            "exec", command="git init -q n && cd n && git am </dev/null; mkdir .git/sequencer && echo begun"
+        ),
+        "done",
+    ]
+    async with open_tree(ScriptedModel(script)) as tree:
+        await tree.main.send("go")
+        texts = [message.text for message in results(tree, "main")]
+    assert [each.read_text() for each in lists] == before, texts
+    assert "begun" in texts[-1]
+    git("rebase", "--continue", cwd=root)
+    assert not lists[0].exists()
 
 
 @pytest.mark.slow

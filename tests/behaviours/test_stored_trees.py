@@ -101,7 +101,7 @@ async def test_erased_tree_is_gone_until_it_is_imported(open_tree: Opener, tmp_p
 
 
 async def test_pruning_spares_live_trees_and_those_that_can_go_on(open_tree: Opener) -> None:
-    """Of old trees only those go that have ended and whose journal nobody writes."""
+    """Of old trees only those go whose journal nobody writes; those left open can be spared."""
     place = open_tree.state_dir
     async with open_tree(MODEL) as ended:
         await ended.finish("over")
@@ -109,10 +109,10 @@ async def test_pruning_spares_live_trees_and_those_that_can_go_on(open_tree: Ope
         await resumable.main.send("begin")
     async with open_tree.runtime() as one, open_tree.runtime() as two, open_tree(MODEL, runtime=two) as live:
         await live.finish("over, and still open")
-        assert await SessionTree.prune(state_dir=place, keep=0, unfinished=True) == []
+        assert await SessionTree.prune(state_dir=place, keep=0) == []
         left = [tree.tree_id for tree in await one.trees()]
     assert left == [ended.tree_id, resumable.tree_id, live.tree_id]
     assert await SessionTree.prune(state_dir=place, older_than_s=3600) == []
-    assert await SessionTree.prune(state_dir=place, keep=1) == [ended.tree_id]
-    assert await SessionTree.prune(state_dir=place, keep=0) == [live.tree_id]
-    assert await SessionTree.prune(state_dir=place, older_than_s=0, unfinished=True) == [resumable.tree_id]
+    assert await SessionTree.prune(state_dir=place, keep=1, unfinished=False) == [ended.tree_id]
+    assert await SessionTree.prune(state_dir=place, keep=0, unfinished=False) == [live.tree_id]
+    assert await SessionTree.prune(state_dir=place, older_than_s=0) == [resumable.tree_id]

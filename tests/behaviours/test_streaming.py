@@ -116,7 +116,7 @@ async def test_a_streamed_reply_is_heard_and_acted_on(open_tree: Opener) -> None
         assert ["echo a" in one.text, "echo b" in two.text] == [True, True]
         assert [three.is_error, four.is_error] == [True, True]
         assert 'not a whole JSON object: \'{\\"text\\": \\"half of wha\'' in three.text
-        assert '"error":"text required; the arguments are not a whole JSON object: \'loudly!\'"' in four.text
+        assert "not a whole JSON object: 'loudly!'; a call needs: text required" in four.text
         said = [message for message in tree.main.history() if isinstance(message, AssistantMessage)]
         assert said[0].content[0] == ThinkingContent("two of them", "s1")
         assert said[0].usage == Usage(7, 3)

@@ -349,3 +349,47 @@ async def test_workspaces_are_kept_as_asked(tmp_path: Path, keep: str, left: lis
     await found.run(tmp_path / "run", backend="local", keep=keep)
     kept = sorted((tmp_path / "run" / "workspaces").iterdir())
     assert [(each / "made").read_text() for each in kept] == left
+
+
+def with_header(path: Path, kind: bytes, size: int, form: str) -> Path:
+    """Write an archive whose first entry has an extended header of a size; it is small when packed."""
+    header = tarfile.TarInfo("long")
+    header.type, header.size = kind, size
+    body = b"a" * size
+    if kind in {tarfile.XHDTYPE, tarfile.XGLTYPE}:
+        body = f"{size} comment=".encode().ljust(size - 1, b"a") + b"\n"
+    with tarfile.open(path, f"w:{form}") as tar:
+        tar.addfile(header, io.BytesIO(body))
+        tar.addfile(tarfile.TarInfo("file"))
+    return path
+
+
+@pytest.mark.parametrize("form", ["", "gz", "bz2", "xz"])
+@pytest.mark.parametrize(
+    "kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE]
+)
+def test_headers_of_an_archive_are_bounded(tmp_path: Path, kind: bytes, form: str) -> None:
+    """What an archive unpacks to counts, a long name or an attribute too; nothing of it is left."""
+    template = with_header(tmp_path / f"template.tar.{form or 'gz'}", kind, 2_000_000, form)
+    with pytest.raises(ConfigError, match=r"a header of it has 2,000,\d+ bytes; at most 65,536 are read"):
+        make_workspace(tmp_path / "workspace", template)
+    assert not (tmp_path / "workspace").exists()
+
+
+def test_ordinary_long_names_are_unpacked(tmp_path: Path) -> None:
+    """By either kind of header, with links between files, from each form."""
+    name = "/".join(["n" * 60] * 4)
+    for number, (form, kind) in enumerate(
+        (form, kind) for form in ("", "gz", "xz") for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+    ):
+        template = tmp_path / f"template{number}.tar"
+        with tarfile.open(template, f"w:{form}", format=kind) as tar:
+            entry_ = tarfile.TarInfo(name)
+            entry_.size = 3
+            tar.addfile(entry_, io.BytesIO(b"abc"))
+            link = tarfile.TarInfo("same")
+            link.type, link.linkname = tarfile.LNKTYPE, name
+            tar.addfile(link)
+        make_workspace(tmp_path / "workspace", template)
+        assert (tmp_path / "workspace" / name).read_text() == "abc"
+        assert (tmp_path / "workspace" / "same").read_text() == "abc"

@@ -80,7 +80,7 @@ def test_a_tree_nobody_has_open_is_not_cancelled(program: Program, tmp_path: Pat
         before = program.call("tree", "--json", "--state-dir", running.state_dir).out
         done = program.call("cancel", "--state-dir", running.state_dir)
         assert (done.code, done.out) == (2, "")
-        assert f"TreeNotFound: journal '{running.tree_id}': no runtime has it open; take it up" in done.err
+        assert f"TreeNotFound: journal '{running.tree_id}': no runtime has it open; continue it" in done.err
         done = program.call("cancel", "--state-dir", running.state_dir, "--tree", "t0")
         assert (done.code, len(done.err.splitlines())) == (2, 1)
         assert "TreeNotFound" in done.err

@@ -120,7 +120,7 @@ def test_a_killed_program_ends_the_chat(program: Program, tmp_path: Path) -> Non
         done = program.call("chat", "--state-dir", running.state_dir, given="x\n")
         assert (done.code, done.out) == (2, "")
         assert "TreeNotFound" in done.err
-        assert "take it up first" in done.err
+        assert "continue it first" in done.err
 
 
 def test_a_session_that_never_was_is_one_typed_line(program: Program, tmp_path: Path) -> None:

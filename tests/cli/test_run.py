@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from sessiontree import AgentConfig, AgentSpec
+from sessiontree.cli.configured_tree import spare_tools
 from tests.cli.command_fixtures import MAX_S, Program, read_until
 from tests.cli.provider_fixtures import KEY, Serve
 
@@ -263,7 +265,7 @@ def test_configuration_names_model_agent_and_approvals(
         (CONFIGURED, ("--agent", "reviewr"), "no agent is named 'reviewr'; did you mean 'reviewer'?"),
         (CONFIGURED, ("--model", "mien"), "no model is called 'mien'; did you mean 'mine'?"),
         (CONFIGURED, (), "models.mine: key_variable: MY_KEY is not set"),
-        ("", ("--config", "nowhere.toml"), "nowhere.toml' can't be read: No such file or directory"),
+        ("", ("--config", "nowhere.toml"), "nowhere.toml' does not exist"),
     ],
 )
 def test_wrong_configuration_is_one_line(
@@ -284,17 +286,52 @@ def test_wrong_configuration_is_one_line(
 
 
 def test_configuration_in_the_workspace_is_refused(program: Program, asked: tuple[str | Path, ...]) -> None:
-    """A file that sessions can write is not obeyed, and a folder that they could fill neither."""
+    """A file that sessions can write is not obeyed."""
     program.environment["OPENAI_API_KEY"] = KEY
     file = Path(asked[3], "sessiontree.toml")
     file.write_text("approvals = 'auto'")
     done = program.call("run", "Hello", *asked, "--config", file)
     assert (done.code, done.out) == (2, "")
     assert "is in the workspace" in done.err
-    program.environment["XDG_CONFIG_HOME"] = str(asked[3])
-    done = program.call("run", "Hello", *asked)
-    assert (done.code, done.out) == (2, "")
-    assert "is in the workspace" in done.err
+
+
+@pytest.mark.slow
+def test_home_directory_is_a_workspace(program: Program, serve: Serve, tmp_path: Path) -> None:
+    """The owner's folders in it, made or not, can neither be read nor written nor moved by sessions."""
+    home = program.config_home.parent
+    secret = program.config_home / "sessiontree" / "key.txt"
+    others = program.state_home / "sessiontree" / "other-0123"
+    others.mkdir(parents=True)
+    (others / "journal.db").write_text("SENTINEL")
+    tries = [
+        ("read", {"path": "config/sessiontree/key.txt"}),
+        ("write", {"path": "config/sessiontree/sessiontree.toml", "content": "approvals = 'auto'"}),
+        ("read", {"path": "state/sessiontree/other-0123/journal.db"}),
+        ("exec", {"command": "cat config/sessiontree/key.txt state/sessiontree/*/journal.db"}),
+        ("exec", {"command": "echo \"approvals = 'auto'\" > config/sessiontree/sessiontree.toml"}),
+        (
+            "exec",
+            {"command": "mv config config2; mkdir -p config/sessiontree; touch config/sessiontree/x"},
+        ),
+        ("grep", {"pattern": "SENTINEL"}),
+    ]
+    calls = [{"name": name, "arguments": json.dumps(given)} for name, given in tries]
+    for is_there in (False, True):
+        if is_there:
+            secret.write_text("SENTINEL")
+        serve({"calls": calls}, {"text": "I tried."})
+        done = program.call(
+            "run", "Try.", "--model", "openai:gpt-5", "--workspace", home, "--backend", "local"
+        )
+        assert (done.code, done.out) == (0, "I tried.\n"), done.err
+        shown = program.call("show", "--workspace", home, "--json").out
+        assert '"text":"SENTINEL' not in shown
+        results = [step for step in json.loads(shown)["steps"] if step["what"].startswith("result of")]
+        assert len(results) == len(tries)
+        assert not any("SENTINEL" in step["text"] for step in results if "grep" not in step["what"]), results
+        folder = program.config_home / "sessiontree"
+        assert {each.name for each in folder.iterdir()} == ({"key.txt"} if is_there else set())
+        assert not (home / "config2").exists()
 
 
 def test_resumed_tree_has_its_configured_server(
@@ -513,6 +550,26 @@ def test_chat_opens_a_tree_of_its_own_and_takes_it_up(
     wrong = program.call("chat", *places, "--model", "mien")
     assert (wrong.code, wrong.out) == (2, "")
     assert "no model is called 'mien'; did you mean 'mine'?" in wrong.err
+
+
+def test_local_model_gets_no_tools_unless_they_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says so; agents that name their tools, and agents of other models, keep theirs."""
+    named, remote = AgentSpec(tools=("read",)), AgentSpec(config=AgentConfig(model="openai:gpt-5"))
+    agents = {"named": named, "remote": remote, "plain": AgentSpec(config=AgentConfig(model="small"))}
+    options = {"model": "local:smollm2", "models": {"small": "local:smollm2"}, "agent": "default"}
+    given: dict[str, Any] = {**options, "agents": agents}
+    spare_tools(given)
+    assert {name: spec.tools for name, spec in given["agents"].items()} == {
+        "default": (),
+        "named": ("read",),
+        "remote": None,
+        "plain": (),
+    }
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    given = {**options, "agents": {"remote": remote}, "model": "openai:gpt-5"}
+    spare_tools(given)
+    assert given["agents"] == {"remote": remote}
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.slow

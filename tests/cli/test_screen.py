@@ -25,7 +25,7 @@ def test_run_names_the_extra_that_is_missing(name: str, capsys: pytest.CaptureFi
     said = capsys.readouterr()
     assert (said.out, len(said.err.splitlines())) == ("", 1)
     assert said.err.startswith(f"sessiontree: {name} is not installed; ")
-    assert "pip install 'sessiontree[survey]'" in said.err
+    assert "pip install '.[survey]'" in said.err
 
 
 def test_run_does_not_hide_any_other_missing_module() -> None:

@@ -143,7 +143,6 @@ def test_new_folder_has_nothing_to_show(program: Program, tmp_path: Path) -> Non
         ("interrupt",),
         ("chat",),
         ("journal", "export"),
-        ("replay", "t12"),
         ("fork", "t12"),
     ):
         done = program.call(*words, "--state-dir", tmp_path / "none")

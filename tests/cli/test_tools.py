@@ -107,7 +107,10 @@ def test_one_tool_is_explained_by_any_of_its_names(program: Program, policy: Pat
     assert (held["kept"], held["step"], held["number"]) == (True, None, None)
     patch = told(program, "--explain", "apply_patch", "--policy", policy, "--model", "openai/gpt-5")
     assert (patch["kept"], patch["is_ready"]) == (True, False)
-    assert told(program, "--explain", "no_such")["why"] == "no tool here is called that"
+    for name, near in (("exce", "did you mean 'exec'?"), ("no_such_thing_at_all", "choose one of: ")):
+        done = program.call("tools", "--explain", name)
+        assert (done.code, done.out) == (2, "")
+        assert near in done.err
 
 
 def test_people_read_lines_and_a_table(program: Program, policy: Path) -> None:

@@ -182,9 +182,14 @@ async def test_text_is_safe_to_look_at(program: Program, state: Path) -> None:
 
 async def test_trees_are_listed_and_named(program: Program, state: Path) -> None:
     """``--list`` names all trees; ``--tree`` shows one of them; an unknown id is one typed line."""
-    (listed,) = json.loads(program.call("tree", "--list", "--json", "--state-dir", state).out)["trees"]
-    assert listed["purpose"] == "spring cleaning"
-    assert listed["tree"] in program.call("tree", "--list", "--state-dir", state).out
+    # the list runs a loop of its own, and this thread has one
+    told = await asyncio.to_thread(program.call, "tree", "--list", "--json", "--state-dir", state)
+    (listed,) = json.loads(told.out)["trees"]
+    assert (listed["purpose"], listed["task"], listed["state"]) == ("spring cleaning", "go", "live")
+    shown = await asyncio.to_thread(program.call, "tree", "--list", "--state-dir", state)
+    assert listed["tree"] in shown.out
+    assert "live" in shown.out
+    assert "spring cleaning: go" in shown.out
     named = program.call("tree", "--tree", listed["tree"], "--json", "--state-dir", state)
     assert json.loads(named.out)["last_seq"] >= listed["last_seq"], (
         "the tree is still open and may have gone on"

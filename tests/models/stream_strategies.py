@@ -19,9 +19,9 @@ from sessiontree.contracts.messages import (
     ToolCall,
     Usage,
 )
-from sessiontree.models.argument_text import read_arguments
 from sessiontree.models.port import CallPiece, Piece, StopPiece, ThinkingPiece
 from sessiontree.models.stream_assembler import StreamAssembler
+from sessiontree.schema.argument_text import read_arguments
 
 TURN = 3
 USED = Usage(10, 5)

@@ -20,7 +20,7 @@ from sessiontree import AgentConfig, AgentSpec, ModelSettings, Runtime, SessionT
 from sessiontree.contracts.errors import ConfigError, ContextOverflow, ModelUnreachable
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage, TextContent, UserMessage
-from sessiontree.models.local_model import LocalModel
+from sessiontree.models.local_model import TALK_TOKENS, LocalModel
 from sessiontree.models.port import CallPiece, ModelRequest, Piece, ToolSpec
 from sessiontree.models.stream_assembler import StreamAssembler
 
@@ -107,19 +107,30 @@ def is_there(pid: int) -> bool:
 
 async def test_text_comes_in_pieces_with_its_usage_and_end(model: LocalModel) -> None:
     """As a provider's does."""
-    message, pieces = await replied(model, request("What is the capital of France?"))
+    message, pieces = await replied(model, request("What is the capital of France?", tokens=100))
     texts = [piece for piece in pieces if isinstance(piece, str) and piece]
     assert len(texts) >= 4
     assert "Paris" in message.text
     assert (message.stop_reason, message.model) == ("stop", "local:smollm2")
     assert (message.usage.input_tokens, message.usage.unpriced_tokens, message.usage.cost_usd) == (26, 0, 0)
-    assert 5 < message.usage.output_tokens <= 24
+    assert 5 < message.usage.output_tokens <= 100
 
 
 async def test_reply_that_uses_up_its_tokens_says_so(model: LocalModel) -> None:
     """It is cut at the limit that the question set."""
     message, _ = await replied(model, request("Tell me a long story about a cat.", tokens=5))
     assert (message.stop_reason, message.usage.output_tokens) == ("length", 5)
+
+
+async def test_text_without_a_set_length_ends_and_is_accepted(model: LocalModel) -> None:
+    """So small a model goes on and on: where nobody sets a length, its text ends early, and is a reply."""
+    question = ModelRequest(**{**fields_of(request("hi there")), "settings": ModelSettings()})
+    message, _ = await replied(model, question)
+    assert message.stop_reason == "stop"
+    assert 0 < message.usage.output_tokens <= TALK_TOKENS
+    fails = ModelSettings(max_output_tokens=5, on_length="fail")
+    message, _ = await replied(model, ModelRequest(**{**fields_of(question), "settings": fails}))
+    assert message.stop_reason == "length"
 
 
 async def test_result_fits_its_schema_and_a_call_its_tool(model: LocalModel) -> None:

@@ -336,15 +336,66 @@ OVERFLOWS = (
     "the request exceeds the available context size, try increasing it",
     "This model's maximum context length is 8192 tokens.",
     "prompt is too long: 210000 tokens > 200000 maximum",
+    "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",
+    "Input is too long for requested model.",
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
+    "Input validation error: `inputs` must have less than 4095 tokens. Given: 6001",
+    "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576).",
+    "the question has more than the maximum allowed number of input tokens",
+    "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+    "Please reduce the length of the messages or completion.",
+    "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "Range of input length should be [1, 30720]",
+    "Request payload size exceeds the limit: 20971520 bytes.",
+    "messages.3.content.1.image.source.base64: image exceeds 5 MB maximum: 5336100 bytes > 5242880 bytes",
+    "image dimensions exceed max allowed size for many-image requests: 2000 pixels",
+    "Too many images and documents: 101 + 0 > 100",
+    "Invalid 'input': too many images. Expected at most 500 images",
+)
+NO_OVERFLOWS = (
+    "tools.0.custom.description: String should have at most 1024 characters",
+    "messages.1.content: text content blocks must be non-empty",
+    "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens",
+    "Unsupported parameter: 'temperature'",
+    "image is not a PNG",
 )
 
 
 async def test_an_overflow_is_its_own_failure(asking: Asking) -> None:
     """A 400 that says the question is too long is a ContextOverflow, in any server's words."""
     for words in OVERFLOWS:
+        for status in (400, 422):
+            asking.fake.script = [FakeReply(status=status, error=words)]
+            with pytest.raises(ContextOverflow):
+                await asking.reply()
+    for words in NO_OVERFLOWS:
         asking.fake.script = [FakeReply(status=400, error=words)]
-        with pytest.raises(ContextOverflow):
+        with pytest.raises(ModelError) as caught:
             await asking.reply()
+        assert not isinstance(caught.value, ContextOverflow), words
+
+
+async def test_too_many_bytes_are_an_overflow(asking: Asking) -> None:
+    """Whatever the server says of it; a limit of a rate in the same words is not."""
+    asking.fake.script = [FakeReply(status=413, error="no")]
+    with pytest.raises(ContextOverflow):
+        await asking.reply()
+    asking.fake.script = [
+        FakeReply(status=429, error="too many input tokens in a minute, prompt is too long")
+    ]
+    with pytest.raises(ModelBusy):
+        await asking.reply()
+
+
+async def test_a_key_of_one_letter_hides_no_overflow() -> None:
+    """Placeholders of local servers stand in every word; the failure is judged before a key is hidden."""
+    for key in ("x", "e", "context"):
+        async with FakeProvider([FakeReply(status=400, error=OVERFLOWS[0])]) as fake:
+            model = ProviderModel(MODELS["openai"], api_key=key, base_url=fake.url("openai"))
+            with pytest.raises(ContextOverflow) as caught:
+                await Asking("openai", fake, model).reply()
+            await model.close()
+        assert ("exceeds the available" in str(caught.value)) == (len(key) == 1 or key == "context")
 
 
 async def test_a_refusal_is_no_answer(asking: Asking) -> None:

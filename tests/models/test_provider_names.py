@@ -15,6 +15,7 @@ from sessiontree import ConfigError, ProviderModel
 from sessiontree.models.api_key import key_text
 from sessiontree.models.providers.provider_model import PROVIDERS
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
+from sessiontree.version import how_to_install
 
 PROGRAM = """
 import json, os, sys
@@ -61,7 +62,7 @@ def test_what_is_missing_is_named() -> None:
     assert found["elsewhere"] == ["http://127.0.0.1:1/v1", None], "no key of the environment goes there"
     assert found["no address"].startswith("OPENAI_BASE_URL is 'proxy.example'; give an address")
     assert found["loaded"] == []
-    assert found["no extra"].endswith("needs the extra 'mistral': pip install 'sessiontree[mistral]'")
+    assert found["no extra"].endswith(f"needs the extra 'mistral'; {how_to_install('mistral')}")
 
 
 ELSEWHERE = """

@@ -11,6 +11,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.approvals import Precedent
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.policy.commands.command_line import Grammar, read_arguments
 from sessiontree.policy.commands.verdict import (
     HARMLESS,
@@ -256,3 +257,38 @@ def test_what_the_shell_does_not_know_itself_must_be_found(command: str) -> None
 def test_a_program_without_a_shell_goes_by_its_path() -> None:
     """Its arguments are what was written."""
     assert single_program("ls -l '*' *", find_program) == ("/usr/bin/ls", "-l", "*", "*")
+
+
+CHANGING = (
+    *("rm", "cp", "mv", "chmod", "ln", "rmdir", "mkdir", "touch", "chown", "chgrp", "dd", "tee", "truncate"),
+    *("install", "shred", "unlink", "split", "tar", "patch", "sed", "awk", "python3", "sh", "git", "find"),
+)
+
+
+@pytest.mark.covers("S53", "S55", "REL-L28")
+@pytest.mark.parametrize("program", CHANGING)
+def test_what_changes_files_is_never_known_to_be_harmless(program: str) -> None:
+    """Mode ``smart`` asks about it and ``safe-bin`` refuses it: alone, in a list, in a pipe, by a wrapper."""
+    line = f"{program} a b"
+    for text in (line, f"ls; {line}", f"ls | {line}", f"nice {line}", f"sh -c '{line}'", f"/usr/bin/{line}"):
+        assert not verdict(text).is_harmless, text
+        assert not precedent_of({"command": text}, "command", find_program).is_harmless, text
+        with pytest.raises(ValueError, match=r"."):
+            single_program(text, find_program)
+    assert program not in HARMLESS
+    assert PROGRAMS.get(program) is None or PROGRAMS[program].effect == "makes"
+
+
+def test_a_request_says_why_its_command_is_open() -> None:
+    """Whatever else is known about it; a harmless command runs nothing of the workspace."""
+    for command, words in (
+        ("sh run$((1+1)).sh", "computes"),
+        ("sh $USER.sh", "USER"),
+        ("find . -exec sh {} +", "find"),
+        ("eval sh run.sh", "eval"),
+    ):
+        assert words in precedent_of({"command": command}, "command", find_program).opens, command
+        given: dict[str, JsonValue] = {"command": command, "env": {"X": "1"}}
+        assert words in precedent_of(given, "command", find_program).opens, command
+    for command in ("sh run.sh", "ls *", "make && ./run.sh", "for f in a b; do python $f; done"):
+        assert precedent_of({"command": command}, "command", find_program).opens == "", command

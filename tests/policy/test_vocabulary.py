@@ -177,6 +177,7 @@ def test_a_tool_that_takes_the_place_of_another_falls_under_its_deny() -> None:
         ("Memory_[!g]*", ["memory_search"], ["memory_get"]),
         ("memory-[^g]*", ["memory_search"], ["memory_get"]),
         ("MEMORY[-]???", ["memory_get"], ["memory_search"]),
+        ("memory[x-]get", ["memory_get", "memoryxget"], ["memoryyget"]),
         ("memory[!-]get", ["memoryxget"], ["memory_get"]),
         (" web_[A-F]* ", ["web_fetch"], ["web_search"]),
         (r"\*", ["*"], ["exec"]),

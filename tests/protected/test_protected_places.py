@@ -13,12 +13,25 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.protected import OwnPlaces, ProtectedPlaces, Seen
-from sessiontree.protected.protected_places import DECIDING, RepositoryFinder, folded
+from sessiontree.protected.protected_places import DECIDING, UNDER_WAY, RepositoryFinder, folded
 from sessiontree.workspace import WorkspaceWriter
 
 Why: TypeAlias = Callable[[ProtectedPlaces, int, str, Sequence[str]], str]
 NAMES = st.sampled_from(
-    ["a", "sub", ".git", ".GIT", ".git.", "hooks", "Config", "config", "info", "x.py", "modules"]
+    [
+        "a",
+        "sub",
+        ".git",
+        ".GIT",
+        ".git.",
+        "hooks",
+        "Config",
+        "config",
+        "info",
+        "x.py",
+        "modules",
+        "rebase-merge",
+    ]
 )
 SEARCH = settings(
     max_examples=800,
@@ -34,7 +47,7 @@ def reference(names: Sequence[str]) -> bool:
     text = "/" + "/".join(folded(name) for name in names) + "/"
     if text.endswith("/.git/"):
         return True
-    deciding = [*DECIDING, "modules", "worktrees"]
+    deciding = [*DECIDING, *UNDER_WAY, "modules", "worktrees"]
     return any(f"/.git/{name}/" in text for name in deciding)
 
 

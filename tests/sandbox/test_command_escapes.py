@@ -50,7 +50,7 @@ def made() -> Made:
     return {user: as_user(user) for user in USERS}
 
 
-@pytest.mark.covers("REL-L33", "REL-L71", "EXE3")
+@pytest.mark.covers("REL-L33", "REL-L71")
 @pytest.mark.slow
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("name", ATTEMPTS)

@@ -54,7 +54,6 @@ def test_ways_out_are_denied_and_changes_of_files_are_not(here: Machine) -> None
         assert judged(here, number, 2, 1, 0) == EPERM, name
 
 
-@pytest.mark.covers("EXE3")
 @each_machine
 @settings(max_examples=100, derandomize=True, database=None)
 @given(family=WORDS, kind=WORDS)
@@ -69,7 +68,6 @@ def test_only_pairs_of_local_streams_are_made(here: Machine, family: int, kind: 
     assert judged(here, pair, family, kind) == expected
 
 
-@pytest.mark.covers("EXE3")
 @each_machine
 @settings(max_examples=50, derandomize=True, database=None)
 @given(address=st.integers(0, 0xFFFFFFFFFFFFFFFF))

@@ -38,7 +38,6 @@ SHARED_MAPS: Final = (
 )
 
 
-@pytest.mark.covers("EXE7", "REL-L66")
 @pytest.mark.slow
 def test_no_memory_hides_in_the_kernel(tmp_path: Path) -> None:
     """Files without a name, shared pages, descriptors in flight, buffers, inodes: the bound ends them all."""
@@ -111,7 +110,7 @@ def test_nobody_pays_for_what_programs_outside_take(here: Machine) -> None:
 
 
 def test_little_is_never_looked_for(here: Machine) -> None:
-    """Below the room no process is read: there is none."""
+    """Below the room no process is read; the one that is named does not exist."""
     watch = KernelMemory((), here.root)
     here.take(shared=20 * MIB, kernel=20 * MIB)
     assert watch.charged([8], 64 * MIB) == 0

@@ -190,12 +190,28 @@ TREE: dict[str, Any] = {
 
 @pytest.mark.covers("S29", "REL-P29")
 def test_a_cycle_is_cut_where_references_are_unknown() -> None:
-    """What is shown in its place says the type and what it is."""
+    """It is shown once with its members; what is shown where it returns says the type and what it is."""
+    cut = {"type": "object", "description": "One node."}
     assert cleaned(TREE, "gemini-openapi")["properties"]["root"] == {
-        "type": "object",
-        "description": "One node.",
+        **cut,
+        "properties": {"name": {"type": "string"}, "next": cut},
     }
-    assert ("/properties/root", "$ref", "wider") in effects(TREE, "gemini-openapi")
+    assert ("/properties/root", "$ref", "same") in effects(TREE, "gemini-openapi")
+    assert ("/properties/root/properties/next", "$ref", "wider") in effects(TREE, "gemini-openapi")
+
+
+def test_definitions_that_all_name_each_other_stay_small() -> None:
+    """Each path without a repetition would be written out, and there are millions."""
+    names = {f"p{at}": {"$ref": f"#/$defs/d{at}"} for at in range(12)}
+    schema: dict[str, Any] = {
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+        "required": ["a"],
+        "$defs": {
+            f"d{at}": {"type": "object", "properties": names, "required": list(names)} for at in range(12)
+        },
+    }
+    for dialect in ("gemini", "gemini-openapi"):
+        assert len(str(cleaned(schema, dialect))) < 50_000
 
 
 def test_a_cycle_stays_where_it_may() -> None:
@@ -203,7 +219,8 @@ def test_a_cycle_stays_where_it_may() -> None:
     assert cleaned(TREE, "gemini") == TREE
     assert cleaned(TREE, "openai") == TREE
     required = {**TREE, "required": ["root"]}
-    assert cleaned(required, "gemini")["properties"]["root"] == {"type": "object", "description": "One node."}
+    root = cleaned(required, "gemini")["properties"]["root"]
+    assert root["properties"] == {"name": {"type": "string"}, "next": {"$ref": "#/$defs/Node"}}
     strict = cleaned(TREE, "openai-strict")
     assert strict["properties"]["root"] == {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}
     assert strict["$defs"]["Node"]["required"] == ["name", "next"]

@@ -11,6 +11,7 @@ from sessiontree.contracts.session_facts import (
     CompactionFailed,
     ContextCompacted,
     Interrupted,
+    MessagesShortened,
     ModelChanged,
     Opened,
     RunFinished,
@@ -19,6 +20,7 @@ from sessiontree.contracts.session_facts import (
     TurnReplied,
     TurnStarted,
 )
+from sessiontree.session.shortening import shortened, text_size
 from tests.session.call_oracle import CallBooks
 from tests.session.judge_oracle import Judge
 
@@ -134,4 +136,18 @@ class CompactionBooks:
         waiting = [call for call in self.calls.unresolved() if call.parked is not None and not call.outside]
         lost = [call.key for call in waiting if call.asked not in asked]
         require(not lost, "COMPACT", f"{lost} wait, and their calls are replaced")
+        return after
+
+    def cut(self, before: list[Message], fact: MessagesShortened) -> list[Message]:
+        """Return the conversation with messages cut, after a judgment of it."""
+        after = shortened(before, fact)
+        require = self.judge.require
+        require(bool(fact.at or fact.images), "COMPACT", "nothing is cut")
+        require(not unpaired(after), "COMPACT", f"{unpaired(after)} stand alone")
+        for at, (old, new) in enumerate(zip(before, after, strict=True)):
+            is_named = at in fact.at or at in fact.images
+            require(is_named or old is new, "COMPACT", f"message {at} is changed, and nobody said so")
+            require(type(old) is type(new), "COMPACT", f"message {at} becomes another")
+        for at in fact.at:
+            require(text_size(after[at]) < text_size(before[at]), "COMPACT", f"message {at} is not shorter")
         return after

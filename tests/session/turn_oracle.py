@@ -23,6 +23,7 @@ from sessiontree.contracts.session_facts import (
     ContextCompacted,
     Interrupted,
     MessageReceived,
+    MessagesShortened,
     ResultRejected,
     RunFinished,
     SessionFact,
@@ -138,6 +139,8 @@ class TurnBooks:
             self.replies += isinstance(fact, ContextCompacted) or fact.usage is not None
             if isinstance(fact, ContextCompacted):
                 self.transcript = self.compactions.after(self.transcript, fact)
+        elif isinstance(fact, MessagesShortened):
+            self.transcript = self.compactions.cut(self.transcript, fact)
 
     def _ask_for_summary(self, fact: CompactionBegun) -> None:
         self.judge.require(self.stopping is None, "STOP", "a compaction begins in a session that is to stop")

@@ -20,13 +20,17 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import CallSignals
+from sessiontree.contracts.context import READER, CallSignals
 from sessiontree.contracts.errors import ExecutionError, ImageRefused, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.settings import MAX_SOURCE_BYTES
 from sessiontree.testing.context import call_tool, make_context
+from sessiontree_tools.edit import Edit
+from sessiontree_tools.find import Find
+from sessiontree_tools.grep import Grep
 from sessiontree_tools.read import MAX_BYTES, MAX_LINES, Read, ReadParams
+from sessiontree_tools.write import Write
 
 Reading = Callable[[Path, int], ToolResult]
 Leftovers = Callable[[], AbstractContextManager[None]]
@@ -299,3 +303,33 @@ async def test_image_that_is_too_large_is_refused(tmp_path: Path) -> None:
         file.truncate(MAX_SOURCE_BYTES + 1)
     with pytest.raises(ImageRefused, match=r"'large.png'.*20,971,520 bytes"):
         await call_tool(Read(), make_context(tmp_path), path="large.png")
+
+
+async def test_files_are_found_by_their_look_and_it_is_said(tmp_path: Path) -> None:
+    """Every tool for files takes a name as people see it, changes that very file, and says its real name."""
+    real, asked = "re\u0301sume\u0301 it\u2019s.txt", "r\u00e9sum\u00e9\u202fit's.txt"
+    (tmp_path / real).write_text("one\n")
+    ctx = make_context(tmp_path, SessionKind.MAIN)
+    said = f"the only one that looks like it is {real!a}"
+    text = (await call_tool(Read(), ctx, path=asked)).text_for_model()
+    assert text.startswith("one\n[no entry is named ")
+    assert said in text
+    for tool, arguments in (
+        (Edit(), {"old_text": "one", "new_text": "two"}),
+        (Write(), {"content": "three\n"}),
+    ):
+        result = await call_tool(tool, ctx, path=asked, **arguments)
+        assert isinstance(result.output, dict)
+        assert result.output["path"] == real
+        assert said in str(result.output["note"])
+    assert [entry.path for entry in ctx.require(READER).list()] == [real]
+    assert (tmp_path / real).read_text() == "three\n"
+    for pattern in ("r\u00e9sum\u00e9*", "*it's.txt", "re\u0301sume\u0301*"):
+        assert (await call_tool(Find(), ctx, pattern=pattern)).text_for_model() == real
+        assert (
+            await call_tool(Grep(), ctx, pattern="three", glob=pattern)
+        ).text_for_model() == f"{real}:1: three"
+    assert said in (await call_tool(Grep(), ctx, pattern="three", path=asked)).text_for_model()
+    with pytest.raises(ExecutionError, match="near names there: 'new'"):
+        (tmp_path / "new").mkdir()
+        await call_tool(Read(), ctx, path="nwe")

@@ -201,3 +201,9 @@ def test_long_runs_take_linear_time(filler: str) -> None:
     text = filler * (1_000_000 // len(filler)) + "[it’s]"
     result = replace_once(text, "[it's]", "x")
     assert result.after == text[:-6] + "x"
+
+
+def test_line_end_that_the_file_lacks_is_named() -> None:
+    """The error says why the passage is not there."""
+    with pytest.raises(ExecutionError, match="the file ends without one"):
+        replace_once("a\nb", "b\n", "c\n")

@@ -13,6 +13,7 @@ from sessiontree.contracts.tree_facts import (
     ApprovalRequested,
     ApprovalStepRecorded,
     ApprovalWaiting,
+    DenialLifted,
     Posted,
     ToolAlwaysAllowed,
     TreeFact,
@@ -88,6 +89,9 @@ class ApprovalBooks:
             self._judge_rest(climb)
         elif isinstance(fact, ApprovalDecided):
             self._decided(self.climbs[fact.request_id], fact, at_ms)
+        elif isinstance(fact, DenialLifted):
+            digest = self.climbs[fact.request_id].call.digest
+            self.denied = {each for each in self.denied if each[0] != digest}
         elif isinstance(fact, ToolAlwaysAllowed):
             if fact.covers is None:
                 self.always.add(fact.tool)

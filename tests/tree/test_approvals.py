@@ -293,7 +293,8 @@ def test_a_persons_no_binds_the_call_for_everybody_on_the_path() -> None:
     first, second = harness.spawn("main", BRANCH), harness.spawn("main", BRANCH)
     harness.ask(first)
     harness.answer(approve=False)
-    assert harness.one(DigestDenied) == DigestDenied("d1", (first, "main"))
+    denied = harness.one(DigestDenied)
+    assert (denied.digest, denied.sessions) == ("d1", (first, "main"))
     for number, asker in enumerate((first, second, "main")):
         harness.ask(asker, f"again{number}")
         assert hops(harness)[0][1:] == ("deny", "denial")

@@ -139,6 +139,9 @@ def _session_to_wire(session: Session) -> dict[str, Any]:
         "endedAtMs": session.ended_at_ms,
         "usage": session.usage.to_wire(),
         "taint": session.taint,
+        "batch": session.batch,
+        "joined": session.joined,
+        "reporting": sorted(session.reporting.items()),
     }
 
 
@@ -164,6 +167,9 @@ def _session_from_wire(wire: Mapping[str, Any]) -> Session:
         ended_at_ms=wire["endedAtMs"],
         usage=Usage.from_wire(wire["usage"]),
         taint=wire.get("taint", ""),
+        batch=wire["batch"],
+        joined=wire["joined"],
+        reporting=dict(wire["reporting"]),
     )
 
 

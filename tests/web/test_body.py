@@ -76,3 +76,14 @@ def test_members_are_counted() -> None:
     assert taken(Body("gzip", max_bytes=1000), member * MAX_MEMBERS, []) == b"x" * MAX_MEMBERS
     with pytest.raises(ExecutionError, match="gzip members"):
         taken(Body("gzip", max_bytes=1000), member * (MAX_MEMBERS + 1), [])
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 9, b"trailing", b"\r\n", b"\0\0<html>"])
+def test_bytes_behind_gzip_are_ignored(tail: bytes) -> None:
+    """As browsers do, wherever the pieces are cut."""
+    wire = gzip.compress(b"said") + tail
+    for cut in range(len(wire)):
+        body = Body("gzip", max_bytes=100)
+        body.take(wire[:cut])
+        body.take(wire[cut:])
+        assert body.whole() == b"said"

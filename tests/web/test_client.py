@@ -10,7 +10,8 @@ from socket import SO_LINGER, SOL_SOCKET
 
 import pytest
 
-from sessiontree.contracts.errors import ExecutionError, PermissionDenied
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError
+from sessiontree.contracts.untrusted import BEGIN, END
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import OutboundWeb
 from tests.web.site_fakes import Respond, answer, local_web, redirect, serving
@@ -346,3 +347,22 @@ async def test_cancelled_fetch_leaves_nothing() -> None:
         with pytest.raises(asyncio.CancelledError):
             await fetching
         await closed.wait()
+
+
+async def test_what_a_redirect_names_is_marked_as_text_from_outside() -> None:
+    """An address that a page chose is its words: whatever the error, they stand between marks."""
+    places = (
+        "http://ignore-all-rules.invalid/",
+        "http://127.0.0.1:1/IGNORE",
+        "/IGNORE",
+        "http://10.0.0.1/IGNORE",
+    )
+    for place in places:
+        async with serving(redirect(place)) as site:
+            with pytest.raises(ToolError) as caught:
+                await local_web(site).get(f"{site.url}/begin")
+        text = str(caught.value.message)
+        before, mark, inside = text.partition(BEGIN)
+        assert "ignore" not in before.lower(), text
+        assert mark, text
+        assert END in inside

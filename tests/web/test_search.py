@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from sessiontree.contracts.errors import ExecutionError, PermissionDenied
+from sessiontree.contracts.errors import ConfigError, ExecutionError, PermissionDenied
 from sessiontree.contracts.ports import SearchHit, SearchQuery
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import KEPT_QUERIES, KEPT_S, MAX_SNIPPET_CHARS, OutboundWeb, SearchCache
@@ -148,3 +148,34 @@ async def test_least_used_answer_is_forgotten_first() -> None:
     await cache.search(SearchQuery("0", 5))
     await cache.search(SearchQuery("1", 5))
     assert provider.asked == ["1"]
+
+
+async def test_a_key_of_the_provider_is_in_no_error() -> None:
+    """It is sent with each search; errors show host and port alone, also of what it redirects to."""
+    async with serving(found(ROWS)) as site:
+        await searching(site, "/deep/?key=SECRET&x=1").search(SearchQuery("a b", 3))
+    asked = urlsplit(site.requests[0].split(" ")[1])
+    assert asked.path == "/deep/search"
+    assert parse_qs(asked.query) == {"key": ["SECRET"], "x": ["1"], "q": ["a b"], "format": ["json"]}
+    gone = site.url
+    answers = (redirect("/elsewhere?key=SECRET"), answer(b"x", status=500), answer(b"no", status=403))
+    said = []
+    for respond in answers:
+        async with serving(respond) as site:
+            with pytest.raises((ExecutionError, PermissionDenied)) as caught:
+                await searching(site, "/SECRET?key=SECRET").search(SearchQuery("x", 3))
+            said.append(f"{caught.value} {caught.value!r} {caught.value.message}")
+    with pytest.raises(ExecutionError) as caught:
+        await OutboundWeb(WebSettings(search_url=f"{gone}/?key=SECRET")).search(SearchQuery("x", 3))
+    said.append(f"{caught.value} {caught.value!r}")
+    for url in (
+        "http://user:SECRET@h/",
+        "ftp://h/?key=SECRET",
+        "http://h\\SECRET/",
+        "http://h:99999/?SECRET",
+    ):
+        with pytest.raises(ConfigError) as refused:
+            OutboundWeb(WebSettings(search_url=url))
+        said.append(f"{refused.value} {refused.value!r}")
+    said.append(repr(WebSettings(search_url="http://h/?key=SECRET")))
+    assert [text for text in said if "SECRET" in text] == []

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.context import READER, WRITER, ToolContext
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.file_names import name_note
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Entry, Reader, Writer
 from sessiontree.contracts.results import Artifact, ToolResult
@@ -165,6 +166,10 @@ def _tolerant(text: str, old: str) -> tuple[int, int]:
     ending = set(islice(_line_endings(folded.text, bare), MAX_COUNTED)) if bare not in {"", wanted} else set()
     start = _only(folded.text, iter(sorted(inside | ending)))
     if start is None:
+        if wanted.endswith("\n") and folded.text.endswith(wanted.removesuffix("\n")):
+            raise ExecutionError(
+                "old_text ends with a line end, and the file ends without one; leave out the last line end"
+            )
         raise ExecutionError(
             "old_text was not found, not even with quotes, dashes and spaces treated alike; "
             "read the file again and copy the passage"
@@ -365,8 +370,14 @@ def _edit(reader: Reader, writer: Writer, params: EditParams, stop: Stop) -> Too
     end_if(stop)
     written = writer.write(params.path, data, expect_mtime_ns=entry.mtime_ns)
     how = " (tolerant match)" if change.tolerant else ""
+    note = name_note(params.path, written.path)
     return ToolResult(
-        output={"path": written.path, "replaced_at_line": change.line, "tolerant": change.tolerant},
+        output={
+            "path": written.path,
+            "replaced_at_line": change.line,
+            "tolerant": change.tolerant,
+            **({"note": note} if note else {}),
+        },
         display=f"edited {written.path} at line {change.line}{how}",
         artifacts=(Artifact("file", "edited", path=written.path),),
         details={

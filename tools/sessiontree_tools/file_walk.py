@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sessiontree.contracts.errors import ToolError
+from sessiontree.contracts.file_names import fold_name, is_foldable, name_note
 from sessiontree.contracts.glob import PathGlob
 from sessiontree.contracts.ports import Entry, Reader
 from sessiontree.contracts.thread_calls import Stop, end_if
@@ -32,6 +33,22 @@ def listing(lines: Iterable[str], notes: list[str], *, max_chars: int) -> str:
             break
         kept.append(line)
     return "\n".join(kept + [f"[{note}]" for note in notes])
+
+
+def path_test(pattern: str) -> Callable[[str], bool]:
+    """Return whether a path fits a pattern as it is, or as both look: an accent may be a letter of its own.
+
+    Raises:
+        ValueError: as :class:`PathGlob` does.
+    """
+    glob, look = PathGlob(pattern), PathGlob(fold_name(pattern))
+    return lambda path: glob.fits(path) or look.fits(fold_name(path))
+
+
+def look_notes(reader: Reader, path: str) -> list[str]:
+    """Return what to say of a path that leads to another name than its own: mostly nothing."""
+    note = name_note(path, reader.stat(path).path) if is_foldable(path) else ""
+    return [note] if note else []
 
 
 def check_glob(pattern: str) -> str:

@@ -14,7 +14,15 @@ from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.thread_calls import Stop, in_call_thread
 from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
-from sessiontree_tools.file_walk import GIT_DIRECTORY, Walk, check_glob, listing, shown_path
+from sessiontree_tools.file_walk import (
+    GIT_DIRECTORY,
+    Walk,
+    check_glob,
+    listing,
+    look_notes,
+    path_test,
+    shown_path,
+)
 
 MAX_LIMIT = 10_000
 
@@ -62,13 +70,13 @@ class Find(Tool[FindParams]):
 
 
 def _find(reader: Reader, params: FindParams, max_chars: int, stop: Stop) -> ToolResult:
-    glob = PathGlob(params.pattern)
-    walk = Walk(reader, stop, into_git=glob.holds(GIT_DIRECTORY))
-    fitting = (found.entry.path for found in walk.files(params.path) if glob.fits(found.below))
+    fits = path_test(params.pattern)
+    walk = Walk(reader, stop, into_git=PathGlob(params.pattern).holds(GIT_DIRECTORY))
+    fitting = (found.entry.path for found in walk.files(params.path) if fits(found.below))
     paths = list(islice(fitting, params.limit + 1))
     limited = len(paths) > params.limit
     paths = paths[: params.limit]
-    notes = walk.note("narrow path")
+    notes = [*look_notes(reader, params.path), *walk.note("narrow path")]
     if not paths:
         notes.append("no file fits the pattern")
     if limited:

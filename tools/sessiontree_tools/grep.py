@@ -20,7 +20,16 @@ from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
 from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
-from sessiontree_tools.file_walk import GIT_DIRECTORY, Walk, WalkedFile, check_glob, listing, shown_path
+from sessiontree_tools.file_walk import (
+    GIT_DIRECTORY,
+    Walk,
+    WalkedFile,
+    check_glob,
+    listing,
+    look_notes,
+    path_test,
+    shown_path,
+)
 from sessiontree_tools.line_matcher import LineMatcher, Shown, text_finder
 from sessiontree_tools.matcher_process import MatcherProcess
 from sessiontree_tools.text_file import is_binary, read_up_to
@@ -185,8 +194,9 @@ def _grep(reader: Reader, params: GrepParams, max_chars: int, stop: Stop) -> Too
         search = Search(reader, matcher, stop, max_bytes=MAX_SCANNED_BYTES, max_chars=max_chars)
         lines = search.lines(files, breaks=params.context > 0)
     unreadable = walk.unreadable + search.unreadable
+    notes = _notes(params, search, matcher, walk, unreadable)
     return ToolResult(
-        output=listing(lines, _notes(params, search, matcher, walk, unreadable), max_chars=max_chars),
+        output=listing(lines, [*look_notes(reader, params.path), *notes], max_chars=max_chars),
         display=f"{search.matches}{'+' * matcher.more} lines match {params.pattern}",
         details={
             "path": params.path,
@@ -208,8 +218,8 @@ def _files(reader: Reader, walk: Walk, params: GrepParams) -> Iterable[WalkedFil
     found = (found for found in walk.files(params.path) if found.entry.type == "file")
     if params.glob is None:
         return found
-    glob = PathGlob(params.glob)
-    return (file for file in found if glob.fits(file.below))
+    fits = path_test(params.glob)
+    return (file for file in found if fits(file.below))
 
 
 def _matcher(params: GrepParams, stop: Stop) -> AbstractContextManager[Matcher]:

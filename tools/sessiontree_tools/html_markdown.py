@@ -34,13 +34,13 @@ MAIN_CHARS = 200
 """Text that makes a ``main`` element the page."""
 RECURSION = 20_000
 NOT_SHOWN = [
-    *("script", "style", "noscript", "template", "nav", "iframe", "frame", "object", "embed", "applet"),
+    *("script", "style", "template", "nav", "iframe", "frame", "object", "embed", "applet"),
     *("svg", "canvas", "video", "audio", "dialog", "button", "input", "select", "option", "datalist"),
     *("textarea", "head", "title", "link", "meta", "map", "progress", "meter"),
 ]
 HIDING = re.compile(
     r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden"
-    r"|opacity\s*:\s*0*(?:\.0*)?\s*(?:;|!|$)|font-size\s*:\s*0*(?:\.0*)?(?:[a-z%]*)\s*(?:;|!|$))",
+    r"|font-size\s*:\s*0*(?:\.0*)?(?:[a-z%]*)\s*(?:;|!|$))",
     re.IGNORECASE,
 )
 BLOCKS = frozenset(
@@ -122,6 +122,8 @@ def converted_page(
 def repaired_page(page: str) -> str:
     """Return a page without what the parser refuses a whole page for; it is shown as what it is."""
     page = page.encode("utf-8", "replace").decode("utf-8")
+    # The standard ends a comment also so; Python's parser does not know it.
+    page = page.replace("<!-->", "<!-- -->").replace("<!--->", "<!-- -->").replace("--!>", "-->")
     return NO_SECTION.sub("&lt;![", CHARACTER.sub(_short, page))
 
 
@@ -146,8 +148,13 @@ def _read(page: str, mode: Literal["markdown", "text"], base: str) -> tuple[str,
     prune(soup)
     root = _main(soup)
     if mode == "text" or _is_deep(root):
+        _mark_levels(root)
         return title, element_text(root)
     _mend_links(root, base)
+    _mark_levels(root)
+    for cell in root.find_all(["td", "th"]):
+        for text in cell.find_all(string=lambda text: "|" in text):
+            text.replace_with(NavigableString(text.replace("|", "\\|")))
     converter = MarkdownConverter(heading_style=ATX, bullets="-", escape_underscores=False)
     try:
         return title, str(converter.convert_soup(root))
@@ -159,6 +166,8 @@ def prune(soup: Tag) -> None:
     """Take out what a reader of the page does not see, and what only leads around the site."""
     for text in soup.find_all(string=lambda text: isinstance(text, PreformattedString)):
         text.extract()
+    for element in soup.find_all("template", attrs={"shadowrootmode": True}):
+        element.name = "div"  # it is shown in place of what is around it
     for element in soup.find_all(_is_not_shown):
         element.extract()
     whole = len(soup.get_text())
@@ -239,13 +248,28 @@ def _main(soup: BeautifulSoup) -> Tag:
 
 def _mend_links(root: Tag, base: str) -> None:
     for link in root.find_all("a"):
-        target = _joined(base, str(link.get("href", "")))
+        target = _joined(base, str(link["href"])) if link.has_attr("href") else ""
         if target and link.get_text(strip=True):
             link.attrs = {"href": target}
         else:
             link.unwrap()
     for image in root.find_all("img"):
-        image.replace_with(NavigableString(" ".join(str(image.get("alt", "")).split())))
+        words = " ".join(str(image.get("alt", "")).split())
+        # The texts of neighbours would run together.
+        before, after = image.previous_sibling, image.next_sibling
+        left = " " if isinstance(before, NavigableString) and not before[-1:].isspace() else ""
+        right = " " if isinstance(after, NavigableString) and not after[:1].isspace() else ""
+        image.replace_with(NavigableString(f"{left}{words}{right}" if words else ""))
+
+
+def _mark_levels(root: Tag) -> None:
+    """Keep what superscripts and subscripts mean: ``10^6`` is not 106."""
+    for element in root.find_all(["sup", "sub"]):
+        text = " ".join(element.get_text().split())
+        mark = "^" if element.name == "sup" else "_"
+        if not text or element.find(["a", "sup", "sub"]) is not None:
+            continue  # a footnote's mark is a link
+        element.replace_with(NavigableString(f"{mark}{text}" if text.isalnum() else f"{mark}({text})"))
 
 
 def _joined(base: str, reference: str) -> str:

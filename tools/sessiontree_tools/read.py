@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.context import READER, ToolContext
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.file_names import name_note
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult, image_result_from_file
@@ -70,6 +71,8 @@ def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> Too
     first = max(1, params.offset)
     max_lines = min(params.limit or MAX_LINES, MAX_LINES)
     entry = reader.stat(params.path)
+    note = name_note(params.path, entry.path)
+    max_bytes = max(MIN_BYTES, max_bytes - len(note.encode()))
     with reader.open(params.path) as stream:
         head = read_up_to(stream, HEAD_BYTES)
         if is_binary(head):
@@ -86,7 +89,7 @@ def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> Too
     page = first_page(block, max_lines=max_lines, max_bytes=max_bytes)
     last = first + page.lines - 1
     return ToolResult(
-        output=_shown(page, first, last),
+        output=_shown(page, first, last, note),
         display=f"{entry.path}: lines {first}-{last}" if page.lines else f"{entry.path}: empty",
         details={
             "path": entry.path,
@@ -99,10 +102,10 @@ def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> Too
     )
 
 
-def _shown(page: TextPage, first: int, last: int) -> str:
+def _shown(page: TextPage, first: int, last: int, note: str) -> str:
+    notes = [f"[{note}]"] if note else []
     if not page.lines:
-        return "[the file is empty]"
-    notes: list[str] = []
+        return "\n".join(["[the file is empty]", *notes])
     try:
         text = page.data.decode()
     except UnicodeDecodeError:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from sessiontree.contracts.context import SESSIONS, ToolContext
-from sessiontree.contracts.errors import ExecutionError, SpawnRefused
+from sessiontree.contracts.errors import ConfigError, ExecutionError, SpawnRefused, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
@@ -47,6 +47,9 @@ class SessionsSpawnParams(BaseModel):
     agent: Annotated[str, Trimmed()] | None = Field(default=None, max_length=64)
     result_schema: dict[str, Any] | None = Field(default=None)
     budget: SpawnBudget | None = Field(default=None, description="Of all below too.")
+    wait: Literal["all", "each"] | None = Field(
+        default=None, description="all: results come together; each: one by one."
+    )
 
     @field_validator("task")
     @classmethod
@@ -60,7 +63,10 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
     """Starts a child session and returns at once."""
 
     name = "sessions_spawn"
-    description = "Start a child session. Its result comes later as a message: do not wait for it."
+    description = (
+        "Start a child session. Its result comes later as a message, by default with those of the others: "
+        "do not wait for it."
+    )
     brief = True
     Params: ClassVar[type[BaseModel]] = SessionsSpawnParams
     label = "Start session"
@@ -76,6 +82,7 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
         """Start the child, once per call id; the output is ``{status: "accepted", session_id, kind}``.
 
         Raises:
+            ValidationError: the result schema is not valid, or too large.
             ExecutionError: a rule or number of the tree forbids it; nothing was started.
             PermissionDenied: the session spawns nothing.
         """
@@ -86,9 +93,12 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
             agent=params.agent or None,
             result_schema=params.result_schema,
             budget=Budget(**params.budget.model_dump()) if params.budget else None,
+            wait=params.wait or "",
         )
         try:
             session_id = await ctx.require(SESSIONS).spawn(request, key=ctx.call_id)
+        except ConfigError as error:
+            raise ValidationError(f"no {params.kind} was started: {error}", "/result_schema") from error
         except SpawnRefused as error:
             raise ExecutionError(f"no {params.kind} was started: {error}") from error
         return ToolResult(

@@ -228,7 +228,8 @@ def _failure(page: Page, stop: Stop) -> ToolError:
         said = HTTPStatus(page.status).phrase
     except ValueError:
         said = "unknown status"
-    message = f"{page.url[:SHOWN_URL_CHARS]} answered with status {page.status} ({said})"
+    asked = page.redirects[0] if page.redirects else page.url
+    message = f"{asked[:SHOWN_URL_CHARS]} answered with status {page.status} ({said})"
     try:
         text = _text(page, "text", EXCERPT_CHARS, stop).text.strip()
     except ExecutionError:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.context import WRITER, ToolContext
+from sessiontree.contracts.file_names import name_note
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Writer
 from sessiontree.contracts.results import Artifact, ToolResult
@@ -44,6 +45,8 @@ class Write(Tool[WriteParams]):
     async def execute(self, params: WriteParams, ctx: ToolContext) -> ToolResult:
         """Write the file; the output is ``{path, bytes, created}``.
 
+        An existing file that looks the same by its name is replaced; then ``note`` says so.
+
         Raises:
             ValidationError: the content has no UTF-8 form.
             ExecutionError: the system refused; what was there before is unchanged.
@@ -57,8 +60,14 @@ class Write(Tool[WriteParams]):
 def _write(writer: Writer, path: str, data: bytes, stop: Stop) -> ToolResult:
     end_if(stop)
     written = writer.write(path, data)
+    note = name_note(path, written.path)
     return ToolResult(
-        output={"path": written.path, "bytes": written.bytes, "created": written.created},
+        output={
+            "path": written.path,
+            "bytes": written.bytes,
+            "created": written.created,
+            **({"note": note} if note else {}),
+        },
         display=f"wrote {written.bytes} bytes to {written.path}",
         artifacts=(Artifact("file", "created" if written.created else "replaced", path=written.path),),
     )

@@ -43,6 +43,7 @@ from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor_api import SupervisorApi
 from sessiontree.runtime.supervisor_service import SupervisorService
 from sessiontree.runtime.tree_resources import TreeSetup
+from sessiontree.sandbox import CommandTurns
 from sessiontree.web.web import OutboundWeb
 
 
@@ -209,6 +210,7 @@ class LocalBackend:
         self._slots = slots
         self._ahead = ahead
         self._hub = ProgressHub()
+        self._turns = CommandTurns()
         self._clock = TreeClock()
         self._models: dict[str, Mapping[str, GatewayModel]] = {}
         self.equipment: dict[str, HostEquipment] = {}
@@ -280,7 +282,7 @@ class LocalBackend:
             return self._loop is None or not self._loop.is_closed()
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
-        host = HostCore(self._equip, self.core, self.memory, self._hub, self._clock.now_ms)
+        host = HostCore(self._equip, self.core, self.memory, self._hub, self._clock.now_ms, turns=self._turns)
         transport = LocalTransport(host, self._faults, self.transports.remove)
         self.transports.append(transport)
         return transport
@@ -329,7 +331,7 @@ class LocalBackend:
         self.equipment[tree_id] = HostEquipment(
             setup.table,
             setup.instant,
-            self._hidden,
+            (*self._hidden, *setup.hidden),
             web,
             policy,
             setup.group,

@@ -200,7 +200,7 @@ class RayBackend:
         await self._open_tree(tree_id, None, setup)
 
     async def _open_tree(self, tree_id: str, config: TreeConfig | None, setup: TreeSetup) -> None:
-        packed = pack(setup, hidden=self._hidden)
+        packed = pack(setup, hidden=(*self._hidden, *setup.hidden))
         program = await asyncio.to_thread(self.program_copy)
         await self.open_packed(tree_id, config, setup.agents, packed, program)
 

@@ -244,7 +244,7 @@ class NodeShard:
         await self._open(tree_id, None, setup)
 
     async def _open(self, tree_id: str, config: TreeConfig | None, setup: TreeSetup) -> None:
-        resources = pack(setup, hidden=self._hidden)
+        resources = pack(setup, hidden=(*self._hidden, *setup.hidden))
         if resources.for_gateway is not None and _KEY_CLASS in resources.for_gateway:
             raise ConfigError(
                 f"the tree would be on node {self.node}, and keys of providers stay on the program's node; "

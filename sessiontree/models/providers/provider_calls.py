@@ -36,7 +36,21 @@ _STOPS: Final[dict[str, StopReason]] = {
     "length": "length",
     "content_filter": "refusal",
 }
-"""Finish reasons in pydantic-ai's terms; all others are failures."""
+"""Finish reasons in pydantic-ai's terms; all others are looked up as the server spells them."""
+_SPELT: Final[dict[str, StopReason]] = {
+    **dict.fromkeys(("stop", "end_turn", "eos", "eos_token", "end_of_text", "endoftext", "end"), "stop"),
+    **dict.fromkeys(("stop_sequence", "stop_token", "complete", "completed", "done", "finished"), "stop"),
+    **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "tooluse", "function_call"), "toolUse"),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length"), "length"),
+    **dict.fromkeys(("model_context_window_exceeded", "token_limit"), "length"),
+    **dict.fromkeys(("content_filter", "content_filtered", "guardrail_intervened", "refusal"), "refusal"),
+    **dict.fromkeys(("safety", "recitation", "prohibited_content", "blocklist", "sensitive"), "refusal"),
+}
+"""Finish reasons in lower case, as servers send them; all others are failures.
+
+Sources: the references of OpenAI, Anthropic, Cohere, Google, Mistral and Z.ai; Amazon Bedrock's StopReason;
+the finish reasons of text-generation-inference (``eos_token``, ``stop_sequence``) and of Together (``eos``).
+"""
 
 _LOW_TOKENS: Final = 2_048
 _MEDIUM_TOKENS: Final = 8_192
@@ -197,10 +211,11 @@ class ProviderCalls:
         )
         if response.model_name:
             yield ModelPiece(f"{provider.name}:{response.model_name}")
-        reason = _STOPS.get(response.finish_reason)
+        spelt = (response.provider_details or {}).get("finish_reason")
+        reason = _STOPS.get(response.finish_reason) or _SPELT.get(str(spelt).lower())
         is_whole = response.state == "complete" or reason in {"length", "refusal"}
         if reason is None or not is_whole:
-            end = response.finish_reason or response.state
+            end = response.finish_reason or spelt or response.state
             raise ModelUnreachable(f"{self._of.name}: the reply broke off ({end})")
         detail = _detail(response) if reason == "refusal" else ""
         yield StopPiece(reason, detail if self._of.key is None else self._of.key.hidden_in(detail))

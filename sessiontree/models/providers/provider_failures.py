@@ -21,20 +21,44 @@ from sessiontree.models.providers.provider_model import ProviderModel
 MAX_SAID_CHARS: Final = 1_000
 """Maximum length that is kept of a provider's text about a failure."""
 UNPAID: Final = 402
+TOO_LARGE: Final = 413
+"""The status of a request with too many bytes."""
 _OVERFLOW: Final = re.compile(
-    r"exceeds the available context size|context[ _](?:length|window)|maximum context|prompt is too long"
-    r"|input token count .* exceeds",
-    re.IGNORECASE,
+    r"exceeds? the (?:available )?context|context[ _-]?(?:length|window|size|limit)|maximum context"
+    r"|prompt is too long|input is too long|input too long|too long for (?:the )?requested model"
+    r"|input tokens? (?:count )?.{0,80}exceed|maximum (?:allowed )?number of input tokens|max_input_tokens"
+    r"|maximum number of tokens allowed|must have less than \d+ tokens|inputs` tokens \+ `max_new_tokens"
+    r"|reduce the length of the (?:messages|prompt|input)|maximum prompt length|too many (?:input )?tokens"
+    r"|range of input length|exceeds (?:the )?(?:max(?:imum)?|limit)[ _](?:model[ _])?(?:input|prompt|token)"
+    r"|request_too_large|(?:request|payload|body|entity).{0,40}(?:too large|exceeds the (?:maximum|limit))"
+    r"|exceeds the maximum (?:request )?size|payload size exceeds"
+    r"|too many images|images? (?:count|limit|dimensions?|sizes?).{0,60}(?:exceed|limit|maximum|too)"
+    r"|(?:max(?:imum)?|at most|up to|limit of|more than) (?:of )?\d+ images?|number of images"
+    r"|image exceeds|many-image requests",
+    re.IGNORECASE | re.DOTALL,
 )
-"""How servers say, in an otherwise plain 400, that a question is too long; the first is llama.cpp's."""
+"""How servers say, in a plain 400 or 422, that a question is too long, too large or has too many images.
+
+In turn, by their source: llama.cpp ("exceeds the available context size"); OpenAI, vLLM, Groq and OpenRouter
+("maximum context length", "context_length_exceeded", "reduce the length of the messages"); Anthropic ("prompt
+is too long", "input length and `max_tokens` exceed context limit"); Amazon Bedrock ("Input is too long for
+requested model"); Google ("The input token count (N) exceeds the maximum number of tokens allowed (M)");
+Mistral ("too large for model with N maximum context length"); text-generation-inference ("`inputs` tokens +
+`max_new_tokens` must be <= N", "`inputs` must have less than N tokens"); xAI ("maximum prompt length");
+Alibaba ("Range of input length should be [1, N]"); HTTP servers ("Request Entity Too Large"); Anthropic,
+Google and Mistral for bytes and images.
+"""
 
 
 def typed_failure(error: Exception, model: ProviderModel) -> ModelError:
     """Return the typed error of a failed question; its text contains no key."""
     said = _said(error)
+    is_overflow = _is_overflow(error, said)  # judged as it was said: a short key may be part of a word
     if model.key is not None:
         said = model.key.hidden_in(said)  # before it is cut, because half a key would not be found
     text = f"{model.name}: {cut_text(said, MAX_SAID_CHARS)}"
+    if is_overflow:
+        return ContextOverflow(text)
     if isinstance(error, theirs.ModelRequestRejectedError | theirs.ModelQuotaExceededError):
         return _rejected(error, text, model)
     if isinstance(error, theirs.ModelRateLimitError | theirs.ModelUnavailableError):
@@ -54,9 +78,24 @@ def _rejected(error: Exception, text: str, model: ProviderModel) -> ModelError:
         return ModelKeyRefused(f"{text}; check {' or '.join(model.provider.key_variables)} or api_key")
     if isinstance(error, theirs.ModelQuotaExceededError):
         return _unpaid(text)
-    if isinstance(error, theirs.ModelContextWindowExceededError) or _OVERFLOW.search(text):
-        return ContextOverflow(text)
     return ModelError(text)
+
+
+def _is_overflow(error: Exception, said: str) -> bool:
+    """Whether a failure says that the question is too long, too large or has too many images."""
+    if isinstance(error, theirs.ModelContextWindowExceededError):
+        return True
+    status = getattr(error, "status_code", None)
+    if status == TOO_LARGE:
+        return True
+    # Limits of rates and quotas speak of tokens too; they have statuses of their own.
+    return status in {400, 422, None} and not _is_account(error) and _OVERFLOW.search(said) is not None
+
+
+def _is_account(error: Exception) -> bool:
+    """Whether a failure concerns the key, the account or how often it asks, and not the question."""
+    kinds = (theirs.ModelAuthenticationError, theirs.ModelQuotaExceededError, theirs.ModelRateLimitError)
+    return isinstance(error, kinds) or not isinstance(error, theirs.ModelAPIError)
 
 
 def _unpaid(text: str) -> ModelKeyRefused:

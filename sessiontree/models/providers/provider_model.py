@@ -19,6 +19,7 @@ from sessiontree.models.api_key import ApiKey
 from sessiontree.models.constrained_exchange import constrained_pieces
 from sessiontree.models.port import ModelRequest, Piece
 from sessiontree.models.providers.call_limits import MINUTE_S, CallLimits
+from sessiontree.version import how_to_install
 
 CONSTRAINED: Final = "constrained:"
 """Prefix of the name of a model whose server accepts no tools."""
@@ -62,7 +63,7 @@ _ALL: Final = (
     Provider(
         "openai",
         *_OPENAI,
-        "pydantic_ai.models.openai:OpenAIChatModel",
+        "sessiontree.models.providers.server_streams:ServedChatModel",
         "sessiontree.models.providers.openai_client:openai_provider",
         ("OPENAI_API_KEY",),
         "OPENAI_BASE_URL",
@@ -100,7 +101,7 @@ _ALL: Final = (
         "mistral",
         "mistralai",
         "mistral",
-        "pydantic_ai.models.mistral:MistralModel",
+        "sessiontree.models.providers.mistral_stream:ServedMistralModel",
         "pydantic_ai.providers.mistral:MistralProvider",
         ("MISTRAL_API_KEY",),
         "",
@@ -110,7 +111,7 @@ _ALL: Final = (
         "openai",
         "openai",
         "ollama",
-        "pydantic_ai.models.ollama:OllamaModel",
+        "sessiontree.models.providers.server_streams:ServedOllamaModel",
         "sessiontree.models.providers.openai_client:ollama_provider",
         ("OLLAMA_API_KEY",),
         "OLLAMA_BASE_URL",
@@ -306,6 +307,30 @@ def _key(given: str | None, provider: Provider, *, named: bool) -> ApiKey | None
     return key
 
 
+_FAMILIES: Final = {
+    "gpt": "openai",
+    "chatgpt": "openai",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+    "claude": "anthropic",
+    "gemini": "google",
+    "mistral": "mistral",
+    "ministral": "mistral",
+    "codestral": "mistral",
+    "magistral": "mistral",
+    "smollm2": "local",
+}
+"""How models' names begin, and whose they are."""
+
+
+def whole_model_name(name: str) -> str:
+    """Return a model's name with its provider; empty if the name does not tell whose it is."""
+    family = name.lower().partition("-")[0]
+    provider = _FAMILIES.get(family)
+    return "" if provider is None else f"{provider}:{name}"
+
+
 def check_installed(provider: Provider, name: str) -> None:
     """Check that the packages that ask a provider are installed.
 
@@ -316,5 +341,5 @@ def check_installed(provider: Provider, name: str) -> None:
     is_here = all(importlib.util.find_spec(each) is not None for each in ("pydantic_ai", top))
     if not is_here or importlib.util.find_spec(provider.library) is None:
         raise ConfigError(
-            f"model {name!r} needs the extra {provider.extra!r}: pip install 'sessiontree[{provider.extra}]'"
+            f"model {name!r} needs the extra {provider.extra!r}; {how_to_install(provider.extra)}"
         )

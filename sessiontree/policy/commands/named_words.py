@@ -166,7 +166,8 @@ class _Collection:
     computes: bool = False
     """Whether variables may be set in a way that is not read."""
     captures: bool = False
-    """Whether something is written to a file or a pipe."""
+    """Whether what is spoken goes into a file or a pipe."""
+    functions: set[str] = field(default_factory=set)
     runs: bool = False
     """Whether a program runs that may run what was written."""
     runs_text: bool = False
@@ -198,7 +199,7 @@ class _Collection:
                 self.open("it holds too many texts or words")
                 return
             self.texts.add(each)
-            lexer = ShellLexer(each)
+            lexer = ShellLexer(each, is_bash=len(self.texts) == 1)
             lexer.read()
             if lexer.why_open:
                 self.open(lexer.why_open)
@@ -209,13 +210,14 @@ class _Collection:
             waiting += lexer.inner
             for name in lexer.sets:
                 self.assign(name, (Gap.UNKNOWN,))
-            for call in lexer.calls:
+            for at, call in enumerate(lexer.calls):
+                after = lexer.calls[at + 1].before if at + 1 < len(lexer.calls) else ""
+                self._watch_output(call, after)
                 waiting += self._take(call)
 
     def _take(self, call: ShellCall) -> list[str]:
         """Keep a call's words; return the texts in them."""
         use = self._use(call)
-        self.captures = self.captures or call.writes or "|" in call.before.replace("||", "")
         for word in call.words:
             first = word.parts[0]
             match = _ASSIGNED.match(first) if isinstance(first, str) else None
@@ -234,6 +236,15 @@ class _Collection:
             else:
                 texts.append(document.text)
         return texts
+
+    def _watch_output(self, call: ShellCall, after: str) -> None:
+        """Note whether what is spoken goes into a file or a pipe: by itself, in a group, in a function."""
+        name = self._name(call)
+        if after.startswith("()"):
+            self.functions.add(name)
+        goes = call.writes or "|" in after.replace("||", "")
+        if goes and (name in {*names.SPEAKING, *self.functions, ""}):
+            self.captures = True
 
     def _keep(self, word: ShellWord, use: _Use) -> None:
         before = self.words.get(word)
@@ -447,6 +458,8 @@ class _Collection:
         for each in deferred:
             if isinstance(each, str):
                 self.read(each)
+            elif self.captures and self.runs_text:
+                self.open("a shell in it may run what another part of it writes")
             elif self.captures:
                 self._keep(each, _WRITTEN)
                 if each.text is not None and _MEANING.search(each.text):

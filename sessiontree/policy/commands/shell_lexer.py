@@ -98,7 +98,8 @@ class ShellCall:
 class ShellLexer:
     """Splits one text into calls."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_bash: bool = True) -> None:
+        self._is_bash = is_bash
         self._text = text
         self._at = 0
         self._parts: list[Part] = []
@@ -381,6 +382,10 @@ class ShellLexer:
 
     def _ansi(self) -> None:
         text = self._escaped_until("'")
+        if not self._is_bash:  # another shell reads a dollar sign and a quoted text
+            self.inner.append(text)
+            self._add(Gap.UNKNOWN)
+            return
         try:
             self._quoted(_ANSI.sub(_unescaped, text))
         except ValueError:

@@ -42,7 +42,7 @@ OPENING: Final = _words("""
     """)
 """Builtins and keywords that set variables or options, or run text, in ways that are not read."""
 RUNS_NOTHING: Final = (
-    QUIET | SPEAKING | _words("cat cd cp head ls mkdir mv pushd popd rm rmdir tail touch wc which")
+    QUIET | SPEAKING | _words("cat cd cp head ls mkdir mv pushd popd rm rmdir tail touch type wc which")
 )
 """Programs that never run what their arguments name."""
 CHOOSERS: Final = _words("find fd fdfind xargs parallel entr watch run-parts")

@@ -46,6 +46,8 @@ class FakeReply:
     """Seconds between two events of a stream."""
     reasoning_tokens: int = 0
     """Those of the reply's tokens that count as thoughts."""
+    events: tuple[Mapping[str, Any] | str, ...] = ()
+    """Data of the events of a stream, sent unchanged instead of everything else."""
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> FakeReply:

@@ -205,7 +205,8 @@ class FakeProvider:
             await _write(writer, 200, {}, json.dumps(form.whole(said)).encode(), reply.write_bytes)
         else:
             writer.write(_head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"}))
-            if not await _stream(form.events(said), reply, reader, writer):
+            events = (("", each) for each in reply.events) if reply.events else form.events(said)
+            if not await _stream(events, reply, reader, writer):
                 writer.transport.abort()
                 return False
         self.counts.input_tokens += said.usage.input_tokens

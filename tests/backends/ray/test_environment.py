@@ -20,6 +20,11 @@ KEYS = {
     "OPENAI_API_KEY": "sk-the-programs-own",
     "AWS_SECRET_ACCESS_KEY": "of-the-clouds",
     "DATABASE_URL": "postgres://user:word@host/db",
+    "RAY_my_password": "of-a-cluster",
+    "SESSIONTREE_SECRET": "of-a-configuration",
+    "XDG_TOKEN": "of-a-desktop",
+    "LC_KEY": "of-a-language",
+    "CUDA_LICENSE_KEY": "of-a-card",
     "MY_OWN": "of-the-program-too",
 }
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.models.argument_text import ParsedArguments, read_arguments
+from sessiontree.schema.argument_text import ParsedArguments, read_arguments
 from sessiontree.schema.json_form import MAX_DEPTH
 
 PATIENCE_S = 30.0

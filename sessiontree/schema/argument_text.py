@@ -1,13 +1,14 @@
-"""Reading the argument text of a call: JSON, and what providers actually send instead.
+"""Reading objects and lists in text: JSON, and what models and providers actually send instead.
 
-Also accepted, and nothing else:
+One reader for the arguments of a call and for a value inside them that came as text. Also accepted, and
+nothing else:
 
 - no text, or ``null``: no arguments;
 - raw control characters inside strings, trailing commas, strings in single quotes, unknown escapes (the
   backslash is kept), Python's ``True``, ``False`` and ``None``;
-- a code fence around the object, or the object spelled as a JSON string;
-- the same object twice, and additional empty objects (some providers begin with ``{}``);
-- a missing last brace after a whole value.
+- a code fence around the value, or the value spelled as a JSON string;
+- around all arguments alone: the same object twice, additional empty objects (some providers begin with
+  ``{}``), and a missing last brace after a whole value.
 
 Never guessed: missing commas or quotes, text around the object, two objects that differ, NaN. A text that
 breaks off anywhere else is refused: half a path or half a list is another path or list.
@@ -29,6 +30,7 @@ from sessiontree.schema.json_form import MAX_DEPTH
 
 _SPACE = re.compile(r"[\s\ufeff]*")
 _FENCE = re.compile(r"```[A-Za-z0-9]*[ \t]*\n?")
+_OPENING = re.compile(r"[\s\ufeff]*(?:[\[{\"']|```)")
 _WORD = re.compile(r"[^\s,:\[\]{}\"']+")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _PLAIN = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
@@ -73,11 +75,46 @@ def read_arguments(text: str) -> ParsedArguments | None:
     return None
 
 
+def begins_structure(text: str) -> bool:
+    """Whether a text begins like an object, a list, a quoted string or a code fence."""
+    return _OPENING.match(text) is not None
+
+
+def read_structure(text: str) -> dict[str, JsonValue] | list[JsonValue] | None:
+    """Return the one object or list that a text spells, or None.
+
+    Contract: raises nothing. Time is linear in the text.
+    """
+    for _ in range(2):  # a second round for a value that is spelled as a string
+        try:
+            found = _value_in(text)
+        except (_Unreadable, ValueError, RecursionError):
+            return None
+        if not isinstance(found, str):
+            return found if isinstance(found, dict | list) else None
+        text = found
+    return None
+
+
+def _value_in(text: str) -> JsonValue:
+    try:
+        value: JsonValue = _json_in(text)
+    except _Unreadable:
+        raise
+    except ValueError:
+        return _TextReader(text).one_value()
+    return value
+
+
+def _json_in(text: str) -> Any:
+    return json.loads(text, strict=False, parse_float=_finite, parse_constant=_refuse)
+
+
 def _read(text: str) -> ParsedArguments | str:
     if _SPACE.fullmatch(text):
         return ParsedArguments({})
     try:
-        value: Any = json.loads(text, strict=False, parse_float=_finite, parse_constant=_refuse)
+        value = _json_in(text)
     except ValueError:
         return _TextReader(text).objects()
     if isinstance(value, str):
@@ -147,6 +184,18 @@ class _TextReader:
         if not has_object:
             raise _Unreadable
         return ParsedArguments(found, self._closed)
+
+    def one_value(self) -> JsonValue:
+        """Return the only value in the text, which must be whole."""
+        self._skip(_SPACE)
+        fenced = self._skip(_FENCE)
+        value = self._value(0)
+        self._skip(_SPACE)
+        if fenced:
+            self._skip(_FENCE)
+        if self._closed or self._next():
+            raise _Unreadable
+        return value
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self._at)

@@ -1,0 +1,139 @@
+"""Turns: how many commands run at a time, in one session and in one process, and who is next.
+
+A command takes processes, memory and room of its own, within its bounds. Their number multiplies the bounds,
+so it is bounded too. Sessions take turns; within a session, commands begin in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Final
+
+COMMANDS_PER_CPU: Final = 8
+LEAST_COMMANDS: Final = 32
+
+
+def most_commands() -> int:
+    """Return how many commands of one process run at a time.
+
+    Twice as many as one session may have by default, so that a busy session leaves room for others. Commands
+    often wait, for a disk or for a time, so a few for each processor keep it busy; more would only wait for
+    each other, and hold their memory meanwhile.
+    """
+    return max(LEAST_COMMANDS, COMMANDS_PER_CPU * (os.cpu_count() or 1))
+
+
+class Turns:
+    """The turns of one process. Everything happens on one loop.
+
+    Args:
+        most: How many have a turn at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._given = 0
+        self._waiting: OrderedDict[SessionTurns, None] = OrderedDict()
+        """The sessions in which somebody waits; the first one is next."""
+
+    def of_a_session(self, most: int) -> SessionTurns:
+        """Return the turns of one more session, of which at most so many are given at a time."""
+        return SessionTurns(self, most)
+
+    def has_room(self) -> bool:
+        """Whether one more may have a turn in this process."""
+        return self._given < self._most
+
+    def count(self, change: int) -> None:
+        """Count a turn that was given (1) or came back (-1)."""
+        self._given += change
+
+    def line_up(self, session: SessionTurns, *, waits: bool) -> None:
+        """Keep a session's place while somebody waits in it; a session that comes is the last."""
+        if waits:
+            self._waiting.setdefault(session)
+        else:
+            self._waiting.pop(session, None)
+
+    def admit(self) -> None:
+        """Give the turns that are free, one to each session in its turn."""
+        passed = 0
+        while self._waiting and self.has_room() and passed < len(self._waiting):
+            session = next(iter(self._waiting))
+            self._waiting.move_to_end(session)
+            passed = 0 if session.admit_first() else passed + 1
+
+
+class SessionTurns:
+    """The turns of one session; see :class:`Turns`, which makes it."""
+
+    def __init__(self, turns: Turns, most: int) -> None:
+        self._turns = turns
+        self.most = most
+        self._given = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a turn."""
+        return len(self._waiting)
+
+    def enter_at_once(self) -> bool:
+        """Take a turn without waiting; return False if that is not possible now."""
+        if self._waiting or not self._may_enter():
+            return False
+        self._take()
+        return True
+
+    async def enter(self) -> None:
+        """Wait for a turn and take it. A caller that is cancelled meanwhile has none."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._turns.line_up(self, waits=True)
+        self._turns.admit()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it got its turn at the same moment
+                self.leave()
+            else:
+                self._waiting.remove(turn)
+                self._turns.line_up(self, waits=bool(self._waiting))
+            raise
+
+    def leave(self) -> None:
+        """Give a turn back; once for each that was taken."""
+        self._given -= 1
+        self._turns.count(-1)
+        self._turns.admit()
+
+    def admit_first(self) -> bool:
+        """Give the first who waits a turn; return False if this session may have no more now."""
+        if not self._waiting or not self._may_enter():
+            return False
+        self._take()
+        self._waiting.popleft().set_result(None)
+        self._turns.line_up(self, waits=bool(self._waiting))
+        return True
+
+    def _may_enter(self) -> bool:
+        return self._given < self.most and self._turns.has_room()
+
+    def _take(self) -> None:
+        self._given += 1
+        self._turns.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTurns:
+    """What one process gives turns for.
+
+    A call that may run commands has one while it runs, and each command has one besides. The first kind is
+    waited for before the call's time begins; the second kind bounds a call that starts many commands.
+    """
+
+    calls: Turns = field(default_factory=lambda: Turns(most_commands()))
+    commands: Turns = field(default_factory=lambda: Turns(most_commands()))

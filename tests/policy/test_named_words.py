@@ -1,0 +1,95 @@
+"""The words of a command: read in bounded time, whatever the text, and with the shells' own lists."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from sessiontree.policy.commands import shell_names
+from sessiontree.policy.commands.named_words import MAX_TEXT_CHARS, words_in
+from sessiontree.sandbox.environment import fresh_environment
+
+BASH = shutil.which("bash", path="/usr/bin:/bin") or ""
+HOSTILE = {
+    "variables": "a=b;$a " * 14_000,
+    "fewer variables": "a=b;$a " * 9_000,
+    "values": "a=b;echo $a " * 5_000,
+    "chain": ";".join(f"a{n}=$a{n + 1}$a{n + 1}" for n in range(3_000)) + ";sh $a0",
+    "growing chain": ";".join(f"a{n}=x$a{n + 1}" for n in range(3_000)) + ";sh $a0",
+    "circle": ";".join(f"a{n}=$a{(n + 1) % 900}" for n in range(900)) + ";sh $a0",
+    "documents": "cat <<A\n" * 9_000,
+    "slashes": "a/" * 30_000,
+    "braces": "{a,b}" * 12_000,
+    "open braces": "{" * 60_000,
+    "nested": "sh -c '" * 9_000,
+    "substituted": "$(" * 30_000,
+    "one word": "x" * 60_000,
+    "quotes": "'\"`\\" * 15_000,
+    "brackets": "[" * 60_000,
+    "words": " ".join(f"w{n}" for n in range(10_000)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_words_are_read_in_bounded_time(text: str) -> None:
+    """Without recursion, and linear in the text; what is too long is open."""
+    begun = time.process_time()
+    found = words_in(text, {})
+    assert time.process_time() - begun < 1
+    assert len(text) <= MAX_TEXT_CHARS or found.is_open
+
+
+@pytest.mark.parametrize(
+    "text", ["a=b;$a " * 4_000, ";".join(f"a{n}=$a{n + 1}$a{n + 1}" for n in range(3_000))]
+)
+def test_one_question_reads_a_command_once(text: str) -> None:
+    """The digest, its comparison and the request share what was read."""
+    assert words_in(text, {"X": "1"}) is words_in(text, {"X": "1"})
+
+
+@pytest.mark.skipif(not BASH, reason="other platform: no bash")
+def test_every_builtin_and_keyword_is_listed() -> None:
+    """One that a newer shell adds is noticed here; until it is listed it would be read as a program."""
+    said = subprocess.run([BASH, "-c", "compgen -b; compgen -k"], capture_output=True, text=True, check=True)
+    known = shell_names.KEYWORDS | shell_names.COMPOUND | shell_names.PLAIN_BUILTINS | shell_names.OPENING
+    assert set(said.stdout.split()) - known == set()
+    assert shell_names.OPENING.isdisjoint(shell_names.PLAIN_BUILTINS | shell_names.KEYWORDS)
+
+
+@pytest.mark.skipif(not BASH, reason="other platform: no bash")
+def test_every_variable_that_a_shell_sets_is_known() -> None:
+    """Those that it has before it runs anything, and those of the environment."""
+    environment = fresh_environment(("/usr/bin", "/bin"), "/", {})
+    said = subprocess.run(
+        [BASH, "-c", "compgen -v"], capture_output=True, text=True, check=True, env=environment
+    )
+    for name in {*said.stdout.split(), *environment}:
+        assert shell_names.is_shells_variable(name), name
+        found = words_in(f"sh x${name}.sh", {})
+        assert found.is_open, name
+
+
+def test_a_plain_command_is_not_open() -> None:
+    """What people write: the person is not warned without a reason."""
+    for text in (
+        "set -euo pipefail\ncd sub && make -j4 2>&1 | tail -5",
+        'make; echo "exit: $?"',
+        "if [ -f x.py ]; then python3 x.py; fi",
+        "git commit -m 'fix `a` for $5'",
+        "cat > README.md <<'EOF'\nuse `code` and $x, don't\nEOF",
+        "awk '{print $1, $NF}' a | sort",
+        "sed -n '1,20p' a.py",
+        "export X=1; npm run build -- --mode production",
+        "for f in *.py; do python $f; done",
+        "PATH=$PWD/bin:$PATH run2.sh",
+        "d=$(date); echo $d",
+        "x=5; echo $((x+1))",
+        "command -v bash",
+        'curl -d \'{"a": 1, "b": 2}\' x',
+        "LC_ALL=C sort words",
+    ):
+        assert words_in(text, {}).why_open == "", text

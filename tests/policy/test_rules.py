@@ -1,0 +1,97 @@
+"""Approver rules that no call can match are found when their tree opens."""
+
+from __future__ import annotations
+
+import pytest
+
+from sessiontree.contracts.approvals import Rule
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.policy.rules import rule_slips
+
+DEPLOY: dict[str, JsonValue] = {
+    "type": "object",
+    "properties": {
+        "target": {"type": "string"},
+        "tags": {"type": "array", "prefixItems": [{"type": "integer"}], "items": {"$ref": "#/$defs/tag"}},
+        "options": {"type": "object", "additionalProperties": {"type": "string"}},
+        "either": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/tag"}]},
+    },
+    "additionalProperties": False,
+    "$defs": {
+        "tag": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "inner": {"$ref": "#/$defs/tag"}},
+            "additionalProperties": False,
+        }
+    },
+}
+OPEN: dict[str, JsonValue] = {"type": "object", "properties": {"path": {"type": "string"}}}
+SCHEMAS = {"deploy": DEPLOY, "anything": OPEN}
+
+
+def slips(rule: Rule) -> list[str]:
+    """Return what is said of one rule."""
+    return list(rule_slips("approver", [Rule(), rule], SCHEMAS, {"ship": "deploy"}))
+
+
+@pytest.mark.covers("POL14")
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("depoly", "did you mean 'deploy'?"),
+        ("ship", "write 'deploy'"),
+        ("x*", "no tool of that name"),
+        ("Deploy", "'deploy'"),
+    ],
+)
+def test_a_rule_for_no_tool_is_said(tool: str, words: str) -> None:
+    """With its number, and the name that was probably meant."""
+    (slip,) = slips(Rule(tool=tool, answer="deny"))
+    assert f"approver: rule 2 ({tool!r}) matches no call" in slip
+    assert words in slip
+
+
+@pytest.mark.parametrize("tool", ["deploy", "*", "d?ploy", "exec", "mem*", "[ad]*"])
+def test_a_rule_for_a_tool_here_or_of_this_package_is_not(tool: str) -> None:
+    """A tool that was left out may come again."""
+    assert slips(Rule(tool=tool)) == []
+
+
+@pytest.mark.covers("POL14")
+@pytest.mark.parametrize(
+    "pointer",
+    [
+        *(
+            "/targt",
+            "/target/0",
+            "/target/x",
+            "/tags/x",
+            "/tags/00",
+            "/tags/0/name",
+            "/tags/1/nme",
+            "/tags/-",
+        ),
+        *("/options/a/b", "/either/nme", "/either/inner/inner/nme", "/", "/tags/1/inner/name/x"),
+    ],
+)
+def test_a_pointer_into_nothing_is_said(pointer: str) -> None:
+    """Where the tool's schema has no such place."""
+    (slip,) = slips(Rule(tool="deploy", where={pointer: "x"}))
+    assert f"'deploy' takes nothing at {pointer!r}" in slip
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    ["", "/target", "/tags/0", "/tags/1/name", "/tags/77/inner/inner/name", "/options/any", "/either/name"],
+)
+def test_a_pointer_to_what_may_be_there_is_not(pointer: str) -> None:
+    """Optional, listed, referred to, or in a variant."""
+    assert slips(Rule(tool="deploy", where={pointer: "x"})) == []
+    assert slips(Rule(tool="*", where={pointer: "x"})) == []
+
+
+def test_an_open_schema_may_hold_anything() -> None:
+    """What is not described can be given."""
+    assert slips(Rule(tool="anything", where={"/other/3": "x"})) == []
+    (slip,) = slips(Rule(tool="anything", where={"/path/3": "x"}))
+    assert "'anything' takes nothing" in slip
