@@ -17,7 +17,7 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal, joined
 from sessiontree.contracts.stimuli import ResultOffered
 from sessiontree.schema.result import compile_result
-from sessiontree.session import compaction, shortening
+from sessiontree.session import compaction, cut_messages
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park
 from sessiontree.session.repetition import find_repetition
@@ -283,7 +283,7 @@ def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | No
     if state.owes_turn and not waiting and _answer_repetition(state, decision, at_ms):
         return decision
     turn = state.turn + 1
-    cut = shortening.leave_out_seen_images(state) if state.overflow else None
+    cut = cut_messages.leave_out_seen_images(state) if state.overflow else None
     if cut is None and (state.is_crowded or state.overflow):
         begun = compaction.begin(state)
         if begun is not None:
@@ -291,11 +291,11 @@ def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | No
             decision.instructions.append(todo.CallModel(begun.turn))
             return decision
         if state.overflow:
-            cut = shortening.cut_longest(state)
+            cut = cut_messages.cut_longest(state)
             if cut is None:
                 _rest(state, decision, "", compaction.overflow_problem(state), "overflow")
                 return decision
-    cut = cut or shortening.share_room(state, FULL_SHARE)
+    cut = cut or cut_messages.share_room(state, FULL_SHARE)
     if cut is not None:
         decision.facts.append(cut)
     askers = _askers(state)
