@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Generator
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from sessiontree.api.backend import Backend
 from sessiontree.contracts.author_errors import find_cause
@@ -18,9 +18,12 @@ from sessiontree.contracts.errors import (
     SessionFailed,
     SessionInterrupted,
 )
-from sessiontree.contracts.events import TextDelta
+from sessiontree.contracts.events import Done, Event, TextDelta, ToolExecutionStart
 from sessiontree.runtime.progress import ProgressReader
 from sessiontree.runtime.supervisor_api import Reply
+
+SEPARATOR: Final = "\n\n"
+"""The piece between the texts of two replies of the model."""
 
 
 class PendingReply:
@@ -72,9 +75,11 @@ class PendingReply:
         return reply.text
 
     def __aiter__(self) -> AsyncIterator[str]:
-        """Yield pieces of the replies' text as they arrive; ends with the final message.
+        r"""Yield pieces of the replies' text as they arrive; ends with the final message.
 
-        Text from before this call is not repeated.
+        A piece ``"\n\n"`` separates the texts of two replies of the model: of the turns before and after a
+        call, and of a reply that was cut short and the one that is asked for in its place. ``await`` gives
+        the final message alone. Text from before this call is not repeated.
         """
         # Not at the first step of the iterator: the message may be sent, and answered, before it.
         return self._pieces(self._backend.watch(self._tree_id, self._session))
@@ -84,18 +89,40 @@ class PendingReply:
             watching.end()
 
         self._task.add_done_callback(end)
+        seams = _Seams()
         try:
             while (progress := await watching.next_until_end()) is not None:
-                if isinstance(progress.event, TextDelta):
-                    yield progress.event.delta
+                for piece in seams.pieces_of(progress.event):
+                    yield piece
             await watching.catch_up()
             for progress in watching.drain():
-                if isinstance(progress.event, TextDelta):
-                    yield progress.event.delta
+                for piece in seams.pieces_of(progress.event):
+                    yield piece
         finally:
             self._task.remove_done_callback(end)
             watching.close()
         await self._wait()
+
+
+class _Seams:
+    """Separates the texts of replies that follow each other."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+        """Whether the reply that is written has text."""
+        self._is_due = False
+        """Whether a separator goes before the next text."""
+
+    def pieces_of(self, event: Event) -> tuple[str, ...]:
+        """Return what to yield for an event."""
+        if isinstance(event, TextDelta) and event.delta:
+            pieces = (SEPARATOR, event.delta) if self._is_due else (event.delta,)
+            self._is_open, self._is_due = True, False
+            return pieces
+        # A call begins once its reply is whole: models of the program may leave out the end of a reply.
+        if isinstance(event, Done | ToolExecutionStart) and self._is_open:
+            self._is_open, self._is_due = False, True
+        return ()
 
 
 def _failed(session: str, reply: Reply, error: str) -> SessionFailed:

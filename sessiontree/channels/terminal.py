@@ -50,7 +50,8 @@ class TerminalChannel:
         A line typed for a withdrawn question never answers the next one.
         """
         async with self._turn:
-            self._writes.write(approval_text(request) + "\n")
+            # On a line of its own: the program may have shown the beginning of a reply.
+            self._writes.write("\n" + approval_text(request) + "\n")
             while True:
                 self._writes.write(question_text(request))
                 self._writes.flush()

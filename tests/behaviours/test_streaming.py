@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from sessiontree import (
     CallPiece,
+    ModelError,
     ModelRequest,
     PermissionTier,
     ScriptedModel,
@@ -85,6 +86,28 @@ async def break_down(request: ModelRequest) -> AsyncIterator[Piece]:
     yield str([type(message).__name__ for message in request.messages])
 
 
+async def think_aloud(request: ModelRequest) -> AsyncIterator[Piece]:
+    """Say something before each call; the second answer is cut short and asked for again."""
+    match request.turn, request.messages[-1]:
+        case 1, _:
+            yield "let me "
+            yield "look"
+            yield CallPiece("{}", 0, "c1", "echo")
+        case 2, _ if not CUT:
+            CUT.append(True)
+            yield "Hello my friend"
+            raise ModelError("overloaded", retryable=True, retry_after_s=0)
+        case 2, _:
+            yield CallPiece("{}", 0, "c2", "echo")
+        case _:
+            yield "it says "
+            yield "nothing"
+
+
+CUT: list[bool] = []
+"""Whether an answer was cut short."""
+
+
 async def linger(request: ModelRequest) -> AsyncIterator[Piece]:
     """Say a word and never end."""
     yield "I was about to say"
@@ -128,6 +151,20 @@ async def test_a_streamed_reply_is_heard_and_acted_on(open_tree: Opener) -> None
         tree.tree_id, ScriptedModel(["more"]), tools=[Echo(), Shout()]
     ) as again:
         assert again.main.history() == history
+
+
+@pytest.mark.covers("MDL9")
+async def test_texts_of_two_replies_are_separated(open_tree: Opener) -> None:
+    """A separator is between two turns and after a reply that was cut short, and nowhere else."""
+    CUT.clear()
+    async with open_tree(StreamFunctionModel(think_aloud), tools=[Echo()]) as tree:
+        reply = tree.main.send("go")
+        async with asyncio.timeout(PATIENCE_S):
+            pieces = [piece async for piece in reply]
+        assert pieces == ["let me ", "look", "\n\n", "Hello my friend", "\n\n", "it says ", "nothing"]
+        assert await reply == "it says nothing"
+        async with asyncio.timeout(PATIENCE_S):
+            assert [piece async for piece in tree.main.send("again")] == ["it says ", "nothing"]
 
 
 async def test_what_a_stream_said_before_it_failed_is_in_the_journal(open_tree: Opener) -> None:

@@ -22,6 +22,7 @@ from sessiontree import (
     call,
     tool,
 )
+from sessiontree.api.approval_modes import describe_mode
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.journal.journal import Journal
 from tests.cli.command_fixtures import Program
@@ -177,7 +178,7 @@ async def test_text_is_safe_to_look_at(program: Program, state: Path) -> None:
     assert "cellar\\u{202e}" in done.out
     assert done.out.replace("\n", "").isprintable()
     assert any(line.startswith("2 sessions (1 not ended), ") for line in done.lines)
-    assert "approvals: always, commands: safe-bin" in done.lines
+    assert f"approvals: {describe_mode('always')}, commands: safe-bin" in done.lines
 
 
 async def test_trees_are_listed_and_named(program: Program, state: Path) -> None:
