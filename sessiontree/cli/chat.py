@@ -23,6 +23,8 @@ from sessiontree.cli.configured_tree import (
     tree_options,
 )
 from sessiontree.cli.connect import follow_facts, live_journal, open_tree
+from sessiontree.cli.edited_lines import EditedLines, PromptedScreen, is_editable
+from sessiontree.cli.reply_text import ReplyText
 from sessiontree.cli.screen import FAILED, RichScreen
 from sessiontree.cli.tree import find_journal, find_state_dir, read_tree, whole_tree_id
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
@@ -35,6 +37,7 @@ from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import kind_in
+from sessiontree.runtime.progress import ProgressReader
 from sessiontree.runtime.replay import read_fact
 
 MAX_SENT = 16
@@ -58,10 +61,11 @@ def chat(  # noqa: PLR0913 - each option is a parameter
 ) -> int:
     """Send lines to a session and show its replies; return the exit code.
 
-    What is said on the session's channel is shown too, and every request of the tree that waits for a person
-    is asked; a line then answers it. Ends with the input once every reply is there, with ``/quit``, or when
-    the session ends or its tree is let go. With a model, an agent or a configuration a tree is opened here,
-    or resumed if one is named.
+    At a terminal lines are edited with readline, and replies of a tree of the command's own are shown as they
+    come. What is said on the session's channel is shown too, and every request of the tree that waits for a
+    person is asked; a line then answers it. Ends with the input once every reply is there, with ``/quit``, or
+    when the session ends or its tree is let go. With a model, an agent or a configuration a tree is opened
+    here, or resumed if one is named.
 
     Args:
         screen: Where it is shown.
@@ -130,7 +134,11 @@ async def _talk_in(
     async with await opened() as tree:
         tree.approvals.pending()  # this program listens: it asks in the chat
         try:
-            return await _talk(screen, tree.state_dir, tree.tree_id, session)
+            reader = tree.progress(session)
+            try:
+                return await _talk(screen, tree.state_dir, tree.tree_id, session, reader)
+            finally:
+                reader.close()
         finally:
             if not tree.main.status().status.is_final:
                 place = shlex.quote(str(tree.state_dir))
@@ -139,7 +147,9 @@ async def _talk_in(
                 screen.line(f"(go on with: {again})")
 
 
-async def _talk(screen: RichScreen, place: Path, tree_id: str | None, session: str) -> int:
+async def _talk(
+    screen: RichScreen, place: Path, tree_id: str | None, session: str, reader: ProgressReader | None = None
+) -> int:
     tree_id = whole_tree_id(place, tree_id)
     place = await live_journal(place, tree_id)
     client = await ControlClient.find(place)
@@ -151,20 +161,36 @@ async def _talk(screen: RichScreen, place: Path, tree_id: str | None, session: s
         report = await client.supervisor.report(tree, session)
         if report.status.is_final:
             raise SessionClosed(session, f"it ended as {report.status} and takes no more messages")
-        return await _Talk(client, screen, place, tree, session).run(describe_rights(report))
+        typed: TypedLines | EditedLines = TypedLines(sys.stdin)
+        if is_editable():
+            typed = EditedLines()
+            screen = PromptedScreen(typed)
+        else:
+            reader = None
+        talk = _Talk(client, screen, place, tree, session, reader)
+        return await talk.run(typed, describe_rights(report))
 
 
 class _Talk:
     """One person, one session."""
 
     def __init__(
-        self, client: ControlClient, screen: RichScreen, place: Path, tree_id: str, session: str
+        self,
+        client: ControlClient,
+        screen: RichScreen,
+        place: Path,
+        tree_id: str,
+        session: str,
+        reader: ProgressReader | None,
     ) -> None:
         self._client = client
         self._screen = screen
         self._place = place
         self._tree_id = tree_id
         self._session = session
+        self._reader = reader
+        """The session's events, if its replies are shown as they come."""
+        self._heard = ReplyText(screen.line)
         self._prompt = ApprovalPrompt(client, screen)
         self._sending: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(MAX_SENT)
@@ -178,18 +204,19 @@ class _Talk:
         self._has_ended = False
         """Whether the input has ended."""
 
-    async def run(self, rights: str) -> int:
+    async def run(self, typed: TypedLines | EditedLines, rights: str) -> int:
         """Run until the session ends or the input is used up; return the exit code.
 
         Args:
+            typed: What the person types.
             rights: What the session may do without a person, for the first line.
         """
         self._screen.line(f"tree {self._tree_id}, {self._session}: {rights}; {HELP}")
         try:
-            with TypedLines(sys.stdin) as typed:
+            with typed:
                 after_seq = await self._prompt.begin(self._tree_id)
                 self._shown_seq = await self._client.supervisor.last_seq(self._tree_id)
-                await run_jobs(self._hear(typed), self._heed(after_seq))
+                await run_jobs(self._hear(typed), self._heed(after_seq), self._listen())
         finally:
             for task in self._sending:
                 task.cancel()
@@ -197,7 +224,23 @@ class _Talk:
                 await asyncio.wait(self._sending)
         return FAILED if self._has_ended and not self._is_answered else 0
 
-    async def _hear(self, typed: TypedLines) -> bool:
+    async def _listen(self) -> bool:
+        """Show replies as they come."""
+        if self._reader is not None:
+            async for progress in self._reader:
+                self._heard.take(progress.event)
+        return False
+
+    async def _is_shown(self, text: str) -> bool:
+        """Return whether a reply was shown as it came."""
+        if self._reader is None:
+            return False
+        await self._reader.catch_up()
+        for progress in self._reader.drain():
+            self._heard.take(progress.event)
+        return text != "" and self._heard.last == text
+
+    async def _hear(self, typed: TypedLines | EditedLines) -> bool:
         while (line := await typed.next()) is not None:
             word, _, rest = line.strip().partition(" ")
             if word == "/stop":  # whatever is asked just now
@@ -227,6 +270,8 @@ class _Talk:
     def _send(self, text: str, mode: SendMode) -> None:
         self._sent += 1
         self._is_answered = False
+        if isinstance(self._screen, PromptedScreen):
+            self._screen.line(f"({self._session} works; /stop stops it)")
         self._beside(self._say(text, mode, self._sent))
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
@@ -254,7 +299,7 @@ class _Talk:
         if reply.error is None:
             self._is_answered = self._is_answered or number == self._sent
             await self._show_calls()
-        for line in reply.text.splitlines():
+        for line in () if await self._is_shown(reply.text) else reply.text.splitlines():
             self._screen.line(line)
         if reply.error is not None:
             self._screen.line(f"(no reply: {reply.error})")

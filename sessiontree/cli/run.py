@@ -16,7 +16,6 @@ import asyncio
 import io
 import json
 import shlex
-import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -46,9 +45,9 @@ from sessiontree.channels.safe_text import visible
 from sessiontree.cli.attachments import Attachments, read_attachments
 from sessiontree.cli.changes import LiveChanges, TreeWatch
 from sessiontree.cli.configured_tree import checked_workspace, load_configuration, spare_tools, tree_options
+from sessiontree.cli.reply_text import ReplyText
 from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChannel
 from sessiontree.cli.tree import place_option
-from sessiontree.contracts.events import Done, TextDelta
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.replay import read_fact
@@ -179,40 +178,6 @@ def terminal_channel(progress: RichScreen, as_json: bool) -> HumanChannel:
     return YieldingChannel(terminal, nullcontext) if as_json else progress.shared_with(terminal)
 
 
-class _ReplyText:
-    """Shows a text as it comes: line by line, long lines at a space."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._rest = ""
-        self._message = ""
-        self.last = ""
-        """The last message that was shown."""
-
-    def take(self, event: object) -> None:
-        """Take what a model says."""
-        if isinstance(event, TextDelta):
-            self._message += event.delta
-            *lines, self._rest = (self._rest + event.delta).split("\n")
-            for line in lines:
-                self._say(line)
-            width = shutil.get_terminal_size().columns - 1
-            while len(self._rest) > width:
-                place = self._rest.rfind(" ", 0, width)
-                place = width if place < 1 else place
-                self._say(self._rest[:place])
-                self._rest = self._rest[place:].removeprefix(" ")
-        elif isinstance(event, Done):
-            self.end()
-
-    def end(self) -> None:
-        """Show what is left: the message is whole."""
-        if self._rest:
-            self._say(self._rest)
-        self._rest = ""
-        self.last, self._message = self._message or self.last, ""
-
-
 @dataclass(slots=True)
 class TaskRun:
     """One task and its tree."""
@@ -335,7 +300,7 @@ class TaskRun:
 
     async def _work(self, tree: SessionTree, order: Order) -> tuple[SessionResult[Any], Usage, str]:
         """Return the result, what the tree used, and the last message that was shown as it came."""
-        heard = _ReplyText(self.progress.line)
+        heard = ReplyText(self.progress.line)
         is_streamed = self.progress.is_live
         async with self._watching(tree) as watch:
             self._watch = watch

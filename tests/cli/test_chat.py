@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.command_fixtures import Program
 from tests.cli.errand_program import errands
+from tests.cli.provider_fixtures import Serve
 
 pytestmark = pytest.mark.slow
 
@@ -19,6 +20,52 @@ def test_lines_are_sent_and_replies_shown(program: Program, tmp_path: Path) -> N
         assert (done.code, done.err) == (0, "")
         assert done.lines[0].startswith(f"tree {running.tree_id}, main: ")
         assert sorted(done.lines[1:]) == ["heard: and again\\u{1b}[2J", "heard: hello"]
+
+
+def test_lines_are_edited_at_a_terminal(program: Program, tmp_path: Path) -> None:
+    """There is a prompt and a sign of work, the up arrow recalls a line, and keys edit it."""
+    program.environment["TERM"] = "xterm"
+    with (
+        errands(tmp_path) as running,
+        program.at_terminal("chat", "--state-dir", running.state_dir) as person,
+    ):
+        person.wait_for("/quit leaves\n")
+        person.wait_for("> ")
+        person.type("hello\n")
+        person.wait_for("(main works; /stop stops it)\n")
+        person.wait_for("heard: hello\n")
+        person.wait_for("> ")
+        person.type("\x1b[A")
+        person.wait_for("hello")
+        person.type(" yo\b\bou\n")
+        person.wait_for("heard: hello ou\n")
+        person.type("/quit\n")
+        assert person.end() == 0
+    assert "^[[A" not in person.said
+
+
+def test_replies_of_an_own_tree_are_shown_as_they_come(
+    program: Program, tmp_path: Path, serve: Serve
+) -> None:
+    """The lines of a reply appear before it is whole, once each, and a cut one is reported as such."""
+    program.environment["TERM"] = "xterm"
+    serve({"text": "One.\nTwo.\n"}, {"text": "Half\n" + "more " * 200, "delta_chars": 5, "between_s": 0.5})
+    (tmp_path / "workspace").mkdir()
+    places = ("--workspace", tmp_path / "workspace", "--state-dir", tmp_path / "state")
+    with program.at_terminal("chat", "--model", "openai:gpt-5", *places[1:], "--backend", "local") as person:
+        person.wait_for("/quit leaves\n")
+        person.type("hello\n")
+        person.wait_for("Two.\n")
+        person.type("again\n")
+        person.wait_for("Half\n")
+        person.type("/stop enough\n")
+        person.wait_for("(no reply: the session was interrupted: enough)")
+        person.wait_for("> ")
+        person.type("\x04")
+        person.wait_for("(go on with: ")
+        assert person.end() == 1, "the last message has no reply"
+    said = [person.said.count(word) for word in ("One.", "Two.", "Half", "(the reply was cut short)")]
+    assert said == [1, 1, 1, 1]
 
 
 @pytest.mark.covers("A22", "Z2")
