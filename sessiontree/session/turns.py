@@ -265,15 +265,8 @@ def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | No
         problem = f"max_turns is {allowed} and the work is not done; raise it with Limits(max_turns=…)"
         _rest(state, decision, "", problem)
         return decision
-    if state.owes_turn and not waiting and state.limits.max_repeats is not None:
-        loop = find_repetition(state.transcript, state.limits.max_repeats)
-        if loop is not None and loop.count >= state.limits.max_repeats:
-            _rest(state, decision, "", loop.problem)
-            return decision
-        if loop is not None and not loop.is_told:
-            words = loop.advice(state.limits.max_repeats)
-            decision.facts.append(notice(f"{state.turn}:repeats", words, at_ms))
-            return decision
+    if state.owes_turn and not waiting and _meets_loop(state, decision, at_ms):
+        return decision
     turn = state.turn + 1
     cut = shortening.leave_out_seen_images(state) if state.overflow else None
     if cut is None and (state.is_crowded or state.overflow):
@@ -296,6 +289,21 @@ def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | No
     decision.facts.append(facts.TurnStarted(turn, len(state.inbox), fresh))
     decision.instructions.append(todo.CallModel(turn))
     return decision
+
+
+def _meets_loop(state: SessionState, decision: Decision, at_ms: int) -> bool:
+    """End the run of a model that repeats its calls, or tell it of that once; False where it does neither."""
+    most = state.limits.max_repeats
+    loop = None if most is None else find_repetition(state.transcript, most)
+    if most is None or loop is None:
+        return False
+    if loop.count >= most:
+        _rest(state, decision, "", loop.problem)
+    elif loop.is_told:
+        return False
+    else:
+        decision.facts.append(notice(f"{state.turn}:repeats", loop.advice(most), at_ms))
+    return True
 
 
 def _askers(state: SessionState) -> tuple[Principal, ...]:
