@@ -115,6 +115,43 @@ def test_a_no_says_why(program: Program, tmp_path: Path) -> None:
         assert "wet paint" in running.hear("reply ")
 
 
+def test_a_second_process_lifts_a_no(program: Program, tmp_path: Path) -> None:
+    """The same call is asked about again; a denial that does not hold is a typed error."""
+    with errands(tmp_path, "sweep hall") as running:
+        (request,) = running.waiting()
+        place = ("approvals", "--state-dir", running.state_dir)
+        early = program.call(*place, "--forget", request.request_id)
+        assert f"ApprovalClosed: approval {request.request_id} is already" in refused(early)
+        assert program.call(*place, "--deny", request.request_id).code == 0
+        running.hear("reply ")
+        lifted = program.call(*place, "--forget", request.request_id)
+        assert (lifted.code, lifted.err) == (0, "")
+        assert (
+            lifted.out
+            == f"the denial of {request.request_id} is lifted: the same call is asked about again\n"
+        )
+        with program.at_terminal("chat", "--state-dir", running.state_dir) as person:
+            person.wait_for("/quit leaves")
+            person.type("sweep hall\n")
+            person.wait_for("allow?")
+            person.type("l\n")
+            person.wait_for("(left open: ")
+            (again,) = running.waiting()
+            assert again.request_id != request.request_id
+            denied = program.call(*place, "--deny", again.request_id)
+            assert denied.code == 0
+            person.wait_for("done: ")
+            person.type("/quit\n")
+            assert person.end() == 0
+        done = program.call(*place, "--forget", again.request_id, "--json")
+        assert json.loads(done.out) == {
+            "tree": running.tree_id,
+            "request_id": again.request_id,
+            "decision": "forgotten",
+        }
+        assert "ApprovalClosed" in refused(program.call(*place, "--forget", again.request_id))
+
+
 @pytest.mark.covers("REL-L19")
 def test_of_two_answers_at_once_one_decides(program: Program, tmp_path: Path) -> None:
     """Two processes answer the same request: one is heard, the other learns that it came too late."""
