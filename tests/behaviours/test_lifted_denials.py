@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 
 import pytest
@@ -19,6 +18,7 @@ from sessiontree import (
 )
 from sessiontree.channels.safe_text import question_text
 from sessiontree.contracts.tree_facts import DenialLifted
+from tests.behaviours.fact_fixtures import asked as waiting
 from tests.behaviours.fact_fixtures import facts_of
 from tests.behaviours.tree_fixtures import Opener
 
@@ -66,24 +66,24 @@ async def test_a_denial_binds_until_it_is_lifted(open_tree: Opener) -> None:
 )
 def test_the_question_says_how_far_an_answer_goes(covers: tuple[str, ...] | None, said: str) -> None:
     """*Always* says what it covers, and no says that it lasts."""
-    assert question_text(asked(covers)) == said
+    assert question_text(shown(covers)) == said
 
 
 async def test_later_leaves_the_request_open() -> None:
     """The terminal gives no answer, and says how one is given."""
     screen = io.StringIO()
-    assert await TerminalChannel(io.StringIO("l\ny\n"), screen).ask(asked(None)) is None
+    assert await TerminalChannel(io.StringIO("l\ny\n"), screen).ask(shown(None)) is None
     assert "sessiontree approvals --approve r1" in screen.getvalue()
 
 
 async def test_an_always_that_covers_nothing_is_no_yes() -> None:
     """The terminal says so, and asks again."""
     screen = io.StringIO()
-    answer = await TerminalChannel(io.StringIO("a\nalways\nn\n"), screen).ask(asked(()))
+    answer = await TerminalChannel(io.StringIO("a\nalways\nn\n"), screen).ask(shown(()))
     assert answer is not None
     assert not answer.approve
     assert screen.getvalue().count("always would cover no later call") == 2
-    answer = await TerminalChannel(io.StringIO("a\n"), screen).ask(asked(("wc …",)))
+    answer = await TerminalChannel(io.StringIO("a\n"), screen).ask(shown(("wc …",)))
     assert answer == ApprovalAnswer(approve=True, always=True)
 
 
@@ -91,13 +91,12 @@ async def test_a_tree_waits_for_whoever_is_asked_later(open_tree: Opener) -> Non
     """The call goes on by the answer that another one gives."""
     channel = TerminalChannel(io.StringIO("later\n"), io.StringIO())
     async with open_tree(ScriptedModel([call("launch"), "done"]), tools=[launch], channel=channel) as tree:
-        reply = asyncio.create_task(tree.main.send("go"))
-        while not tree.approvals.pending():
-            await asyncio.wait([reply], timeout=0.01)
-        await tree.approvals.pending()[0].approve()
-        assert await reply == "done"
+        sent = tree.main.send("go")
+        (pending,) = await waiting(tree)
+        await pending.approve()
+        assert await sent == "done"
 
 
-def asked(covers: tuple[str, ...] | None) -> ApprovalRequest:
+def shown(covers: tuple[str, ...] | None) -> ApprovalRequest:
     """Return a request whose *always* covers that."""
     return ApprovalRequest("r1", "main", "exec", {}, "d", "System", 0, "main", covers)

@@ -284,7 +284,7 @@ def test_without_a_runtime_the_journal_is_read(program: Program, tmp_path: Path)
         for options in (("--approve", request.request_id), ("--deny", request.request_id), ("--watch",)):
             line = refused(program.call("approvals", "--state-dir", running.state_dir, *options))
             assert line.startswith(f"sessiontree: TreeNotFound: journal '{running.tree_id}': no runtime")
-            assert line.endswith("SessionTree.resume any other")
+            assert line.endswith("SessionTree.resume a tree of a program")
 
 
 def test_a_tree_of_another_program_is_told_apart(program: Program, tmp_path: Path) -> None:
@@ -352,6 +352,9 @@ def test_options_that_do_not_fit_are_said_so(
 
 def test_a_place_without_a_journal_is_one_typed_line(program: Program, tmp_path: Path) -> None:
     """Nothing is listed, and nothing is made on the way."""
-    assert "JournalError" in refused(program.call("approvals", "--state-dir", tmp_path / "none"))
-    assert "JournalError" in refused(program.call("approvals", tmp_path))
+    for place in (("--state-dir", tmp_path / "none"), (tmp_path,)):
+        done = program.call("approvals", *place)
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith("sessiontree: nothing ran here yet: no journal is here")
+        assert len(done.err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == [tmp_path / "home"]
