@@ -93,7 +93,7 @@ class ApprovalBooks:
         elif isinstance(fact, ApprovalDecided):
             self._decided(self.climbs[fact.request_id], fact, at_ms)
         elif isinstance(fact, DenialLifted):
-            asked = is_event(stimulus, LiftAsked) and stimulus.request_id == fact.request_id
+            asked = isinstance(stimulus, LiftAsked) and stimulus.request_id == fact.request_id
             assert asked, f"S16: nobody lifts the no to {fact.request_id}"
             assert fact.request_id in self.bound, f"S16: no denial of {fact.request_id} holds"
             self.denied -= self.bound.pop(fact.request_id)
