@@ -579,6 +579,7 @@ class HostCore:
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
             ),
             adopt.tree_id,
+            adopt.denied_in,
         )
         hooks, screened = equipment.hooks, None
         context = HookContext(adopt.session, adopt.config.agent_id, adopt.spec.kind)
