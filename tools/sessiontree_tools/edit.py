@@ -124,7 +124,7 @@ def fold_forms(text: str) -> Folded:
     """
     translated = text.translate(_WITHOUT_DOUBLE_PRIME)
     letters = set(translated) - {"\n", "\r"}
-    joining = "".join(map(re.escape, filter(joins_letter_before, letters)))
+    joining = "".join(map(re.escape, filter(is_mark, letters)))
     changing = "".join(re.escape(letter) for letter in letters if not is_normalized("NFKC", letter))
     pieces = [_LINE_ENDINGS]
     if joining:
@@ -134,7 +134,7 @@ def fold_forms(text: str) -> Folded:
     return Folded(translated, re.compile("|".join(pieces)), _form)
 
 
-def joins_letter_before(letter: str) -> bool:
+def is_mark(letter: str) -> bool:
     """Whether normalising may change the character before this one because of it."""
     first = normalize("NFKD", letter)[0]
     return category(first)[0] == "M" or "\u1160" <= first <= "\u11ff" or first in _VOWELS_OF_KIRAT_RAI

@@ -33,7 +33,7 @@ from sessiontree_tools.file_walk import (
 )
 from sessiontree_tools.line_matcher import LineMatcher, Shown, text_finder
 from sessiontree_tools.matcher_process import MatcherProcess
-from sessiontree_tools.text_file import encoding_by_mark, is_binary, read_up_to
+from sessiontree_tools.text_file import codec_by_mark, is_binary, read_up_to
 
 CHUNK_BYTES = 256 * 1024
 MAX_NAMED = 3
@@ -120,7 +120,7 @@ class Search:
             return
         with stream:
             chunk = read_up_to(stream, CHUNK_BYTES)
-            encoding = encoding_by_mark(chunk)
+            encoding = codec_by_mark(chunk)
             if encoding is None and is_binary(chunk):
                 self.binary += 1
                 if self.binary <= MAX_NAMED:

@@ -143,7 +143,7 @@ def text_without_tags(page: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-class PageConverter(MarkdownConverter):
+class PageMarkdown(MarkdownConverter):
     """Converts to Markdown and marks the lines of preformatted text."""
 
     def convert_pre(self, el: Tag, text: str, parent_tags: set[str]) -> str:
@@ -165,7 +165,7 @@ def _read(page: str, mode: Literal["markdown", "text"], base: str) -> tuple[str,
     base = _base(soup, base)
     has_scripts = soup.find(_is_program) is not None
     notes = prune(soup)
-    if has_scripts and shown_chars(soup) < NOTED_CHARS:
+    if has_scripts and shown_size(soup) < NOTED_CHARS:
         notes.append("the page's text may be made by scripts, which are not run")
     root = _main(soup)
     if mode == "text" or _is_deep(root):
@@ -176,7 +176,7 @@ def _read(page: str, mode: Literal["markdown", "text"], base: str) -> tuple[str,
     for cell in root.find_all(["td", "th"]):
         for text in cell.find_all(string=lambda text: "|" in text):
             text.replace_with(NavigableString(text.replace("|", "\\|")))
-    converter = PageConverter(heading_style=ATX, bullets="-", escape_underscores=False)
+    converter = PageMarkdown(heading_style=ATX, bullets="-", escape_underscores=False)
     try:
         return title, str(converter.convert_soup(root)), notes
     except Exception:  # noqa: BLE001 - values that are not numbers, in attributes; and what memory has no room for
@@ -204,7 +204,7 @@ def prune(soup: Tag) -> list[str]:
         (_chars_taken(soup, templates), "templates, which scripts fill in,"),
         (_chars_taken(soup, hidden), "hidden elements"),
     ]
-    shown = shown_chars(soup)
+    shown = shown_size(soup)
     notes = [
         f"{chars} characters in {where} were left out"
         for chars, where in left_out
@@ -224,13 +224,13 @@ def _chars_taken(soup: Tag, elements: list[Tag]) -> int:
     """Take out elements and return how many characters they hold."""
     if not elements:
         return 0
-    before = shown_chars(soup)
+    before = shown_size(soup)
     for element in elements:
         element.extract()
-    return before - shown_chars(soup)
+    return before - shown_size(soup)
 
 
-def shown_chars(soup: Tag) -> int:
+def shown_size(soup: Tag) -> int:
     """Return how many characters of text there are, without space around each piece and without programs."""
     return sum(
         len(text.strip()) for text in soup.find_all(string=True) if not isinstance(text, (Script, Stylesheet))

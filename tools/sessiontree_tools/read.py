@@ -18,7 +18,7 @@ from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
 from sessiontree_tools.text_file import (
     HEAD_BYTES,
     TextPage,
-    encoding_by_mark,
+    codec_by_mark,
     first_page,
     is_binary,
     read_up_to,
@@ -86,7 +86,7 @@ def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> Too
         if is_binary(head):
             if image_mime_type(head) is not None:
                 return image_result_from_file(reader, params.path)
-            if (encoding := encoding_by_mark(head)) is not None:
+            if (encoding := codec_by_mark(head)) is not None:
                 raise ExecutionError(
                     f"can't read {params.path!r}: it is {encoding.upper()} text, and read shows UTF-8; "
                     "convert it, or search it with grep"

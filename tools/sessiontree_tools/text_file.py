@@ -95,7 +95,7 @@ def is_binary(head: bytes) -> bool:
     return b"\0" in head[:HEAD_BYTES]
 
 
-def encoding_by_mark(head: bytes) -> str | None:
+def codec_by_mark(head: bytes) -> str | None:
     """Return the encoding that a byte-order mark names, if it is UTF-16 or UTF-32; else None."""
     return next((name for mark, name in _MARKS if head.startswith(mark)), None)
 
