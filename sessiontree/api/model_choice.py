@@ -121,8 +121,8 @@ def warn_of_many_tools(
         count = len(tools if spec.tools is None else spec.tools)
         if most is not None and count > most:
             text = (
-                f"agent {name!r} may hold {count} tools, and model {model_name(chosen[name])!r} takes at most "
-                f"{most} in one request; name the tools it needs in AgentSpec(tools=…)"
+                f"agent {name!r} may hold {count} tools, and model {model_name(chosen[name])!r} takes at "
+                f"most {most} in one request; name the tools it needs in AgentSpec(tools=…)"
             )
             warnings.warn(PolicyWarning(text), stacklevel=3)  # the line that makes the tree
 
