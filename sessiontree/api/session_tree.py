@@ -197,12 +197,11 @@ class SessionTree:
         self._tools, named = tools_of(tools), agents_of(agents, self._root, agent)
         owners, answering = with_own_policies(policy_of(policy), named), models_of(model, models, named)
         self._agents = restricted(with_models(named, answering), owners, group, approvals)
-        rules, own_channel = main_approver(approver)
-        self._channel = channel_of(channel, own_channel)
+        rules, self._channel = _approval_of(approver, channel)
         self._table = self._all_tools(plugins_of(plugins), group, tree_id, installed=builtin_tools)
-        all_rules = {"approver": rules, "smart_rules": smart_rules}
         warn_of_many_tools(self._agents, answering, {entry.name for entry in self._table})
-        policy_row = policy_row_of(owners, group, self._table, self._agents, all_rules)
+        every_rule = {"approver": rules, "smart_rules": smart_rules}
+        policy_row = policy_row_of(owners, group, self._table, self._agents, every_rule)
         self._setup = TreeSetup.of(
             self._table,
             {name: spec.config for name, spec in self._agents.items()},
@@ -829,6 +828,14 @@ def _identity_of(
 def _state_dir_of(given: str | Path | None) -> Path:
     """Return a state directory; by default that of the working directory."""
     return absolute_path(default_state_dir(workspace_root(".")) if given is None else given, "state_dir")
+
+
+def _approval_of(
+    approver: ApproverLike, channel: ChannelLike
+) -> tuple[tuple[Rule, ...], HumanChannel | None]:
+    """Return the rules that answer for Main, and what asks a person."""
+    rules, own_channel = main_approver(approver)
+    return rules, channel_of(channel, own_channel)
 
 
 def _guarded_root(workspace: str | Path) -> Path:

@@ -222,14 +222,21 @@ class RunReport:
             )
 
 
+def cell_text(text: str) -> str:
+    """Return a text as HTML for a notebook.
+
+    A notebook reads what is between two dollar signs of one text as a formula. Signs in elements of their own
+    are in different texts.
+    """
+    return escape(visible(text)).replace("$", "<span>$</span>")
+
+
 def html_table(lines: Iterable[str], table: Iterable[Sequence[str]]) -> str:
     """Return lines and a table, its header first, as escaped HTML for a notebook."""
     head, *rows = table
-    cells = "".join(f"<th scope='col'>{escape(visible(name))}</th>" for name in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(visible(each))}</td>" for each in row) + "</tr>" for row in rows
-    )
-    said = "<br>".join(escape(visible(line)) for line in lines)
+    cells = "".join(f"<th scope='col'>{cell_text(name)}</th>" for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{cell_text(each)}</td>" for each in row) + "</tr>" for row in rows)
+    said = "<br>".join(cell_text(line) for line in lines)
     return f"<p>{said}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sessiontree import ConfigError, visible
+from sessiontree import ConfigError
 from sessiontree.bench.recorded_run import RecordedRun, RunCounts
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ RESULTS: Final = "results"
 _HEAVY: Final = {
     "read_table": "sessiontree.bench.result_tables:read_table",
     "write_tables": "sessiontree.bench.result_tables:write_tables",
+    "cell_text": "sessiontree.bench.report:cell_text",
     "report_of": "sessiontree.bench.report:report_of",
     "compare_runs": "sessiontree.bench.comparison:compare_runs",
 }
@@ -140,7 +140,7 @@ class RunResults:
         """Return a table of the scores, for a notebook."""
         counts = self.counts
         if counts.scored + counts.failed == 0:
-            return f"<p>{escape(visible(repr(self)))}</p>"
+            return f"<p>{_heavy('cell_text')(repr(self))}</p>"
         return self.report()._repr_html_()
 
 

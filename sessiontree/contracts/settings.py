@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Self
 
@@ -45,6 +46,16 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 SHOWN_CHARS = 60
 
 
+class _LazySignature:
+    """The signature of settings, made when it is asked for: their validators are built at their first use."""
+
+    def __get__(self, instance: object, owner: type[BaseModel]) -> inspect.Signature:
+        if instance is not None:
+            raise AttributeError("only the class has a __signature__")
+        owner.model_rebuild()  # puts the complete signature in this one's place
+        return inspect.signature(owner)
+
+
 class StrictSettings(BaseModel):
     """Base of every public configuration."""
 
@@ -63,6 +74,11 @@ class StrictSettings(BaseModel):
         except ValidationError as error:
             hidden = type(self).model_config.get("hide_input_in_errors", False)
             raise ConfigError(f"{type(self).__name__}: {faults_of(error, hidden=hidden)}") from None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Show the settings as parameters, also before their first use."""
+        setattr(cls, "__signature__", _LazySignature())  # noqa: B010 - no annotation: it is no setting
 
     # Validation of a mapping skips __init__, so that an error in a nested setting keeps its location.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ In both kinds of process ``importlib.metadata`` finds distributions in installed
 
 This file uses only modules that every interpreter has loaded at its start, because nothing may be imported
 before the guard works. So no annotation names a type that is not built in, and no future statement is used.
+Long because it is run by its path, before another file of the package may be found.
 """
 
 # Paths are text here: pathlib is not loaded yet, and must not be.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
@@ -74,6 +74,15 @@ class ProgressReader:
             await self._news.wait()
         return self._ring.popleft()
 
+    async def __aiter__(self) -> AsyncIterator[Progress]:
+        """Yield events as they come, oldest first; ends when :meth:`close` or :meth:`end` is called.
+
+        Raises:
+            EngineLost: as :meth:`next`.
+        """
+        while (progress := await self.next_until_end()) is not None:
+            yield progress
+
     async def next_until_end(self) -> Progress | None:
         """Return the oldest event held, waiting for one; None if none is held once :meth:`end` was called.
 
@@ -127,8 +136,9 @@ class ProgressReader:
         await self._hub.catch_up(self)
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching; a loop over the reader ends after the events that it holds."""
         self._hub.forget(self)
+        self.end()
 
 
 class ProgressRelay:

@@ -18,7 +18,7 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal, joined
 from sessiontree.contracts.stimuli import ResultOffered
 from sessiontree.schema.result import compile_result
-from sessiontree.session import compaction, shortening
+from sessiontree.session import compaction, cut_messages
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park
 from sessiontree.session.repetition import find_repetition
@@ -276,45 +276,8 @@ def _cut_turn(state: SessionState) -> Decision:
     return decision
 
 
-def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | None:
-    """Ask the model, or rest if a limit is reached; then notices wait for the next message."""
-    decision = Decision()
-    fresh = waiting and any(each.wakes and each.message.origin != "notice" for each in state.inbox)
-    if not fresh and state.run_turns >= state.limits.max_turns:
-        if state.offer is not None:
-            return None
-        allowed = state.limits.max_turns
-        problem = f"max_turns is {allowed} and the work is not done; raise it with Limits(max_turns=…)"
-        _rest(state, decision, "", problem)
-        return decision
-    if state.owes_turn and not waiting and _stop_loop(state, decision, at_ms):
-        return decision
-    turn = state.turn + 1
-    cut = shortening.leave_out_seen_images(state) if state.overflow else None
-    if cut is None and (state.is_crowded or state.overflow):
-        begun = compaction.begin(state)
-        if begun is not None:
-            decision.facts.append(begun)
-            decision.instructions.append(todo.CallModel(begun.turn))
-            return decision
-        if state.overflow:
-            cut = shortening.cut_longest(state)
-            if cut is None:
-                _rest(state, decision, "", compaction.overflow_problem(state), "overflow")
-                return decision
-    cut = cut or shortening.share_room(state, FULL_SHARE)
-    if cut is not None:
-        decision.facts.append(cut)
-    askers = _askers(state)
-    if askers != state.asked_by:
-        decision.facts.append(facts.ActsFor(askers))
-    decision.facts.append(facts.TurnStarted(turn, len(state.inbox), fresh))
-    decision.instructions.append(todo.CallModel(turn))
-    return decision
-
-
-def _stop_loop(state: SessionState, decision: Decision, at_ms: int) -> bool:
-    """Tell the model of a loop, or end the run for it; return whether this is the next step."""
+def _answer_repetition(state: SessionState, decision: Decision, at_ms: int) -> bool:
+    """End a run that makes one call again and again, or advise the model; return whether either was due."""
     most = state.limits.max_repeats
     loop = None if most is None else find_repetition(state.transcript, most)
     if most is None or loop is None:
@@ -326,6 +289,43 @@ def _stop_loop(state: SessionState, decision: Decision, at_ms: int) -> bool:
         decision.facts.append(notice(f"{state.turn}:repeats", loop.advice(most), at_ms))
         return True
     return False
+
+
+def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | None:
+    """Ask the model, or rest if a limit is reached; then notices wait for the next message."""
+    decision = Decision()
+    fresh = waiting and any(each.wakes and each.message.origin != "notice" for each in state.inbox)
+    if not fresh and state.run_turns >= state.limits.max_turns:
+        if state.offer is not None:
+            return None
+        allowed = state.limits.max_turns
+        problem = f"max_turns is {allowed} and the work is not done; raise it with Limits(max_turns=…)"
+        _rest(state, decision, "", problem)
+        return decision
+    if state.owes_turn and not waiting and _answer_repetition(state, decision, at_ms):
+        return decision
+    turn = state.turn + 1
+    cut = cut_messages.leave_out_seen_images(state) if state.overflow else None
+    if cut is None and (state.is_crowded or state.overflow):
+        begun = compaction.begin(state)
+        if begun is not None:
+            decision.facts.append(begun)
+            decision.instructions.append(todo.CallModel(begun.turn))
+            return decision
+        if state.overflow:
+            cut = cut_messages.cut_longest(state)
+            if cut is None:
+                _rest(state, decision, "", compaction.overflow_problem(state), "overflow")
+                return decision
+    cut = cut or cut_messages.share_room(state, FULL_SHARE)
+    if cut is not None:
+        decision.facts.append(cut)
+    askers = _askers(state)
+    if askers != state.asked_by:
+        decision.facts.append(facts.ActsFor(askers))
+    decision.facts.append(facts.TurnStarted(turn, len(state.inbox), fresh))
+    decision.instructions.append(todo.CallModel(turn))
+    return decision
 
 
 def _askers(state: SessionState) -> tuple[Principal, ...]:

@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -358,7 +359,7 @@ def with_header(path: Path, kind: bytes, size: int, form: str) -> Path:
     body = b"a" * size
     if kind in {tarfile.XHDTYPE, tarfile.XGLTYPE}:
         body = f"{size} comment=".encode().ljust(size - 1, b"a") + b"\n"
-    with tarfile.open(path, f"w:{form}") as tar:
+    with tarfile.open(path, cast("Any", f"w:{form}")) as tar:
         tar.addfile(header, io.BytesIO(body))
         tar.addfile(tarfile.TarInfo("file"))
     return path
@@ -383,7 +384,7 @@ def test_ordinary_long_names_are_unpacked(tmp_path: Path) -> None:
         (form, kind) for form in ("", "gz", "xz") for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
     ):
         template = tmp_path / f"template{number}.tar"
-        with tarfile.open(template, f"w:{form}", format=kind) as tar:
+        with tarfile.open(template, cast("Any", f"w:{form}"), format=kind) as tar:
             entry_ = tarfile.TarInfo(name)
             entry_.size = 3
             tar.addfile(entry_, io.BytesIO(b"abc"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -147,3 +149,26 @@ def test_where_nothing_is_near_the_names_are_listed() -> None:
     assert suggestion("zzz", ("b", "a")) == "choose one of: a, b"
     assert suggestion("zzz", ()) == "none is known"
     assert suggestion("?", (f"name{number:02}" for number in range(99))).endswith(", name11, …")
+
+
+SHOW_SIGNATURES = """
+import inspect
+import sessiontree
+from pydantic import BaseModel
+found = {
+    name: [*inspect.signature(each).parameters]
+    for name in sessiontree.__all__
+    if isinstance(each := getattr(sessiontree, name), type) and issubclass(each, BaseModel)
+}
+assert "max_children" in found["Limits"], found
+assert "cost_usd" in found["Budget"], found
+print(*(name for name, parameters in found.items() if "given" in parameters))
+"""
+
+
+@pytest.mark.slow
+def test_settings_show_their_parameters_in_a_fresh_process() -> None:
+    """Shift-tab in a new kernel, and ``help``: before the first use of any setting."""
+    program = [sys.executable, "-c", SHOW_SIGNATURES]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

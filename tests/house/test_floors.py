@@ -169,7 +169,9 @@ def test_every_room_but_one_is_kept_from_providers(checkout: Path) -> None:
     The rest of ``models/providers`` is loaded by name, where a provider is asked.
     """
     kept = set(contract_of(checkout, "providers")["source_modules"])
-    modules = {path.stem for path in (checkout / "sessiontree" / "models").glob("*.py")} - {"__init__"}
+    models = checkout / "sessiontree" / "models"
+    modules = {path.stem for path in models.glob("*.py")} - {"__init__"}
+    modules |= {path.parent.name for path in models.glob("*/__init__.py")} - {"providers"}
     light = {
         f"sessiontree.models.{name}"
         for name in (*modules, "providers.call_limits", "providers.provider_model")

@@ -19,6 +19,7 @@ import pytest
 
 from sessiontree import (
     FunctionModel,
+    Limits,
     ModelRequest,
     PermissionTier,
     SessionTree,
@@ -29,7 +30,9 @@ from sessiontree.models.answers import Answer
 
 TIMES = 6
 """How often each action is traced."""
-MAX_FILES = {"read": 23, "write": 45, "approval": 47, "spawn": 55, "memory_search": 32}
+UNBOUND = Limits(max_repeats=None)
+"""One call again and again is what is traced."""
+MAX_FILES = {"read": 27, "write": 48, "approval": 47, "spawn": 60, "memory_search": 32}
 """Files that each action may pass."""
 
 
@@ -101,7 +104,7 @@ async def test_trace_of_one_call(trace: Trace, tmp_path: Path, name: str, made: 
     model = calls_repeatedly(trace, made)
     with checked(trace, name):
         async with SessionTree(
-            tmp_path / "ground", model=model, backend="local", state_dir=tmp_path / "state"
+            tmp_path / "ground", model=model, limits=UNBOUND, backend="local", state_dir=tmp_path / "state"
         ) as tree:
             assert await tree.main.send("go") == "done"
 
@@ -130,6 +133,7 @@ async def test_trace_of_an_approval_at_depth_three(trace: Trace, tmp_path: Path)
             SessionTree(
                 tmp_path / "ground",
                 model=FunctionModel(answer),
+                limits=UNBOUND,
                 tools=[launch],
                 approver=lambda request: True,
                 backend="local",
@@ -161,6 +165,7 @@ async def test_trace_of_a_spawn(trace: Trace, tmp_path: Path) -> None:
             SessionTree(
                 tmp_path / "ground",
                 model=FunctionModel(answer),
+                limits=UNBOUND,
                 backend="local",
                 state_dir=tmp_path / "state",
             ) as tree,

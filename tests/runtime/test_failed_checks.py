@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from pydantic import BaseModel
@@ -45,7 +46,7 @@ class Runs(Tool[Line]):
 
     name = "runs"
     description = "Run."
-    Params = Line
+    Params: ClassVar[type[BaseModel]] = Line
     tier = PermissionTier.SYSTEM
     command_in = "command"
 
