@@ -50,7 +50,7 @@ IMPORT_STATEMENT = min(_operations("import a") - _operations("a = 0\nb = None"))
 """Opcode of an import statement; the module that lists opcodes is not loaded yet."""
 
 
-class Asker:
+class AskingCode:
     """The code that asks for a module.
 
     Args:
@@ -91,13 +91,13 @@ class Asker:
         return self.by_call or self.is_direct or _names_import(self._frame) or _is_unpickling(self._frame)
 
     def _runs_the_program(self) -> bool:
-        """Return whether Python was told to run the package that asks, such as ``-m unittest``."""
+        """Return whether Python was asked to run the package that asks, such as ``-m unittest``."""
         spec = getattr(sys.modules.get("__main__"), "__spec__", None)
         package = spec is not None and spec.parent and spec.origin and os.path.dirname(spec.origin)
         return bool(package) and self.file.startswith(f"{package}{os.sep}")
 
 
-def find_asker(is_installed: "Callable[[str], bool]") -> Asker:
+def find_asker(is_installed: "Callable[[str], bool]") -> AskingCode:
     """Return who asks for the module that is looked up now in this thread.
 
     Args:
@@ -127,7 +127,7 @@ def find_asker(is_installed: "Callable[[str], bool]") -> Asker:
                 by_call = True
         frame = frame.f_back
     file = "" if found is None else _file_of(found)
-    asker = Asker(found, file, is_installed=found is None or bool(file and is_installed(file)))
+    asker = AskingCode(found, file, is_installed=found is None or bool(file and is_installed(file)))
     asker.imports, asker.is_statement, asker.is_direct = imports, is_statement, not was_asked
     asker.by_call, asker.by_finder = by_call, by_finder
     asker.is_for_the_program = found is not None and found.f_code in DOORS
@@ -143,10 +143,12 @@ def _is_machinery(frame: "FrameType") -> bool:
     return isinstance(name, str) and (name in MACHINERY or name.startswith("importlib."))
 
 
-def _compiled_module(frame: "FrameType", is_installed: "Callable[[str], bool]", *, imports: bool) -> Asker:
+def _compiled_module(
+    frame: "FrameType", is_installed: "Callable[[str], bool]", *, imports: bool
+) -> AskingCode:
     """Return the compiled module that a loader initialises in this frame."""
     file = getattr(frame.f_locals.get("self"), "path", None)
-    asker = Asker(None, file or "", is_installed=not isinstance(file, str) or is_installed(file))
+    asker = AskingCode(None, file or "", is_installed=not isinstance(file, str) or is_installed(file))
     asker.imports = imports
     return asker
 

@@ -17,7 +17,7 @@ from sessiontree.contracts.model_settings import joined_settings
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.truncation import cut_line
 from sessiontree.session.compaction import compacted
-from sessiontree.session.shortening import shortened
+from sessiontree.session.cut_messages import shortened
 from sessiontree.session.state import Attempts, CallState, SessionState
 
 REMEMBERED_MESSAGES = 4096

@@ -17,7 +17,7 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal, joined
 from sessiontree.contracts.stimuli import ResultOffered
 from sessiontree.schema.result import compile_result
-from sessiontree.session import compaction, shortening
+from sessiontree.session import compaction, cut_messages
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park
 from sessiontree.session.repetition import find_repetition
@@ -254,6 +254,21 @@ def _cut_turn(state: SessionState) -> Decision:
     return decision
 
 
+def _stops_loop(state: SessionState, decision: Decision, at_ms: int) -> bool:
+    """Warn the model of a loop, or rest if it went on; return whether either was decided."""
+    most = state.limits.max_repeats
+    loop = find_repetition(state.transcript, most) if most is not None else None
+    if most is None or loop is None:
+        return False
+    if loop.count >= most:
+        _rest(state, decision, "", loop.problem)
+        return True
+    if not loop.is_told:
+        decision.facts.append(notice(f"{state.turn}:repeats", loop.advice(most), at_ms))
+        return True
+    return False
+
+
 def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | None:
     """Ask the model, or rest if a limit is reached; then notices wait for the next message."""
     decision = Decision()
@@ -265,17 +280,10 @@ def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | No
         problem = f"max_turns is {allowed} and the work is not done; raise it with Limits(max_turns=…)"
         _rest(state, decision, "", problem)
         return decision
-    if state.owes_turn and not waiting and state.limits.max_repeats is not None:
-        loop = find_repetition(state.transcript, state.limits.max_repeats)
-        if loop is not None and loop.count >= state.limits.max_repeats:
-            _rest(state, decision, "", loop.problem)
-            return decision
-        if loop is not None and not loop.is_told:
-            words = loop.advice(state.limits.max_repeats)
-            decision.facts.append(notice(f"{state.turn}:repeats", words, at_ms))
-            return decision
+    if state.owes_turn and not waiting and _stops_loop(state, decision, at_ms):
+        return decision
     turn = state.turn + 1
-    cut = shortening.leave_out_seen_images(state) if state.overflow else None
+    cut = cut_messages.leave_out_seen_images(state) if state.overflow else None
     if cut is None and (state.is_crowded or state.overflow):
         begun = compaction.begin(state)
         if begun is not None:
@@ -283,11 +291,11 @@ def _start_turn(state: SessionState, waiting: bool, at_ms: int) -> Decision | No
             decision.instructions.append(todo.CallModel(begun.turn))
             return decision
         if state.overflow:
-            cut = shortening.cut_longest(state)
+            cut = cut_messages.cut_longest(state)
             if cut is None:
                 _rest(state, decision, "", compaction.overflow_problem(state), "overflow")
                 return decision
-    cut = cut or shortening.share_room(state, FULL_SHARE)
+    cut = cut or cut_messages.share_room(state, FULL_SHARE)
     if cut is not None:
         decision.facts.append(cut)
     askers = _askers(state)

@@ -14,7 +14,7 @@ import pytest
 from sessiontree.policy.commands.named_words import NamedWords, words_in
 from sessiontree.sandbox.environment import SYSTEM_PATH, fresh_environment
 from sessiontree.sandbox.named_files import files_of
-from tests.sandbox.shell_grammar import drawn, make_workspace
+from tests.sandbox.shell_grammar_strategies import drawn, make_workspace
 
 Read = Callable[[str], NamedWords]
 SHELLS = [path for name in ("bash", "dash") if (path := shutil.which(name, path="/usr/bin:/bin"))]

@@ -20,7 +20,7 @@ from sessiontree.contracts.session_facts import (
     TurnReplied,
     TurnStarted,
 )
-from sessiontree.session.shortening import shortened, text_size
+from sessiontree.session.cut_messages import shortened, text_size
 from tests.session.call_oracle import CallBooks
 from tests.session.judge_oracle import Judge
 

@@ -16,8 +16,7 @@ from sessiontree.contracts.messages import (
 )
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.untrusted import wrapped
-from sessiontree.session.evolve import evolve
-from sessiontree.session.shortening import (
+from sessiontree.session.cut_messages import (
     LEAST_CHARS,
     cut_longest,
     cut_message,
@@ -26,6 +25,7 @@ from sessiontree.session.shortening import (
     share_room,
     text_size,
 )
+from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial
 from sessiontree.session.turns import FULL_SHARE
 from tests.session.session_fixtures import spec
