@@ -18,7 +18,7 @@ LINE = re.compile(r"^\| ([A-Z]\d+|REL-[PSL]\d+) \|(.*)\|$", re.MULTILINE)
 """One line of a table: the id, and the cells after it; the last two are tests and what is later."""
 
 SEMANTICS = Path(__file__).resolve().parents[2] / "SEMANTICS.md"
-STATEMENT = re.compile(r"^- ([A-Z]{3}\d+)\. ", re.MULTILINE)
+STATEMENT = re.compile(r"^- ([A-Z]{3,4}\d+)\. ", re.MULTILINE)
 """A statement of semantics, which a test may name as well; no table lists them."""
 
 
