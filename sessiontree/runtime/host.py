@@ -543,8 +543,7 @@ class HostCore:
             self._process.begin()
         if self._relay is not None:
             self._relay.watch(adopt.tree_id, watched=adopt.watched)
-        link = Link(self._services, self._memory, adopt.session, adopt.grant)
-        self._link = link
+        self._link = link = Link(self._services, self._memory, adopt.session, adopt.grant)
         self._facades = facades = Facades(adopt.session)
         writer = self._writer(adopt, equipment)
         if adopt.spec.kind is not SessionKind.WORKER:

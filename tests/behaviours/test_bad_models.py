@@ -31,6 +31,7 @@ from sessiontree import (
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import Message, TextContent, UserMessage
 from sessiontree.contracts.session_facts import TurnFailed
+from sessiontree.models.answers import Answer
 from sessiontree.models.port import EmitEvent, Model
 from tests.behaviours.bad_tool_fakes import NESTED, RING, Outcry, cancelled_from_within, junk, raising
 from tests.behaviours.effect_fakes import TOOLS
@@ -249,7 +250,10 @@ async def test_half_a_letter_is_a_last_word(open_tree: Opener) -> None:
 async def test_a_model_that_says_nothing_is_asked_once_more(open_tree: Opener) -> None:
     """The second empty reply completes the run, visibly; a resumed tree knows what was said."""
     nothing = AssistantMessage(())
-    silent = {"main": [nothing, "first", nothing, nothing, "more"], "*": [nothing, " "]}
+    silent: dict[str, list[Answer]] = {
+        "main": [nothing, "first", nothing, nothing, "more"],
+        "*": [nothing, " "],
+    }
     async with open_tree(ScriptedModel(silent)) as tree:
         assert await tree.main.send("go") == "first"
         assert tree.main.history()[-2].text.startswith("Your last reply was empty")
