@@ -158,7 +158,7 @@ FACES = (
                 methods=("approve", "deny"),
                 fields={"request: ApprovalRequest": "What is asked."},
             ),
-            Twin("Approvals", "api.inbox", "Crossed", methods=("pending",)),
+            Twin("Approvals", "api.inbox", "Crossed", methods=("pending", "forget")),
             Twin(
                 "WaitingCall",
                 "api.client_calls",

@@ -62,7 +62,7 @@ async def _runs(turns: int, calls: int, runs: int) -> tuple[list[float], list[fl
             model=model,
             tools=(Nothing(),),
             builtin_tools=False,
-            limits=Limits(max_turns=10_000),
+            limits=Limits(max_turns=10_000, max_repeats=None),
             state_dir=state,
             backend="local",
         )

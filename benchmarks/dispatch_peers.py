@@ -105,7 +105,7 @@ async def ours(hooks: Sequence[Hook] = ()) -> AsyncIterator[Run]:
             model=TurnModel(TURNS),
             tools=(Nothing(),),
             builtin_tools=False,
-            limits=Limits(max_turns=10_000),
+            limits=Limits(max_turns=10_000, max_repeats=None),
             state_dir=state,
             backend="local",
             policy=POLICY,

@@ -49,7 +49,7 @@ SLICE_S = 0.001
 GAP_S = 0.002
 OUTSTANDING = 64
 ROUNDS = 5
-LIMITS = Limits(max_turns=100_000)
+LIMITS = Limits(max_turns=100_000, max_repeats=None)
 SPEC = SessionSpec(
     session_id="main",
     kind=SessionKind.MAIN,

@@ -67,7 +67,13 @@ async def measure(options: Options) -> dict[str, Figure]:
     """Return the figures."""
     sessions = options.sessions
     wait_s, short_wait_s = (QUICK_WAIT_S, QUICK_SHORT_WAIT_S) if options.quick else (WAIT_S, SHORT_WAIT_S)
-    limits = Limits(max_children=sessions, max_live=2 * sessions, max_total=3 * sessions, worker_ttl_s=None)
+    limits = Limits(
+        max_children=sessions,
+        max_live=2 * sessions,
+        max_total=3 * sessions,
+        max_repeats=None,
+        worker_ttl_s=None,
+    )
     with places() as (workspace, state):
         backend: Literal["local", "ray"] = "local" if options.backend == "local" else "ray"
         async with Runtime(state, backend=backend, slots=HOSTS) as runtime:

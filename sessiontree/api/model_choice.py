@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from pydantic import ValidationError
@@ -17,6 +18,7 @@ from sessiontree.contracts.settings import nearest_name, suggestion
 from sessiontree.models.fallback_model import FallbackModel
 from sessiontree.models.port import Model, StreamingModel, model_name, summary_key
 from sessiontree.models.providers.provider_model import CONSTRAINED, LOCAL, PROVIDERS, ProviderModel
+from sessiontree.policy.compiled import PolicyWarning
 
 ModelLike: TypeAlias = Model | str | Sequence[Model | str]
 """A model, its name, or a list of both: if one fails, the next one is asked."""
@@ -102,6 +104,34 @@ def with_models(agents: Mapping[str, AgentSpec], chosen: Mapping[str, Model]) ->
             changed["compaction_price"] = prices[id(writer)]
         fitted[name] = config.model_copy(update=changed)
     return {name: spec.model_copy(update={"config": fitted[name]}) for name, spec in agents.items()}
+
+
+def warn_of_many_tools(
+    agents: Mapping[str, AgentSpec], chosen: Mapping[str, Model], tools: Collection[str]
+) -> None:
+    """Warn of agents that may hold more tools than their model's provider takes in one request.
+
+    Args:
+        agents: A tree's agents.
+        chosen: The model of each agent.
+        tools: Names of the tree's tools.
+    """
+    for name, spec in agents.items():
+        most = _most_tools(chosen[name])
+        count = len(tools if spec.tools is None else spec.tools)
+        if most is not None and count > most:
+            text = (
+                f"agent {name!r} may hold {count} tools, and model {model_name(chosen[name])!r} takes at "
+                f"most {most} in one request; name the tools it needs in AgentSpec(tools=…)"
+            )
+            warnings.warn(PolicyWarning(text), stacklevel=3)  # the line that makes the tree
+
+
+def _most_tools(model: Model) -> int | None:
+    """Return how many tools a model takes; None = no limit is known, as for another server."""
+    if not isinstance(model, ProviderModel) or model.is_constrained or not model.is_priced:
+        return None
+    return model.provider.most_tools
 
 
 def check_prices(agents: Iterable[AgentSpec]) -> None:

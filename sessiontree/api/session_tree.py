@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 from sessiontree.api.agents import AgentSpec, with_own_policies
 from sessiontree.api.approval_modes import restricted
 from sessiontree.api.backend import facts_after
-from sessiontree.api.model_choice import ModelLike, models_of, with_models
+from sessiontree.api.model_choice import ModelLike, models_of, warn_of_many_tools, with_models
 from sessiontree.api.options import (
     GUIDANCE_FILE,
     ApproverLike,
@@ -195,11 +195,11 @@ class SessionTree:
         self._state_dir = _place_of(runtime, state_dir, memory, self._root)
         tree_id, group, agent = _identity_of(_taken_up, group, agent, agents or {})
         self._tools, named = tools_of(tools), agents_of(agents, self._root, agent)
-        owners = with_own_policies(policy_of(policy), named)
-        answering = models_of(model, models, named)
+        owners, answering = with_own_policies(policy_of(policy), named), models_of(model, models, named)
         self._agents = restricted(with_models(named, answering), owners, group, approvals)
         rules, self._channel = _approval_of(approver, channel)
         self._table = self._all_tools(plugins_of(plugins), group, tree_id, installed=builtin_tools)
+        warn_of_many_tools(self._agents, answering, {entry.name for entry in self._table})
         every_rule = {"approver": rules, "smart_rules": smart_rules}
         policy_row = policy_row_of(owners, group, self._table, self._agents, every_rule)
         self._setup = TreeSetup.of(

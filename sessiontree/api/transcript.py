@@ -120,6 +120,10 @@ def _reply_cut(fact: Fact) -> Iterator[_Said]:
     yield _Said("reply, cut because its tokens were used up", str(fact["text"]), is_failure=True)
 
 
+def _reply_empty(fact: Fact) -> Iterator[_Said]:
+    yield _Said("reply", "(empty; the model is asked once more)", is_failure=True)
+
+
 def _opened(fact: Fact) -> Iterator[_Said]:
     yield _Said(f"call {fact['tool']} by the program", _json(fact["arguments"]))
 
@@ -197,6 +201,7 @@ _STEPS: Final[Mapping[str, Callable[[Fact], Iterator[_Said]]]] = {
     "message_received": _received,
     "turn_replied": _replied,
     "reply_cut": _reply_cut,
+    "reply_empty": _reply_empty,
     "turn_failed": _failed,
     "call_opened": _opened,
     "arguments_rejected": _rejected,

@@ -14,7 +14,7 @@ import unicodedata
 from itertools import groupby
 from typing import Final
 
-from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.jsonable import dump_readable
 from sessiontree.contracts.senders import Principal
 
@@ -104,7 +104,14 @@ def question_text(request: ApprovalRequest) -> str:
         always = f"[a]lways {visible(', '.join(request.covers))}, "
     else:
         always = ""
-    return f"allow? [y]es once, {always}[n]o, for good: "
+    return f"allow? [y]es once, {always}[n]o, for good, [l]ater: "
+
+
+def refuse_always(request: ApprovalRequest, answer: ApprovalAnswer | None) -> str:
+    """Return why an answer is not taken: it says *always* where that would cover nothing. Empty = it is."""
+    if answer is None or not answer.always or request.covers != ():
+        return ""
+    return "(always would cover no later call of this command, because what it does can't be judged: y or n?)"
 
 
 def _line(name: str, text: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TextIO
 
-from sessiontree.channels.safe_text import approval_text, question_text, visible
+from sessiontree.channels.safe_text import approval_text, question_text, refuse_always, visible
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 
 _ANSWERS = {
@@ -17,6 +17,8 @@ _ANSWERS = {
     "n": ApprovalAnswer(approve=False, reason="said no at the terminal"),
     "no": ApprovalAnswer(approve=False, reason="said no at the terminal"),
 }
+LATER = ("l", "later")
+"""Words that leave a request open."""
 
 
 class TerminalChannel:
@@ -45,7 +47,7 @@ class TerminalChannel:
         await self.send(f"({tool}: {display})")
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        """Show a request and wait for a key; anything but a known answer asks again.
+        """Show a request and wait for a key; anything but a known answer asks again. None = it stays open.
 
         A line typed for a withdrawn question never answers the next one.
         """
@@ -69,8 +71,16 @@ class TerminalChannel:
                 if line == "":
                     self._writes.write("\n")
                     return ApprovalAnswer(approve=False, reason="the terminal's input ended")
-                answer = _ANSWERS.get(line.strip().lower())
-                if answer is not None:
+                word = line.strip().lower()
+                if word in LATER:
+                    self._writes.write(f"(it waits: sessiontree approvals --approve {request.request_id})\n")
+                    self._writes.flush()
+                    return None
+                answer = _ANSWERS.get(word)
+                problem = refuse_always(request, answer)
+                if problem:
+                    self._writes.write(problem + "\n")
+                elif answer is not None:
                     return answer
 
     async def _read_line(self) -> str:

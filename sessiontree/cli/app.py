@@ -253,7 +253,7 @@ def show(
 ) -> None:
     """Show what was said and done in a tree: messages, replies, calls, results, errors, approvals, children.
 
-    The tree may be live. Exit codes: 0 shown, 1 nothing ran here yet, 2 there is no such tree or session.
+    The tree may be live. Exit codes: 0 shown, 1 nothing ran here yet, 2 no such tree or session exists.
     """
     run_body("show", **locals())
 

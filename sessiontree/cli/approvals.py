@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sessiontree.channels.safe_text import approval_text, question_text
+from sessiontree.channels.safe_text import approval_text, question_text, refuse_always
+from sessiontree.channels.terminal import LATER
 from sessiontree.cli.connect import HOW_TO_RESUME, follow_facts, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, read_tree, whole_tree_id
@@ -91,20 +92,34 @@ class RequestQueue:
     def take(self, line: str) -> AnsweredLine | NoAnswer | None:
         """Take a line; return None if it is not for a request."""
         answer = parse_answer(line)
+        is_put_off = line.strip().lower() in LATER
         if self._is_late:
             self._is_late = False
-            if answer is not None:
+            if answer is not None or is_put_off:
                 self._say("(that line was for the withdrawn question)")
                 self._ask()
                 return NoAnswer()
         if self._shown is None:
             return None
-        if answer is None:
+        if is_put_off:
+            self._leave()
+            return NoAnswer()
+        problem = refuse_always(self._waiting[self._shown], answer)
+        if problem:
+            self._say(problem)
+        if answer is None or problem:
             self._ask()
             return NoAnswer()
         key = self._answered = self._shown
         self._shown = None
         return AnsweredLine(key[0], self._waiting[key], answer)
+
+    def _leave(self) -> None:
+        """Go on to the next request: this one stays open, and is not asked about here again."""
+        if self._shown is not None:
+            self._say(f"(left open: {self._waiting.pop(self._shown).request_id})")
+        self._shown = None
+        self._show()
 
     def settle(self, answered: AnsweredLine) -> None:
         """Go on to the next request: this one's answer was given."""

@@ -93,7 +93,7 @@ def _newest_left(place: Path) -> str | None:
     """Return the id of the newest unfinished tree that a command can continue; None where no tree ran yet.
 
     Raises:
-        ConfigError: there is none; says what there is.
+        ConfigError: no tree can be continued; says what exists.
     """
     trees = summaries_of(place)
     live = asyncio.run(live_trees(place)) if trees else frozenset[str]()

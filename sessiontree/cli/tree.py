@@ -204,7 +204,7 @@ def show(
 
 
 def outcome_of(tree: TreeSummary, *, is_live: bool = False) -> str:
-    """Return how a tree stands: ``live``, ``left open``, how it ended, or ``damaged``.
+    """Return the state of a tree: ``live``, ``left open``, how it ended, or ``damaged``.
 
     Args:
         tree: The tree.

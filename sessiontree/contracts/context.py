@@ -125,6 +125,8 @@ class SessionRights:
     """The tool to which the rights are narrowed; empty = the session's own rights."""
     declared: frozenset[str] = frozenset(CAPABILITIES)
     """Names of the capabilities that the tool declares."""
+    denied_in: str = ""
+    """Where it is said that its System calls are refused, as an error says it; empty = nowhere."""
 
     def narrowed(self, tool: str, declared: Collection[str]) -> SessionRights:
         """Return the rights of one tool: only the handles that it declares."""
@@ -139,6 +141,7 @@ class SessionRights:
             tree_id=self.tree_id,
             tool=tool,
             declared=self.declared.intersection(declared),
+            denied_in=self.denied_in,
             **handles,
         )
 

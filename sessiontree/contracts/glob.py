@@ -109,7 +109,7 @@ def _one_of(pattern: str, begin: int, end: int) -> str:
         if named is not None:
             if named[1] not in _CLASSES:
                 raise ValueError(
-                    f"glob {pattern!r}: there is no class [:{named[1]}:]; choose one of {', '.join(_CLASSES)}"
+                    f"glob {pattern!r}: no class is [:{named[1]}:]; choose one of {', '.join(_CLASSES)}"
                 )
             members.append(_CLASSES[named[1]])
             at = named.end()

@@ -116,6 +116,14 @@ class ReplyCut:
     text: str
 
 
+@recorded("reply_empty")
+@dataclass(frozen=True, slots=True)
+class ReplyEmpty:
+    """The model's final message says nothing; the model is asked once more."""
+
+    turn: int
+
+
 FailureCause: TypeAlias = Literal["", "provider", "price", "budget.tokens", "budget.cost_usd"]
 """Why a model could not reply, if the failure is not its own: its provider could not be reached, was too busy
 or refused the key; a budget needs a price that is not known; too little of a budget is left."""
@@ -423,6 +431,8 @@ class RunFinished:
     interrupted: bool = added(False)
     """Whether it stopped short because the session was interrupted."""
     failure: RunFailure = added("", sparse=True)  # noqa: RUF009 - a declaration
+    is_empty: bool = added(False, sparse=True)
+    """Whether the model said nothing."""
 
 
 @recorded("interrupted")
@@ -452,6 +462,7 @@ SessionFact: TypeAlias = (
     | TurnStarted
     | TurnReplied
     | ReplyCut
+    | ReplyEmpty
     | TurnFailed
     | TurnRetried
     | TurnCut

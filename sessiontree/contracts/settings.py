@@ -164,7 +164,7 @@ class Limits(StrictSettings):
     max_turns: int = Field(default=50, ge=1)
     """Maximum model calls of a session for one incoming message."""
     max_repeats: int | None = Field(default=5, ge=3)
-    """How often a model may make the same calls in a row that end alike, until its run ends; it is told two
+    """How often a model may make the same calls in a row that end alike, until its run ends; it is warned two
     times before. None = no bound."""
     model_retries: int = Field(default=2, ge=0, le=20)
     """Maximum retries of a failed model call, if its error says that a retry may help."""

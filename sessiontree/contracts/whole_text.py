@@ -45,7 +45,7 @@ def whole_value(value: JsonValue) -> JsonValue:
 def whole_object(value: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """Return an object whose texts and keys are whole; the same one if they already are.
 
-    Two keys that would become one are told apart by further U+FFFD.
+    Two keys that would become one are kept distinct by further U+FFFD.
 
     Raises:
         RecursionError: the value is nested too deeply.

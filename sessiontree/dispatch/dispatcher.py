@@ -195,7 +195,7 @@ class Dispatcher:
             if setting == "deny":
                 reason = (
                     f"session {self._rights.session_id!r} may make no System calls: system_tier is 'deny' "
-                    "in Main's channel, in the policy, or for its agent or that of a session above it"
+                    f"{self._rights.denied_in}".rstrip()
                 )
                 return self._error_outcome(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
             needs_approval = setting == "ask"

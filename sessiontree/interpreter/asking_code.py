@@ -91,7 +91,7 @@ class AskingCode:
         return self.by_call or self.is_direct or _names_import(self._frame) or _is_unpickling(self._frame)
 
     def _runs_the_program(self) -> bool:
-        """Return whether Python was told to run the package that asks, such as ``-m unittest``."""
+        """Return whether Python was asked to run the package that asks, such as ``-m unittest``."""
         spec = getattr(sys.modules.get("__main__"), "__spec__", None)
         package = spec is not None and spec.parent and spec.origin and os.path.dirname(spec.origin)
         return bool(package) and self.file.startswith(f"{package}{os.sep}")

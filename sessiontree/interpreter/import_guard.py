@@ -17,7 +17,8 @@ In both kinds of process ``importlib.metadata`` finds distributions in installed
 
 This file uses only modules that every interpreter has loaded at its start, because nothing may be imported
 before the guard works. So no annotation names a type that is not built in, and no future statement is used.
-Long because it is run by its path, before another file of the package may be found.
+Long because the guard runs by its path: it would have to load each further part of itself by hand, as it
+loads ``asking_code.py``.
 """
 
 # Paths are text here: pathlib is not loaded yet, and must not be.
@@ -527,7 +528,7 @@ def close_settled(without: str) -> None:
 
 
 def guard_imports() -> None:
-    """Guard the process that imports this package, unless it is closed or guarded already, or told not to."""
+    """Guard the process that imports this package, unless it is guarded or closed, or a switch is off."""
     if not _guards and os.environ.get(SWITCH) != "off":
         guard = OpenImports()
         guard.install()

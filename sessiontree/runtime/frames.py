@@ -60,6 +60,8 @@ class Adopt:
     kept: int = 0
     """The epoch at whose end the host kept the session's state, which is current: no facts are sent then. A
     host that does not have it lets the session go. 0 = the facts are the state."""
+    denied_in: str = ""
+    """Where it is said that its System calls are refused, as an error says it; empty = nowhere."""
 
 
 @quickly_made

@@ -543,8 +543,7 @@ class HostCore:
             self._process.begin()
         if self._relay is not None:
             self._relay.watch(adopt.tree_id, watched=adopt.watched)
-        link = Link(self._services, self._memory, adopt.session, adopt.grant)
-        self._link = link
+        self._link = link = Link(self._services, self._memory, adopt.session, adopt.grant)
         self._facades = facades = Facades(adopt.session)
         writer = self._writer(adopt, equipment)
         if adopt.spec.kind is not SessionKind.WORKER:
@@ -579,6 +578,7 @@ class HostCore:
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
             ),
             adopt.tree_id,
+            adopt.denied_in,
         )
         hooks, screened = equipment.hooks, None
         context = HookContext(adopt.session, adopt.config.agent_id, adopt.spec.kind)

@@ -6,7 +6,7 @@ up. Each tool gets the handles that it declares; they lead to the supervisor, me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType, MappingProxyType
@@ -98,6 +98,33 @@ def journaled_policy(config: TreeConfig) -> tuple[PolicyConfig, str]:
     if config.policy is None:
         return PolicyConfig(), ""
     return PolicyConfig.model_validate({**config.policy.config, "strict": False}), config.policy.group
+
+
+def describe_denial(config: TreeConfig, specs: Iterable[SessionSpec]) -> str:
+    """Return each setting that refuses a session its System calls, as an error says it.
+
+    Args:
+        config: The tree.
+        specs: The session, then each one above it.
+    """
+    policy, group = journaled_policy(config)
+    found = []
+    if config.system_tier == "deny":
+        found.append("in Main's channel")
+    if policy.system_tier == "deny":
+        found.append("in the tree's policy")
+    if policy.system_tier_by_group.get(group) == "deny":
+        found.append(f"in the tree's policy for group {group!r}")
+    if found:  # these are part of each agent's setting
+        return " and ".join(found)
+    rows = {row.name: row for row in config.agents}
+    for number, spec in enumerate(specs):
+        agent = spec.agent
+        if rows[agent].system_tier == "deny":
+            where = "in the tree's policy for" if policy.system_tier_by_agent.get(agent) == "deny" else "for"
+            whose = f", the agent of session {spec.session_id!r} above it" if number else ""
+            found.append(f"{where} agent {agent!r}{whose}")
+    return " and ".join(found)
 
 
 def session_policy(
@@ -264,6 +291,7 @@ def build_rights(
     config: AgentConfig,
     handles: Handles,
     tree_id: str = "",
+    refused: str = "",
 ) -> SessionRights:
     """Return the rights of one session. A Worker gets no handle that can change anything.
 
@@ -280,6 +308,7 @@ def build_rights(
         web=handles.web,
         memory=handles.memory,
         tree_id=tree_id,
+        denied_in=refused,
     )
     if kind is SessionKind.WORKER:
         return observing
@@ -300,6 +329,7 @@ def build_rights(
         sessions=handles.sessions,
         subtree=handles.subtree,
         tree_id=tree_id,
+        denied_in=refused,
     )
 
 

@@ -38,6 +38,7 @@ from sessiontree.runtime.effects import (
 )
 from sessiontree.runtime.frames import Adopt, Outcome, Watch
 from sessiontree.runtime.live_session import FutureMap, Input, LiveSession
+from sessiontree.runtime.session_rights import describe_denial
 from sessiontree.runtime.supervisor_api import CallReply, CodeRaised, Reply
 from sessiontree.session.instructions import ToTree
 from sessiontree.session.turns import is_offer
@@ -535,7 +536,13 @@ class TreeController:
             has_channel(self.state, live.session),
             "" if texts or live.resumes else self.config.guidance,
             live.resumes,
+            self._denied_in(spec),
         )
+
+    def _denied_in(self, spec: SessionSpec) -> str:
+        if spec.system_tier != "deny":
+            return ""
+        return describe_denial(self.config, [each.spec for each in self.state.chain(spec.session_id)])
 
     def _agent_of(self, spec: SessionSpec) -> AgentConfig:
         """Return the configuration of a session's agent, as strict as the sessions above it make it."""

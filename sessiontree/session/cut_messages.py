@@ -80,7 +80,7 @@ def share_room(state: SessionState, full_share: float) -> facts.MessagesShortene
 
 
 def leave_out_seen_images(state: SessionState) -> facts.MessagesShortened | None:
-    """Return that images which the model has seen become lines of text; None = there are none."""
+    """Return that images which the model has seen become lines of text; None = no message has any."""
     seen = range(_unseen(state.transcript))
     images = tuple([at for at in seen if _has_images(state.transcript[at])])
     return facts.MessagesShortened(images=images) if images else None

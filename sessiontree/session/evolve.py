@@ -24,6 +24,8 @@ REMEMBERED_MESSAGES = 4096
 
 
 MAX_GIVEN_UP_CHARS = 300
+NOTHING_SAID = "(the model said nothing)"
+"""The summary of a run whose final message is empty."""
 _CUT = {
     "asking": "waited for an approval, which was withdrawn; did not run",
     "delegated": "waited for the creating program's answer",
@@ -98,6 +100,7 @@ def _turn_started(state: SessionState, fact: facts.TurnStarted) -> None:
         state.compaction_failures = 0
         state.result_attempts = 0
         state.cut_text = ""
+        state.asked_again = False
     if fact.took:
         for waiting in state.inbox[: fact.took]:
             state.transcript.append(waiting.message)
@@ -139,6 +142,10 @@ def _charge(state: SessionState, usage: Usage) -> None:
 
 def _reply_cut(state: SessionState, fact: facts.ReplyCut) -> None:
     state.cut_text += fact.text
+
+
+def _reply_empty(state: SessionState, fact: facts.ReplyEmpty) -> None:
+    state.asked_again = True
 
 
 def _turn_failed(state: SessionState, fact: facts.TurnFailed) -> None:
@@ -342,7 +349,8 @@ def _result_rejected(state: SessionState, fact: facts.ResultRejected) -> None:
 def _rested(state: SessionState, fact: facts.RunFinished) -> None:
     state.unanswered = [each for each in state.unanswered if each not in fact.answers]
     status = "failed" if fact.error is not None else "completed"
-    state.offer = (status, fact.text if fact.error is None else fact.error, fact.result)
+    said = NOTHING_SAID if fact.is_empty else fact.text
+    state.offer = (status, said if fact.error is None else fact.error, fact.result)
     state.owes_turn = False
     state.settings = None
     state.cut_text = ""
@@ -379,6 +387,7 @@ APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.TurnStarted: _turn_started,
     facts.TurnReplied: _turn_replied,
     facts.ReplyCut: _reply_cut,
+    facts.ReplyEmpty: _reply_empty,
     facts.TurnFailed: _turn_failed,
     facts.TurnRetried: _turn_retried,
     facts.TurnCut: _turn_cut,

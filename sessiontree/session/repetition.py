@@ -26,7 +26,7 @@ from sessiontree.contracts.truncation import cut_line
 from sessiontree.contracts.untrusted import without_numbers
 
 NOTICES_BEFORE: Final = 2
-"""The model is told this many rounds before the end."""
+"""The model is warned this many rounds before the end."""
 MAX_PERIOD: Final = 3
 """Maximum number of different rounds that take turns in a loop."""
 MAX_SHOWN_CHARS: Final = 300
@@ -56,7 +56,7 @@ class Repetition:
     call: ToolCall
     result: ToolResultMessage
     is_told: bool
-    """Whether the model was told of this loop."""
+    """Whether the model was warned of this loop."""
 
     @property
     def problem(self) -> str:
@@ -71,7 +71,7 @@ class Repetition:
         )
 
     def advice(self, most: int) -> str:
-        """Return what the model is told."""
+        """Return the warning for the model."""
         return (
             f"{_BEGIN}of {self.call.name} {self.count} times in a row, and it ended alike each time. Do not "
             f"repeat it: try another way, or give your final answer and say what is missing. After {most} "
@@ -80,11 +80,11 @@ class Repetition:
 
 
 def find_repetition(transcript: Sequence[Message], most: int) -> Repetition | None:
-    """Return the loop at the end of a conversation if its model is to be told of it, or it is to end.
+    """Return the loop at the end of a conversation if its model is to be warned of it, or its run is to end.
 
     Args:
         transcript: The conversation; it ends with results.
-        most: Number of repeats that ends a run; the model is told :data:`NOTICES_BEFORE` before.
+        most: Number of repeats that ends a run; the model is warned :data:`NOTICES_BEFORE` before.
     """
     backwards = _rounds(transcript)
     earlier: list[_Round] = []

@@ -114,6 +114,8 @@ class SessionState:
     result_attempts: int = 0
     cut_text: str = ""
     """The part of its final message that the model wrote before its tokens ran out."""
+    asked_again: bool = False
+    """Whether the model was asked once more in this run because its final message was empty."""
     unanswered: list[str] = field(default_factory=list)
     """Ids of messages that the next final message answers."""
     heard: dict[str, None] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -34,6 +35,9 @@ _PROBLEMS: Final[Mapping[str, str]] = {
 }
 """By the finish reason of a reply: why it is not a final message."""
 _GO_ON: Final = "Your reply was cut off because its tokens were used up. Go on exactly where it ended."
+_EMPTY: Final = "Your last reply was empty; answer, or say that nothing is left to do."
+_BLANK: Final = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
+"""Categories of characters that show nothing."""
 FIRST_BACKOFF_MS: Final = 500
 MAX_BACKOFF_MS: Final = 60_000
 FULL_SHARE: Final = 0.85
@@ -150,7 +154,7 @@ def retry(state: SessionState, at_ms: int, decision: Decision) -> None:
 def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -> None:
     schema = state.spec.result_schema
     if schema is None:
-        _rest(state, decision, text, None)
+        _take_text(state, decision, text, at_ms)
         return
     if state.result_attempts >= MAX_ATTEMPTS:
         _rest(state, decision, text, "the result never fitted the schema its parent gave, and was given up")
@@ -175,6 +179,24 @@ def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -
         return
     decision.facts.append(facts.RunFinished(text, tuple(state.unanswered), None, value, has_result=True))
     _answer(state, decision, text, None)
+
+
+def _take_text(state: SessionState, decision: Decision, text: str, at_ms: int) -> None:
+    """Take a text as the final message; of an empty one the model is asked once more in each run."""
+    is_empty = _is_blank(text)
+    if is_empty and not state.asked_again and state.run_turns < state.limits.max_turns:
+        decision.facts.append(facts.ReplyEmpty(state.turn))
+        decision.facts.append(notice(f"{state.turn}:empty", _EMPTY, at_ms))
+        return
+    answers = tuple(state.unanswered)
+    finished = facts.RunFinished(text, answers, None, None, has_result=False, is_empty=is_empty)
+    decision.facts.append(finished)
+    _answer(state, decision, text, None)
+
+
+def _is_blank(text: str) -> bool:
+    """Whether nothing of a text can be seen."""
+    return all(unicodedata.category(each) in _BLANK for each in text)
 
 
 def _rest(

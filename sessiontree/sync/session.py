@@ -75,6 +75,14 @@ class Approvals(Crossed):
         """Return the requests that wait for a person, oldest first."""
         return [PendingApproval(self._crossing, each) for each in self._crossing.run(self._inner.pending)]
 
+    def forget(self, request_id: str) -> None:
+        """Lift a person's denial of a request, so that the same call is asked about again.
+
+        Raises:
+            ApprovalClosed: no denial of this request holds.
+        """
+        self._crossing.run(self._inner.forget, request_id)
+
 
 class WaitingCall(Crossed):
     """One call that waits for the program. It is cheap; several objects may refer to the same call."""

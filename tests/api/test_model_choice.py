@@ -8,8 +8,8 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree import AgentConfig, AgentSpec, ConfigError, ScriptedModel
-from sessiontree.api.model_choice import models_of, with_models
+from sessiontree import AgentConfig, AgentSpec, ConfigError, PolicyWarning, ProviderModel, ScriptedModel
+from sessiontree.api.model_choice import models_of, warn_of_many_tools, with_models
 from sessiontree.models.port import Model
 
 Choose = Callable[[Model, Mapping[str, Model] | None, Mapping[str, AgentSpec]], dict[str, Model]]
@@ -98,3 +98,20 @@ def test_agent_knows_the_name_and_context_of_its_model() -> None:
     assert [each.model for each in configs] == ["scripted", "anthropic:big", "anthropic:big"]
     assert [each.context_tokens for each in configs] == [10_000, 1_000_000, 50_000]
     assert [each.max_result_chars for each in configs] == [12_000, 400_000, 60_000]
+
+
+@pytest.mark.parametrize("name", ["openai:gpt-5", "openai-responses:gpt-5"])
+def test_more_tools_than_a_provider_takes_are_warned_of(name: str, recwarn: pytest.WarningsRecorder) -> None:
+    """Another server may take more, and so may an agent that names its tools."""
+    model = ProviderModel(name, api_key="none")
+    few, many = [f"t{n}" for n in range(128)], [f"t{n}" for n in range(129)]
+    agents = {"default": AgentSpec(), "chosen": AgentSpec(tools=("t1",))}
+    chosen: dict[str, Model] = dict.fromkeys(agents, model)
+    warn_of_many_tools(agents, chosen, few)
+    elsewhere = ProviderModel(name, api_key="none", base_url="http://127.0.0.1:9")
+    warn_of_many_tools(agents, dict.fromkeys(agents, elsewhere), many)
+    warn_of_many_tools(agents, dict.fromkeys(agents, ScriptedModel(["x"])), many)
+    assert not recwarn.list
+    with pytest.warns(PolicyWarning, match=r"agent 'default' may hold 129 tools.*at most 128") as told:
+        warn_of_many_tools(agents, chosen, many)
+    assert len(told) == 1

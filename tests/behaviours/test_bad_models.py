@@ -124,7 +124,6 @@ FAILURES: dict[str, tuple[Reply, str]] = {
     "no blocks": (lambda: AssistantMessage(junk(None)), "NoneType"),
     "a text of no text": (lambda: message(TextContent(junk(None))), "TextContent"),
     "a name of no text": (lambda: message(ToolCall("c1", junk(None), {})), "None"),
-    "no name": (lambda: message(ToolCall("c1", "", {})), "''"),
     "arguments of no mapping": (lambda: message(ToolCall("c1", "look", junk("x"))), "look with str"),
     "no arguments": (lambda: message(ToolCall("c1", "look", junk(None))), "look with NoneType"),
     "arguments in a circle": (lambda: message(ToolCall("c1", "look", RING)), "nested too deeply"),
@@ -240,11 +239,27 @@ async def test_an_odd_reply_is_taken_in_and_survives_the_journal(open_tree: Open
             assert again.session(session).history() == history
 
 
-@pytest.mark.parametrize(("reply", "text"), [(AssistantMessage(()), ""), ("\ud800", "\ud800")])
-async def test_an_empty_or_broken_text_is_a_last_word(open_tree: Opener, reply: Answer, text: str) -> None:
-    """A reply without a word ends the turn, as does half a letter."""
-    async with open_tree(ScriptedModel([reply, "more"])) as tree:
-        assert await tree.main.send("go") == text
+async def test_half_a_letter_is_a_last_word(open_tree: Opener) -> None:
+    """It is broken, and not empty."""
+    async with open_tree(ScriptedModel(["\ud800", "more"])) as tree:
+        assert await tree.main.send("go") == "\ud800"
+        assert await tree.main.send("go on") == "more"
+
+
+@pytest.mark.covers("LIM14")
+async def test_a_model_that_says_nothing_is_asked_once_more(open_tree: Opener) -> None:
+    """The second empty reply completes the run, visibly; a resumed tree knows what was said."""
+    nothing = AssistantMessage(())
+    silent: dict[str, list[Answer]] = {
+        "main": [nothing, "first", nothing, nothing, "more"],
+        "*": [nothing, " "],
+    }
+    async with open_tree(ScriptedModel(silent)) as tree:
+        assert await tree.main.send("go") == "first"
+        assert tree.main.history()[-2].text.startswith("Your last reply was empty")
+        assert await tree.main.send("go on") == ""
+        (result,) = await tree.main.map("worker", ["look"])
+        assert (result.status, result.summary) == ("completed", "(the model said nothing)")
         assert await tree.main.send("go on") == "more"
 
 

@@ -102,7 +102,6 @@ async def test_a_fork_of_a_fork_replays_too(open_tree: Opener) -> None:
     assert all(report.matches for report in reports), reports
 
 
-@pytest.mark.covers("S18")
 async def test_a_request_is_made_again_and_each_tree_has_its_own_answer(open_tree: Opener) -> None:
     """The fork's request has another id and the whole time; an answer to one does not answer the other."""
     async with open_tree(FunctionModel(launching), tools=TOOLS) as tree:

@@ -76,7 +76,8 @@ async def test_a_child_of_a_laxer_agent_is_held_to_what_its_parent_may(
         open_tree(model, agents=agents(default="deny", lax="allow")) as tree,
     ):
         branch = await tree.main.spawn("branch", "go on", agent="lax")
-        with pytest.raises(PermissionDenied, match="no System calls"):
+        above = "for agent 'default', the agent of session 'main' above it"
+        with pytest.raises(PermissionDenied, match=f"no System calls: system_tier is 'deny' {above}"):
             await branch.call("message", {"text": "hello"})
 
 
@@ -94,6 +95,51 @@ async def test_a_channel_holds_its_trees_to_what_it_says(open_tree: Opener, said
         if said == "deny":
             with pytest.raises(PermissionDenied, match="no System calls"):
                 await tree.main.call("message", {"text": "hello"})
+
+
+@pytest.mark.covers("A12")
+@pytest.mark.parametrize("variant", ["local"])
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"channel": "deny"}, "in Main's channel"),
+        ({"channel": "deny", "agents": agents(default="ask")}, "in Main's channel"),
+        (
+            {"channel": "deny", "policy": PolicyConfig(system_tier="deny")},
+            "in Main's channel and in the tree's policy",
+        ),
+        ({"policy": PolicyConfig(system_tier="deny"), "approvals": "smart"}, "in the tree's policy"),
+        (
+            {"policy": PolicyConfig(system_tier_by_group={"family": "deny"}), "group": "family"},
+            "in the tree's policy for group 'family'",
+        ),
+        (
+            {"policy": PolicyConfig(system_tier_by_agent={"default": "deny"})},
+            "in the tree's policy for agent 'default'",
+        ),
+        (
+            {"agents": agents(default="deny"), "policy": PolicyConfig(system_tier="ask")},
+            "for agent 'default'",
+        ),
+    ],
+)
+async def test_a_refusal_names_the_setting_that_makes_it(
+    open_tree: Opener, options: dict[str, Any], place: str
+) -> None:
+    """Channel, policy or agent: whichever says ``deny``, and no other."""
+    said = {**options, "channel": QueueChannel(system_tier=options.get("channel", "allow"))}
+    async with open_tree(MODEL, **said) as tree:
+        with pytest.raises(PermissionDenied) as refused:
+            await tree.main.call("message", {"text": "hello"})
+    assert refused.value.reason.endswith(f"may make no System calls: system_tier is 'deny' {place}")
+
+
+@pytest.mark.parametrize("variant", ["local"])
+async def test_a_refusal_by_the_mode_names_the_mode(open_tree: Opener) -> None:
+    """No setting says ``deny``: the mode that is named refuses what it makes a question."""
+    async with open_tree(MODEL, approvals="never") as tree:
+        with pytest.raises(PermissionDenied, match="the tree's approval mode is 'never'"):
+            await tree.main.call("message", {"text": "hello"})
 
 
 async def test_what_a_channel_says_of_system_calls_is_one_of_three_words(open_tree: Opener) -> None:

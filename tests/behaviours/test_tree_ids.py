@@ -76,6 +76,7 @@ async def asking(open_tree: Opener, **options: Any) -> SessionTree:
     return tree
 
 
+@pytest.mark.covers("A15", "REL-L15")
 async def test_an_answer_means_the_request_that_was_shown(open_tree: Opener) -> None:
     """What was copied in one tree is unknown to the next one in the same state."""
     first = await asking(open_tree)
@@ -130,6 +131,7 @@ async def test_ids_are_the_same_after_a_restart(open_tree: Opener) -> None:
         }
 
 
+@pytest.mark.covers("A15", "REL-L15")
 async def test_every_tree_has_a_nonce_of_its_own(open_tree: Opener) -> None:
     """It is in the tree's first fact and in row 0; nobody gives it."""
     nonces = []

@@ -124,6 +124,7 @@ async def test_mapped_children_have_labels_and_times_to_live(open_tree: Opener) 
         assert len(tree.receipt()) == 3
 
 
+@pytest.mark.covers("A40")
 async def test_a_wrong_result_is_sent_back_and_mended(open_tree: Opener) -> None:
     """The model learns the failing field; the second try counts."""
     model = ScriptedModel(['{"winner":"a","margin":7}', '{"winner":"a","margin":0.7}'])
@@ -138,6 +139,7 @@ async def test_a_wrong_result_is_sent_back_and_mended(open_tree: Opener) -> None
         assert "/margin" in told["content"][0]["text"]
 
 
+@pytest.mark.covers("A40")
 async def test_a_result_that_never_fits_fails_after_three_attempts(open_tree: Opener) -> None:
     """Three attempts, then ``failed`` with the reason and without output; no fourth question."""
     model = ScriptedModel(["no", "{}", '{"winner":"a","margin":2}', "never asked"])

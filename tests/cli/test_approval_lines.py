@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -167,6 +168,31 @@ def test_an_answer_to_another_request_is_found(bug: Make) -> None:
 def test_only_a_clear_word_is_a_yes(line: str, answer: ApprovalAnswer | None) -> None:
     """Yes needs no reason; no may say why; anything else is no answer."""
     assert parse_answer(line) == answer
+
+
+def test_later_and_an_empty_always_answer_nothing() -> None:
+    """*Later* leaves the request open and shows the next; an *always* that covers nothing asks again."""
+    lines: list[str] = []
+    asked = RequestQueue(lines.append)
+    first, second = request("r1"), replace(request("r2"), covers=())
+    asked.add("t1", first)
+    asked.add("t1", second)
+    assert isinstance(asked.take("l"), NoAnswer)
+    assert "(left open: r1)" in lines
+    assert isinstance(asked.take("a"), NoAnswer)
+    assert any("always would cover no later call" in line for line in lines)
+    assert asked.take("y") == AnsweredLine("t1", second, ApprovalAnswer(approve=True))
+    assert asked.take("y") is None
+
+
+def test_later_is_never_for_a_question_that_was_withdrawn() -> None:
+    """Such a line leaves the next request on the screen."""
+    asked = RequestQueue(lambda _: None)
+    asked.add("t1", request("r1"))
+    asked.add("t1", request("r2"))
+    asked.withdraw("t1", "r1", "approved by ada")
+    assert isinstance(asked.take("later"), NoAnswer)
+    assert asked.take("y") == AnsweredLine("t1", request("r2"), ApprovalAnswer(approve=True))
 
 
 @pytest.mark.covers("A14", "REL-L2")

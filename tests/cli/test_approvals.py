@@ -115,6 +115,43 @@ def test_a_no_says_why(program: Program, tmp_path: Path) -> None:
         assert "wet paint" in running.hear("reply ")
 
 
+def test_a_second_process_lifts_a_no(program: Program, tmp_path: Path) -> None:
+    """The same call is asked about again; a denial that does not hold is a typed error."""
+    with errands(tmp_path, "sweep hall") as running:
+        (request,) = running.waiting()
+        place = ("approvals", "--state-dir", running.state_dir)
+        early = program.call(*place, "--forget", request.request_id)
+        assert f"ApprovalClosed: approval {request.request_id} is already" in refused(early)
+        assert program.call(*place, "--deny", request.request_id).code == 0
+        running.hear("reply ")
+        lifted = program.call(*place, "--forget", request.request_id)
+        assert (lifted.code, lifted.err) == (0, "")
+        assert (
+            lifted.out
+            == f"the denial of {request.request_id} is lifted: the same call is asked about again\n"
+        )
+        with program.at_terminal("chat", "--state-dir", running.state_dir) as person:
+            person.wait_for("/quit leaves")
+            person.type("sweep hall\n")
+            person.wait_for("allow?")
+            person.type("l\n")
+            person.wait_for("(left open: ")
+            (again,) = running.waiting()
+            assert again.request_id != request.request_id
+            denied = program.call(*place, "--deny", again.request_id)
+            assert denied.code == 0
+            person.wait_for("done: ")
+            person.type("/quit\n")
+            assert person.end() == 0
+        done = program.call(*place, "--forget", again.request_id, "--json")
+        assert json.loads(done.out) == {
+            "tree": running.tree_id,
+            "request_id": again.request_id,
+            "decision": "forgotten",
+        }
+        assert "ApprovalClosed" in refused(program.call(*place, "--forget", again.request_id))
+
+
 @pytest.mark.covers("REL-L19")
 def test_of_two_answers_at_once_one_decides(program: Program, tmp_path: Path) -> None:
     """Two processes answer the same request: one is heard, the other learns that it came too late."""
@@ -247,7 +284,7 @@ def test_without_a_runtime_the_journal_is_read(program: Program, tmp_path: Path)
         for options in (("--approve", request.request_id), ("--deny", request.request_id), ("--watch",)):
             line = refused(program.call("approvals", "--state-dir", running.state_dir, *options))
             assert line.startswith(f"sessiontree: TreeNotFound: journal '{running.tree_id}': no runtime")
-            assert line.endswith("SessionTree.resume any other")
+            assert line.endswith("SessionTree.resume a tree of a program")
 
 
 def test_a_tree_of_another_program_is_told_apart(program: Program, tmp_path: Path) -> None:
@@ -315,6 +352,9 @@ def test_options_that_do_not_fit_are_said_so(
 
 def test_a_place_without_a_journal_is_one_typed_line(program: Program, tmp_path: Path) -> None:
     """Nothing is listed, and nothing is made on the way."""
-    assert "JournalError" in refused(program.call("approvals", "--state-dir", tmp_path / "none"))
-    assert "JournalError" in refused(program.call("approvals", tmp_path))
+    for place in (("--state-dir", tmp_path / "none"), (tmp_path,)):
+        done = program.call("approvals", *place)
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith("sessiontree: nothing ran here yet: no journal is here")
+        assert len(done.err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == [tmp_path / "home"]

@@ -74,10 +74,10 @@ def test_question_stands_alone_at_the_end(program: Program, ground: Path, tmp_pa
     """While a person is asked the picture is away and the cursor is there; the answer brings it back."""
     (ground / "SURVEY.md").write_text("<!-- sessiontree survey report, format 1 -->\nold\n")
     with at_terminal(program, "survey", ground, *LOCAL, "--state-dir", tmp_path / "journal") as terminal:
-        terminal.wait_for("allow? [y]es once, [a]lways this tool, [n]o: ")
+        terminal.wait_for("allow? [y]es once, [a]lways this tool, [n]o, for good, [l]ater: ")
         asked = Glass(terminal.said)
         assert asked.is_cursor_shown
-        assert asked.seen[-1] == "allow? [y]es once, [a]lways this tool, [n]o:"
+        assert asked.seen[-1] == "allow? [y]es once, [a]lways this tool, [n]o, for good, [l]ater:"
         assert not [line for line in asked.seen if " ended · " in line]
         terminal.type("y\n")
         assert terminal.end() == 0

@@ -223,6 +223,7 @@ def test_cancel_of_a_call_is_seen_by_its_tool() -> None:
     assert ctx.cancelled
 
 
+@pytest.mark.covers("I24", "S2")
 def test_progress_goes_to_whoever_watches() -> None:
     """Without a watcher it goes nowhere, and no tool has to know."""
     seen: list[object] = []

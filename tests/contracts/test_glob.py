@@ -64,7 +64,7 @@ def _spelled(part: Part, way: int) -> str:
     negated = ["!", "^", "!"][way] if kind == "other" else ""
     if way == 2:
         return f"[{negated}{escaped}]"
-    # A bracket stands first and a hyphen last, and then neither needs a backslash.
+    # A bracket is first and a hyphen last, and then neither needs a backslash.
     first = "]" * ("]" in letters)
     last = "-" * ("-" in letters)
     inner = "".join(f"\\{each}" if each in "\\^![" else each for each in letters if each not in "]-")
@@ -147,7 +147,7 @@ def test_no_glob_is_slow(pattern: str) -> None:
 )
 @pytest.mark.covers("POL13")
 def test_a_rule_that_can_mean_something_else_is_refused(rule: dict[str, object], words: str) -> None:
-    """The error stands where the rule is made."""
+    """The error is raised where the rule is made."""
     with pytest.raises(ConfigError, match="Rule: ") as error:
         Rule(**rule, answer="deny")  # type: ignore[arg-type]
     assert words in str(error.value)

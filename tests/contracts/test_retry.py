@@ -21,6 +21,7 @@ from sessiontree.contracts.tool import MAX_ATTEMPTS, Retry, Tool, check_tool
     delays=st.tuples(st.floats(0, 60), st.floats(0, 60)).map(sorted),
     draw=st.floats(0, 1),
 )
+@pytest.mark.covers("A25")
 def test_pauses_double_up_to_the_longest(attempts: int, delays: list[float], draw: float) -> None:
     """Each is at most twice the one before, never below half of what it may be, never beyond the longest."""
     retry = Retry(attempts, *delays)

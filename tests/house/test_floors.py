@@ -174,7 +174,7 @@ def test_every_room_but_one_is_kept_from_providers(checkout: Path) -> None:
     modules |= {path.parent.name for path in models.glob("*/__init__.py")} - {"providers"}
     light = {
         f"sessiontree.models.{name}"
-        for name in (*modules, "providers.call_limits", "providers.provider_model")
+        for name in (*modules, "sendable", "providers.call_limits", "providers.provider_model")
     }
     assert kept == rooms_of(checkout) - {"sessiontree.models"} | light | {"sessiontree_tools"}
 

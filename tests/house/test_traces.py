@@ -30,9 +30,9 @@ from sessiontree.models.answers import Answer
 
 TIMES = 6
 """How often each action is traced."""
-UNBOUND = Limits(max_repeats=None)
-"""One call again and again is what is traced."""
-MAX_FILES = {"read": 27, "write": 48, "approval": 47, "spawn": 60, "memory_search": 32}
+LIMITS = Limits(max_repeats=TIMES + 3)
+"""The same call may be traced each time: no warning comes before the last one."""
+MAX_FILES = {"read": 23, "write": 45, "approval": 47, "spawn": 58, "memory_search": 32}
 """Files that each action may pass."""
 
 
@@ -104,7 +104,7 @@ async def test_trace_of_one_call(trace: Trace, tmp_path: Path, name: str, made: 
     model = calls_repeatedly(trace, made)
     with checked(trace, name):
         async with SessionTree(
-            tmp_path / "ground", model=model, limits=UNBOUND, backend="local", state_dir=tmp_path / "state"
+            tmp_path / "ground", model=model, limits=LIMITS, backend="local", state_dir=tmp_path / "state"
         ) as tree:
             assert await tree.main.send("go") == "done"
 
@@ -133,8 +133,8 @@ async def test_trace_of_an_approval_at_depth_three(trace: Trace, tmp_path: Path)
             SessionTree(
                 tmp_path / "ground",
                 model=FunctionModel(answer),
-                limits=UNBOUND,
                 tools=[launch],
+                limits=LIMITS,
                 approver=lambda request: True,
                 backend="local",
                 state_dir=tmp_path / "state",
@@ -165,7 +165,6 @@ async def test_trace_of_a_spawn(trace: Trace, tmp_path: Path) -> None:
             SessionTree(
                 tmp_path / "ground",
                 model=FunctionModel(answer),
-                limits=UNBOUND,
                 backend="local",
                 state_dir=tmp_path / "state",
             ) as tree,

@@ -54,7 +54,6 @@ NOTHING = (
 )
 
 
-@pytest.mark.covers("MEM11")
 @pytest.mark.parametrize("is_indexed", [False, True])
 async def test_query_about_nothing_finds_nothing(tmp_path: Path, is_indexed: bool) -> None:
     """And a query with an answer finds it first; by comparison and by the index."""

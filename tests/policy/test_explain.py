@@ -172,7 +172,7 @@ def test_swapped_steps_are_found(planted: StepsOf) -> None:
         names_the_first(planted)
 
 
-@pytest.mark.covers("C8")
+@pytest.mark.covers("C8", "S41")
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_explain_notices_any_two_steps_exchanged(first: int, second: int) -> None:
     """Each of the 36 exchanges of two steps, numbers and all, fails the property."""

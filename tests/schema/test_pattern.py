@@ -165,7 +165,7 @@ def test_an_ordinary_schema_of_a_model_is_taken() -> None:
 
 
 def test_a_long_result_is_not_tried_on_patterns() -> None:
-    """The model is told how long it may be."""
+    """The model is informed how long it may be."""
     result = compile_result({"type": "string", "pattern": "a"})
     with pytest.raises(ValidationError, match=r"400,001 characters.*tried on 400,000"):
         result.validate_text("a" * 400_001)

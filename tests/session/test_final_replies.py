@@ -11,12 +11,18 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts.messages import AssistantMessage, StopReason, TextContent
+from sessiontree.contracts.messages import (
+    AssistantMessage,
+    ReplyContent,
+    StopReason,
+    TextContent,
+    ThinkingContent,
+)
 from sessiontree.contracts.model_settings import OnLength
 from sessiontree.contracts.stimuli import ModelAnswered
 from sessiontree.session import turns
 from sessiontree.session.calls import Decision
-from tests.session.session_fixtures import RESULT_SCHEMA
+from tests.session.session_fixtures import RESULT_SCHEMA, call
 from tests.session.world_fakes import World, opened
 
 SEARCH = settings(max_examples=300, derandomize=True, database=None, phases=[Phase.generate])
@@ -65,12 +71,18 @@ def only_whole_replies_complete(answered: Answered, said: list[Reply]) -> None:
         decided = answered(world.live, stimulus)
         ends = [fact for fact in decided.facts if isinstance(fact, facts.RunFinished)]
         goes_on = each.stops == "length" and each.on_length == "continue"
-        assert bool(ends) is not goes_on
-        if not goes_on:
+        assert not (ends and goes_on)
+        if not goes_on and not ends:
+            is_asked = [type(fact) for fact in decided.facts]
+            assert not text
+            assert not world.live.asked_again
+            assert is_asked == [facts.TurnReplied, facts.ReplyEmpty, facts.MessageReceived]
+        elif not goes_on:
             (end,) = ends
             is_whole = each.stops == "stop" or (each.stops == "length" and each.on_length == "accept")
             assert (end.error is None) is is_whole
             assert end.text == text
+            assert end.is_empty is (end.error is None and not text)
             assert end.failure == (each.stops if each.stops in {"length", "refusal"} and not is_whole else "")
             return
         given_reply(world, each)
@@ -153,3 +165,64 @@ def test_model_that_is_always_cut_is_stopped_by_max_turns() -> None:
     (end,) = world.found(facts.RunFinished)
     assert end.error is not None
     assert "max_turns" in end.error
+
+
+BLANKS: dict[str, tuple[ReplyContent, ...]] = {
+    "nothing": (),
+    "blanks": (TextContent(" \n\t\u3000"),),
+    "invisible": (TextContent("\u200b\ufeff"),),
+    "thoughts": (ThinkingContent("I could say something."),),
+    "several": (TextContent(""), TextContent(" ")),
+}
+
+
+def say_nothing(world: World, blank: tuple[ReplyContent, ...] = ()) -> None:
+    """Let the model reply with nothing that can be seen, and lose the host afterwards."""
+    world.report()
+    world.give(ModelAnswered(world.at_ms, world.live.turn, AssistantMessage(blank)))
+    world.report()
+    world.lose_host()
+
+
+@pytest.mark.covers("LIM14")
+@pytest.mark.parametrize("after_work", [False, True])
+@pytest.mark.parametrize("blank", BLANKS.values(), ids=BLANKS)
+def test_model_that_says_nothing_is_asked_once_more(
+    blank: tuple[ReplyContent, ...], *, after_work: bool
+) -> None:
+    """Then the run completes, and its summary says so; a message begins a new count, a new host does not."""
+    world = opened()
+    if after_work:
+        world.runs(call("look"))
+        world.finish("1.0")
+    for _ in range(2):
+        turn = world.live.turn
+        say_nothing(world, blank)
+        assert world.live.asking
+        assert world.live.transcript[-1].text.startswith("Your last reply was empty")
+        say_nothing(world, blank)
+        assert (world.live.turn, world.live.asking) == (turn + 1, False)
+        assert world.live.offer == ("completed", "(the model said nothing)", None)
+        world.hear(f"again {turn}", "go on")
+        world.report()
+
+
+def test_answer_to_the_second_question_is_the_final_message() -> None:
+    """Calls may come before it; an empty reply after them is taken."""
+    world = opened()
+    say_nothing(world)
+    given_reply(world, Reply("all right", "stop", "fail"))
+    assert world.live.offer == ("completed", "all right", None)
+    world.hear("m1", "more")
+    say_nothing(world)
+    world.runs(call("look"))
+    world.finish(f"{world.live.turn}.0")
+    say_nothing(world)
+    assert world.live.offer == ("completed", "(the model said nothing)", None)
+
+
+def test_empty_reply_in_the_last_turn_is_taken() -> None:
+    """Asking again would end the run failed."""
+    world = opened(max_turns=1)
+    say_nothing(world)
+    assert world.live.offer == ("completed", "(the model said nothing)", None)

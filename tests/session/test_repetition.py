@@ -1,4 +1,4 @@
-"""Loops: the model is told of calls that it repeats and that end alike, then its run ends; news resets it."""
+"""Loops: the model is warned of calls repeated with the same end, then its run ends; news resets it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ attempts = st.lists(st.integers(0, 9), min_size=1, max_size=8)
 
 def fresh(machine: Machine) -> World:
     """Return a session that asks its model, judged by nobody."""
-    world = World(spec(), Limits(), machine, only=["nothing"])
+    world = World(spec(), Limits(max_repeats=None), machine, only=["nothing"])
     world.adopt()
     return world
 

@@ -1,7 +1,8 @@
 """Books of one session's turns, messages and final message, kept from facts alone.
 
 TURN: numbers are dense and a turn begins when the one before is through. MAX: ``max_turns`` holds. S45, S46:
-messages in the order heard, each once. RESULT: three attempts at a typed result. STOP: nothing new begins.
+messages in the order heard, each once. RESULT: three attempts at a typed result. EMPTY: a model that says
+nothing is asked once more in each run, and its end says so. STOP: nothing new begins.
 CUT: an interrupted session begins nothing before the next message.
 """
 
@@ -24,6 +25,7 @@ from sessiontree.contracts.session_facts import (
     Interrupted,
     MessageReceived,
     MessagesShortened,
+    ReplyEmpty,
     ResultRejected,
     RunFinished,
     SessionFact,
@@ -40,6 +42,9 @@ from tests.session.call_oracle import CallBooks
 from tests.session.compaction_oracle import CompactionBooks
 from tests.session.judge_oracle import Judge
 from tests.session.session_fixtures import is_n
+
+BLANKS = " \t\n\u3000\u200b\ufeff"
+"""Characters that models of the tests say, and that show nothing."""
 
 
 class TurnBooks:
@@ -71,6 +76,8 @@ class TurnBooks:
         self.taken: list[str] = []
         """Messages of others than the runtime itself, taken and without a final message."""
         self.attempts = 0
+        self.asked_again = False
+        """Whether the model said nothing in this run, and was asked once more."""
         self.rested: RunFinished | None = None
         """The final message that holds."""
         self.stopping: Stopping | None = None
@@ -112,16 +119,23 @@ class TurnBooks:
             self._interrupt()
         elif isinstance(fact, CallParked | CallResolved):
             self._place()
-        elif isinstance(fact, ResultRejected):
-            self.attempts += 1
-            right = fact.attempt == self.attempts <= 3
-            self.judge.require(right, "RESULT", f"attempt {self.attempts} counts as {fact.attempt}")
+        elif isinstance(fact, ResultRejected | ReplyEmpty):
+            self._ask_again(fact)
         elif isinstance(fact, RunFinished):
             self._rest(fact)
         elif isinstance(fact, Stopping):
             self.stopping = fact
             self.is_asking = self.in_turn = False
             self.retry_at_ms = None
+
+    def _ask_again(self, fact: ResultRejected | ReplyEmpty) -> None:
+        if isinstance(fact, ReplyEmpty):
+            self.judge.require(not self.asked_again, "EMPTY", f"turn {fact.turn} is asked again twice")
+            self.asked_again = True
+            return
+        self.attempts += 1
+        right = fact.attempt == self.attempts <= 3
+        self.judge.require(right, "RESULT", f"attempt {self.attempts} counts as {fact.attempt}")
 
     @property
     def is_compacting(self) -> bool:
@@ -206,6 +220,7 @@ class TurnBooks:
         self.judge.require(not stays, "STEER", f"turn {fact.turn} leaves a steering message behind")
         if fresh:
             self.attempts = 0
+            self.asked_again = False
         self.turn, self.is_asking, self.in_turn, self.rested = fact.turn, True, True, None
         self.transcript += [heard.message for heard in takes]
         others = [heard for heard in takes if heard.wakes and heard.message.origin != "notice"]
@@ -229,6 +244,10 @@ class TurnBooks:
         if typed and fact.error is None:
             good = fact.has_result and is_n(fact.result) and self.attempts < 3
             self.judge.require(good, "RESULT", f"{fact.result!r} is accepted")
+        says_nothing = not typed and fact.error is None and not fact.text.strip(BLANKS)
+        asked = self.asked_again or self.run_turns >= self.limits.max_turns
+        self.judge.require(fact.is_empty == says_nothing, "EMPTY", f"{fact.text!r} says {fact.is_empty=}")
+        self.judge.require(asked or not says_nothing, "EMPTY", "an empty reply is taken at once")
         self.rested = fact
         self.in_turn = self.reply is not None
 
@@ -236,6 +255,8 @@ class TurnBooks:
         """Return status, summary and output of the result that is to be offered."""
         assert self.rested is not None
         summary = self.rested.text if self.rested.error is None else self.rested.error
+        if self.rested.is_empty:
+            summary = "(the model said nothing)"
         if self.spec.kind is SessionKind.MAIN:
             return "completed", summary, None
         return ("completed" if self.rested.error is None else "failed"), summary, self.rested.result

@@ -44,7 +44,6 @@ def test_process_answers_as_the_functions_do(make_tree: MakeTree) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.covers("SUR1")
 def test_file_that_takes_too_long_is_given_up_and_named(make_tree: MakeTree) -> None:
     """A library that never returns to Python ends with its process; the other files are read."""
     key = ".".join(["a"] * 60_000)

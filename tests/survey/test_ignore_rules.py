@@ -174,7 +174,6 @@ def check_with_git(root: Path, patterns: list[str]) -> None:
     assert wrong == []
 
 
-@pytest.mark.covers("SUR4")
 def test_patterns_mean_what_git_says(tmp_path: Path) -> None:
     """Each kind of pattern, and many at random."""
     choice = random.Random(7)

@@ -48,12 +48,11 @@ class Watched(WorkspaceReader):
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A workspace with text, a binary file and a link."""
+    """A workspace with text and a link."""
     workspace = tmp_path / "ws"
     for name, text in FILES.items():
         (workspace / name).parent.mkdir(parents=True, exist_ok=True)
         (workspace / name).write_text(text, newline="")
-    (workspace / "data.bin").write_bytes(b"main\0main\n")
     (workspace / "link.py").symlink_to("a.py")
     return workspace
 
@@ -124,8 +123,39 @@ async def test_limit_cuts_the_list_and_says_so(root: Path, literal: bool) -> Non
 
 async def test_no_line_matches(root: Path) -> None:
     """Nothing found is an answer that says how much was searched."""
+    (root / "data.bin").write_bytes(b"main\0main\n")
     result = await call_tool(Grep(), make_context(root), pattern="absent")
-    assert result.output == "[no line of 3 files matches (1 binary skipped)]"
+    assert result.output == (
+        "[no line of 3 files matches]\n"
+        "[1 binary file was skipped, for a NUL byte in the first 8 KB: data.bin]"
+    )
+
+
+@pytest.mark.parametrize("pattern", ["main", "ma[i]n"])
+async def test_skipped_files_are_named_beside_matches(root: Path, pattern: str) -> None:
+    """One NUL makes a source binary; the result says so, whatever else matches."""
+    for number in range(4):
+        (root / f"d{number}.py").write_bytes(b"main\n\0")
+    result = await call_tool(Grep(), make_context(root), pattern=pattern)
+    text = str(result.output)
+    assert "a.py:3: def main() -> None:" in text
+    assert (
+        "[4 binary files were skipped, for a NUL byte in the first 8 KB: d0.py, d1.py, d2.py and 1 more]"
+        in (text)
+    )
+
+
+@pytest.mark.parametrize("pattern", ["größe", "gr[ö]ße"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "utf-8"])
+async def test_text_with_a_byte_order_mark_is_searched(root: Path, encoding: str, pattern: str) -> None:
+    """Also where a character is cut by the end of a chunk, and where the file ends within one."""
+    filler = "\U0001f600" + "x" * (CHUNK_BYTES // 2)
+    whole = f"\ufeffgröße\r\n{filler}\r\n größe \U0001f600".encode(encoding)
+    (root / "w.txt").write_bytes(whole + b"\0")
+    result = await call_tool(Grep(), make_context(root), pattern=pattern, glob="w.txt")
+    lines = str(result.output).splitlines()
+    assert lines[0] == "w.txt:1: größe"
+    assert lines[1].startswith("w.txt:3:  größe \U0001f600")
 
 
 async def test_long_line_is_cut_around_the_match(root: Path) -> None:

@@ -129,6 +129,51 @@ def test_plain_text_has_blocks_on_lines_of_their_own() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("html", "wanted", "plain"),
+    [
+        ("x<pre>\na\n\n\n\n  b\n\n</pre>y", "x\n\n```\na\n\n\n\n  b\n```\n\ny", "x\na\n\n\n\n  b\n\n\ny"),
+        ("<pre>a\n<b>\n\n</b>\n  b</pre>", "```\na\n\n\n\n  b\n```", "a\n\n\n\n  b"),
+        ("<li>x<pre>a\n\n\n b</pre>", "- x\n\n  ```\n  a\n\n\n   b\n  ```", "x\na\n\n\n b"),
+        ("<pre>\n\n  a\ufdd0b\n \n\n</pre>", "```\n  ab\n```", "  ab"),
+        ("<pre></pre><p>x</p><pre> \n </pre>", "x", "x"),
+    ],
+)
+def test_preformatted_text_keeps_its_lines(html: str, wanted: str, plain: str) -> None:
+    """Indentation and blank lines are part of it, in either form."""
+    assert (markdown(html), text(html)) == (wanted, plain)
+
+
+LONG = "words " * 60
+
+
+@pytest.mark.parametrize(
+    ("html", "notes"),
+    [
+        ("<script src=app.js></script><div id=root></div>", ["may be made by scripts"]),
+        ("<script type='application/ld+json'>{}</script>", []),
+        (f"<script>run()</script><p>{LONG}</p>", []),
+        ("<div hidden>secret</div>", ["6 characters in hidden elements were left out"]),
+        (
+            "<div style='display:none'><p hidden>a</p>b</div>",
+            ["2 characters in hidden elements were left out"],
+        ),
+        (f"<p>{LONG}</p><div aria-hidden=true>x</div>", []),
+        (f"<p>{LONG}</p><div hidden>{LONG}</div>", ["359 characters in hidden elements"]),
+        ("<template><p>row</p></template>", ["3 characters in templates"]),
+        ("<template shadowrootmode=open><p>row</p></template>", []),
+        ("<nav>there</nav><div role=search hidden>find</div><style>p{}</style>", []),
+    ],
+)
+def test_text_that_was_left_out_is_noted(html: str, notes: list[str]) -> None:
+    """A page that seems to say little says why."""
+    for mode in ("markdown", "text"):
+        found = html_markdown.converted_page(html, mode=mode, base=BASE, max_chars=1000)["notes"]
+        assert isinstance(found, list)
+        assert len(found) == len(notes), found
+        assert all(words in note for words, note in zip(notes, found, strict=True))
+
+
 def test_title_is_one_short_line() -> None:
     """Whatever it was."""
     found = html_markdown.converted_page("<title> a\n b </title>x", mode="text", base=BASE, max_chars=10)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unicodedata import decomposition, is_normalized, normalize
 
 import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools.edit import Replacement, fold, replace_once
+from sessiontree_tools.edit import Replacement, fold, is_mark, replace_once
 
 Replacing = Callable[[str, str, str], Replacement]
 
@@ -207,3 +208,93 @@ def test_line_end_that_the_file_lacks_is_named() -> None:
     """The error says why the passage is not there."""
     with pytest.raises(ExecutionError, match="the file ends without one"):
         replace_once("a\nb", "b\n", "c\n")
+
+
+FORMS = [
+    *("，", "Ａ", "ｱﾞ", "e\u0301", "é", "q\u0303", "각", "\u1100\u1161\u11a8", "ﬁ", "㍿", "①", "\u3000", "…"),
+    *("″", "ｶ", "．", "क\u093c", "\u0958", "ö̲", "A\u030a", "Å", "a", ".", " ", "\n", "\r\n", "“", "\u0301"),
+]
+"""Characters with a compatible form, or that are one, and some that neighbours might join."""
+FORM_TEXTS = st.lists(st.sampled_from(FORMS), max_size=8).map("".join)
+
+
+def compatible_form_is_found(replacing: Replacing) -> None:
+    """A passage asked for in its compatible form gives way, and exactly its own characters do."""
+
+    @settings(max_examples=250, database=None, derandomize=True, phases=[Phase.generate])
+    @given(FORM_TEXTS, FORM_TEXTS, FORM_TEXTS)
+    def check(head: str, inside: str, tail: str) -> None:
+        # The brackets occur nowhere else; the space keeps marks of the tail from joining the last one.
+        passage = f"[{inside}x]"
+        result = replacing(f"{head}{passage} {tail}", normalize("NFKC", passage), "new")
+        assert result.after == f"{head}new {tail}"
+
+    check()
+
+
+def forms_written_back(text: str, old: str, new: str) -> Replacement:
+    """Bug: the whole file takes the compatible form."""
+    return replace_once(normalize("NFKC", text), old, new)
+
+
+def places_of_the_form(text: str, old: str, new: str) -> Replacement:
+    """Bug: takes places in the compatible form for places in the file."""
+    found = replace_once(normalize("NFKC", text), old, new)
+    return Replacement(text, found.start, found.end, new, tolerant=True)
+
+
+@pytest.mark.slow
+def test_compatible_form_of_a_passage_is_found() -> None:
+    """Full-width, half-width and decomposed characters lead back to the original ones."""
+    compatible_form_is_found(replace_once)
+
+
+@pytest.mark.parametrize("bug", [forms_written_back, places_of_the_form])
+def test_planted_form_bug_is_found(bug: Replacing) -> None:
+    """The property fails on each broken variant."""
+    with pytest.raises((AssertionError, ExecutionError)):
+        compatible_form_is_found(bug)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "after"),
+    [
+        ("你好，世界 ＡＢＣ！", "你好,世界 ABC!", "x"),
+        ("你好,世界", "你好，世界", "x"),
+        ("cafe\u0301 “y”\r\n", 'café "y"', "x\r\n"),
+        ("café\n", "cafe\u0301", "x\n"),
+        ("ａ ｂ\u3000\r\nｃ", "a b\nc", "x"),
+        ("．．．ＡＢ", "...A", "xＢ"),
+        ("ﾊﾟﾝ屋", "パン", "x屋"),
+        ("ﬁne", "fine", "x"),
+    ],
+)
+def test_known_forms(text: str, old: str, after: str) -> None:
+    """What writers of Chinese, Japanese and Korean and users of macOS have in their files."""
+    result = replace_once(text, old, "x")
+    assert (result.after, result.tolerant) == (after, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "words"),
+    [
+        ("ＡＢ\nＡB", "AB", "found 2 times, in lines 1, 2"),
+        ("ﬁ", "i", "not found"),
+        ("e\u0301", "\u00e8", "not found"),
+        ("Ａ\u0303", "A", "not found"),
+        ("ｱﾞ", "ア", "not found"),
+    ],
+)
+def test_part_of_a_character_is_no_match(text: str, old: str, words: str) -> None:
+    """A match begins and ends between characters of the file, and there is one."""
+    with pytest.raises(ExecutionError, match=words):
+        replace_once(text, old, "x")
+
+
+@pytest.mark.slow
+def test_every_mark_that_composes_joins_its_letter() -> None:
+    """Whatever the second half of a composed character may be, it is no boundary."""
+    for point in range(0x110000):
+        parts = decomposition(chr(point)).split()
+        if len(parts) == 2 and parts[0][0] != "<" and is_normalized("NFC", chr(point)):
+            assert is_mark(chr(int(parts[1], 16))), hex(point)

@@ -76,7 +76,6 @@ def word_in(name: str) -> tuple[str, bytes]:
     raise AssertionError(f"no letter is known in {name}")
 
 
-@pytest.mark.covers("WEB13")
 def test_every_label_of_the_standard_is_followed() -> None:
     """In the header, in a ``meta`` of either form, in any case, with spaces around it."""
     labels = webencodings.labels.LABELS

@@ -151,6 +151,15 @@ async def test_empty_page_is_told(tmp_path: Path) -> None:
     assert inside(await fetched(tmp_path, page_of(b""))) == "[the page says nothing]"
 
 
+async def test_page_made_by_scripts_is_told(tmp_path: Path) -> None:
+    """The note is ours, below the marks."""
+    result = await fetched(tmp_path, page_of(b"<script src=app.js></script><div id=root></div>"))
+    assert inside(result) == "[the page says nothing]"
+    assert result.text_for_model().splitlines()[-1] == (
+        "[the page's text may be made by scripts, which are not run]"
+    )
+
+
 @pytest.mark.parametrize(
     ("status", "said"),
     [(404, "404 (Not Found)"), (503, "503 (Service Unavailable)"), (799, "799 (unknown status)")],

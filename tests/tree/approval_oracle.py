@@ -20,6 +20,7 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.tree.protocol import (
     Decided,
+    LiftAsked,
     TreeInstruction,
     TreeStimulus,
     WakeTreeAt,
@@ -66,6 +67,8 @@ class ApprovalBooks:
         self.spawns = spawns
         self.climbs: dict[str, Climb] = {}
         self.denied: set[tuple[str, str]] = set()
+        self.bound: dict[str, set[tuple[str, str]]] = {}
+        """What a person's no binds now, by the request to which it was said."""
         self.always: set[str] = set()
         self.shapes: set[tuple[str, str]] = set()
 
@@ -90,8 +93,10 @@ class ApprovalBooks:
         elif isinstance(fact, ApprovalDecided):
             self._decided(self.climbs[fact.request_id], fact, at_ms)
         elif isinstance(fact, DenialLifted):
-            digest = self.climbs[fact.request_id].call.digest
-            self.denied = {each for each in self.denied if each[0] != digest}
+            asked = isinstance(stimulus, LiftAsked) and stimulus.request_id == fact.request_id
+            assert asked, f"S16: nobody lifts the no to {fact.request_id}"
+            assert fact.request_id in self.bound, f"S16: no denial of {fact.request_id} holds"
+            self.denied -= self.bound.pop(fact.request_id)
         elif isinstance(fact, ToolAlwaysAllowed):
             if fact.covers is None:
                 self.always.add(fact.tool)
@@ -169,8 +174,9 @@ class ApprovalBooks:
 
     def _bind(self, climb: Climb, shown_at: str) -> None:
         path = self.spawns.chain(climb.asker)
-        bound = path[: path.index(shown_at) + 1]
-        self.denied.update((climb.call.digest, name) for name in bound)
+        bound = {(climb.call.digest, name) for name in path[: path.index(shown_at) + 1]}
+        self.denied |= bound
+        self.bound[climb.name] = bound
 
     def _is_denied(self, climb: Climb) -> bool:
         path = self.spawns.chain(climb.asker)

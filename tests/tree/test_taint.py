@@ -67,6 +67,7 @@ def taint_is_inherited(machine: Machine) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.covers("S9", "REL-L61", "REL-L62")
 def test_taint_is_inherited_by_children_and_results() -> None:
     """Whatever order things happen in, and over snapshots."""
     taint_is_inherited(Machine())

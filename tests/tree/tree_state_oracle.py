@@ -47,6 +47,7 @@ def snapshot(state: TreeState) -> dict[str, Any]:
         "posts": [[post_id, post.session, to_wire(post.mail)] for post_id, post in state.posts.items()],
         "sent": [[*key, to] for key, to in state.sent.items()],
         "denied": [[digest, session] for (digest, session), _ in state.denied.items()],
+        "denials": [to_wire(denial) for denial in state.denials.values()],
         "always": [tool for tool, _ in state.always.items()],
     }
 
@@ -80,11 +81,18 @@ def restore(value: Mapping[str, Any]) -> TreeState:
         owner = state.sessions.open(session)
         if owner is not None:
             owner.owed += 1
-    for digest, session in value["denied"]:
-        state.denied.put((digest, session), True)
+    _restore_denials(state, value)
     for tool in value["always"]:
         state.always.put(tool, True)
     return state
+
+
+def _restore_denials(state: TreeState, value: Mapping[str, Any]) -> None:
+    for digest, session in value["denied"]:
+        state.denied.put((digest, session), True)
+    for wire in value["denials"]:
+        denial = from_wire(wire)
+        state.denials.put(denial.request_id, denial)
 
 
 def _restore_sent(state: TreeState, value: Mapping[str, Any]) -> None:

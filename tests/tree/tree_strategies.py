@@ -15,6 +15,7 @@ from sessiontree.tree.protocol import (
     ClockRang,
     Decided,
     InterruptAsked,
+    LiftAsked,
     PostsConsumed,
     ResultAsked,
     SayAsked,
@@ -204,6 +205,14 @@ class TreeRules(RuleBasedStateMachine):
                 climb.rests_at if climb is not None and climb.rests_at and not astray else self.session(pick)
             )
             self.feed(tick, approver_returned, session, request_id, answer, "looked at it")
+
+    @rule(tick=ticks, pick=picks, astray=st.sampled_from([False, False, True]))
+    def lift(self, tick: int, pick: int, astray: bool) -> None:
+        bound = list(self.harness.watcher.approvals.bound)
+        request_id = bound[pick % len(bound)] if bound and not astray else self.request(pick)
+        self.feed(tick, LiftAsked, request_id, "ada")
+        lifted = request_id not in self.harness.watcher.approvals.bound
+        assert lifted or not self.harness.is_sound, f"S16: the no to {request_id} outlives its lifting"
 
     @rule(tick=ticks, name=picks)
     def trouble(self, tick: int, name: int) -> None:

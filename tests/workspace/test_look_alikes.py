@@ -36,7 +36,6 @@ def resolver(request: pytest.FixtureRequest) -> Resolver:
     return found
 
 
-@pytest.mark.covers("WSP16")
 @pytest.mark.parametrize(("asked", "real"), PAIRS)
 def test_entry_is_found_by_its_look(tmp_path: Path, resolver: Resolver, asked: str, real: str) -> None:
     """As a file, as a directory on the way, as a directory that is listed; results have the real name."""
@@ -146,7 +145,6 @@ def test_look_leads_no_further_than_names(tmp_path: Path, resolver: Resolver) ->
         WorkspaceWriter(root, resolver=resolver).write("it's", b"")
 
 
-@pytest.mark.covers("WSP13")
 def test_protected_place_is_protected_by_its_look(tmp_path: Path, resolver: Resolver) -> None:
     """A place that decides which code runs is judged by the name that is opened, whatever was typed."""
     (tmp_path / NFD).mkdir()

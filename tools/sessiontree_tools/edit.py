@@ -1,16 +1,20 @@
 """``edit``: replaces one passage of a file.
 
 A passage is found exactly or, failing that, by its folded form: quotation marks, dashes, spaces, ``…`` and
-``...``, CRLF and LF, and trailing spaces each count as the same.
+``...``, CRLF and LF, and trailing spaces each count as the same. Where that finds nothing, full and half
+width, and composed and decomposed letters (NFKC) do as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, ClassVar
+from unicodedata import category, is_normalized, normalize
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -40,25 +44,65 @@ _ONE_TO_ONE = str.maketrans(
 )
 
 # The look-behind and the possessive run keep this linear on long runs of spaces.
-_SHRINKING = re.compile(r"(?<![ \t])[ \t]++(?=\r?\n)|\r\n|\.\.\.")
+_LINE_ENDINGS = r"(?<![ \t])[ \t]++(?=\r?\n)|\r\n"
+_SHRINKING = re.compile(_LINE_ENDINGS + r"|\.\.\.")
 _TO_LINE_END = re.compile(r"[ \t]*(?:\n|\Z)")
+_WITHOUT_DOUBLE_PRIME = {key: value for key, value in _ONE_TO_ONE.items() if key != 0x2033}
+"""Compatible forms spell the double prime as two single ones."""
+_VOWELS_OF_KIRAT_RAI = frozenset(map(chr, (0x16D63, *range(0x16D67, 0x16D6B))))
 
 
-@dataclass(frozen=True, slots=True)
 class Folded:
-    """A text's folded form, and the text with its characters, but not its length, changed."""
+    """A text's folded form, and where in the original each part of it comes from."""
 
-    text: str
-    """The folded form."""
-    translated: str
-    """As long as the original: an index here is an index there."""
+    __slots__ = ("_ends", "_origin_ends", "_origin_starts", "_starts", "text", "translated")
 
-    def origin(self, start: int, end: int) -> tuple[int, int]:
+    def __init__(self, translated: str, pieces: re.Pattern[str], spelled: Callable[[str], str]) -> None:
+        """Fold a text; linear in its length.
+
+        Args:
+            translated: As long as the original: an index here is an index there.
+            pieces: What gives way to another spelling. The rest stays.
+            spelled: Returns that spelling, which may be empty.
+        """
+        self.translated = translated
+        self._starts, self._ends, self._origin_starts, self._origin_ends = (array("L") for _ in range(4))
+        kept: list[str] = []
+        at = length = 0
+        for piece in pieces.finditer(translated):
+            start, end = piece.span()
+            spelling = spelled(piece[0])
+            kept += (translated[at:start], spelling)
+            length += start - at
+            self._starts.append(length)
+            length += len(spelling)
+            self._ends.append(length)
+            self._origin_starts.append(start)
+            self._origin_ends.append(end)
+            at = end
+        kept.append(translated[at:])
+        self.text = "".join(kept)
+        """The folded form."""
+
+    def origin(self, start: int, end: int) -> tuple[int, int] | None:
         """Return where in the original the folded characters ``start:end`` (not empty) come from.
 
         Spaces that folding dropped before or after them are left outside; a line end is kept whole.
+        None where they begin or end inside the spelling of one piece.
         """
-        return self._span(start)[0], self._span(end - 1)[1]
+        before, last = bisect_right(self._starts, start) - 1, bisect_left(self._starts, end) - 1
+        first = start
+        if before >= 0 and start < self._ends[before]:
+            if start != self._starts[before]:
+                return None
+            first = self._origin_starts[before]
+        elif before >= 0:
+            first = self._origin_ends[before] + start - self._ends[before]
+        if last < 0:
+            return first, end
+        if end < self._ends[last]:
+            return None
+        return first, self._origin_ends[last] + end - self._ends[last]
 
     def past_spaces(self, at: int) -> int:
         """Return the end of the spaces that stand at ``at`` in the original."""
@@ -66,23 +110,34 @@ class Folded:
             at += 1
         return at
 
-    def _span(self, index: int) -> tuple[int, int]:
-        dropped = 0
-        for piece in _SHRINKING.finditer(self.translated):
-            start = piece.start() - dropped
-            length = len(_shrunk(piece))
-            if index < start:
-                break
-            if index < start + length:
-                return piece.span()
-            dropped += len(piece[0]) - length
-        return index + dropped, index + dropped + 1
-
 
 def fold(text: str) -> Folded:
-    """Return the folded form of a text; linear in its length."""
-    translated = text.translate(_ONE_TO_ONE)
-    return Folded(_SHRINKING.sub(_shrunk, translated), translated)
+    """Return a text with quotation marks, dashes, spaces, dots and line ends spelled in one way."""
+    return Folded(text.translate(_ONE_TO_ONE), _SHRINKING, _shrunk)
+
+
+def fold_forms(text: str) -> Folded:
+    """Return a text whose characters have their compatible form (NFKC) besides.
+
+    Full and half width, composed and decomposed letters, ligatures and the like are each spelled in one way.
+    A letter and the marks that join it are one piece, so that no passage begins or ends between them.
+    """
+    translated = text.translate(_WITHOUT_DOUBLE_PRIME)
+    letters = set(translated) - {"\n", "\r"}
+    joining = "".join(map(re.escape, filter(is_mark, letters)))
+    changing = "".join(re.escape(letter) for letter in letters if not is_normalized("NFKC", letter))
+    pieces = [_LINE_ENDINGS]
+    if joining:
+        pieces.append(rf"[^\r\n{joining}]?[{joining}]++")
+    if changing:
+        pieces.append(f"[{changing}]")
+    return Folded(translated, re.compile("|".join(pieces)), _form)
+
+
+def is_mark(letter: str) -> bool:
+    """Whether normalising may change the character before this one because of it."""
+    first = normalize("NFKD", letter)[0]
+    return category(first)[0] == "M" or "\u1160" <= first <= "\u11ff" or first in _VOWELS_OF_KIRAT_RAI
 
 
 def line_ends_at(text: str, at: int) -> bool:
@@ -90,11 +145,16 @@ def line_ends_at(text: str, at: int) -> bool:
     return _TO_LINE_END.match(text, at) is not None
 
 
-def _shrunk(piece: re.Match[str]) -> str:
-    found = piece[0]
+def _shrunk(found: str) -> str:
     if found == "\r\n":
         return "\n"
     return "\N{HORIZONTAL ELLIPSIS}" if found == "..." else ""
+
+
+def _form(found: str) -> str:
+    if found == "\r\n":
+        return "\n"
+    return "" if not found.strip(" \t") else normalize("NFKC", found).translate(_ONE_TO_ONE)
 
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -159,25 +219,46 @@ def _exact(text: str, old: str) -> Iterator[int]:
 
 
 def _tolerant(text: str, old: str) -> tuple[int, int]:
-    folded, wanted = fold(text), fold(old).text
+    found = _found(fold(text), fold(old).text)
+    if found is not None:
+        return found
+    folded, wanted = fold_forms(text), fold_forms(old).text
+    found = _found(folded, wanted)
+    if found is not None:
+        return found
+    if wanted.endswith("\n") and folded.text.endswith(wanted.removesuffix("\n")):
+        raise ExecutionError(
+            "old_text ends with a line end, and the file ends without one; leave out the last line end"
+        )
+    raise ExecutionError(
+        "old_text was not found, not even with quotes, dashes, spaces, full and half width and composed and "
+        "decomposed letters treated alike; read the file again and copy the passage"
+    )
+
+
+def _found(folded: Folded, wanted: str) -> tuple[int, int] | None:
+    """Return where in the original the folded passage is, or None where it is nowhere.
+
+    Raises:
+        ExecutionError: it is in several places.
+    """
     # Spaces that end old_text may be some inside a line, or stand for those, if any, that end one.
     bare = wanted.rstrip(" \t\r")
-    inside = set(islice(_starts(folded.text, wanted), MAX_COUNTED))
-    ending = set(islice(_line_endings(folded.text, bare), MAX_COUNTED)) if bare not in {"", wanted} else set()
+    inside = set(islice(_whole(folded, _starts(folded.text, wanted), len(wanted)), MAX_COUNTED))
+    ending: set[int] = set()
+    if bare not in {"", wanted}:
+        ending.update(islice(_whole(folded, _line_endings(folded.text, bare), len(bare)), MAX_COUNTED))
     start = _only(folded.text, iter(sorted(inside | ending)))
     if start is None:
-        if wanted.endswith("\n") and folded.text.endswith(wanted.removesuffix("\n")):
-            raise ExecutionError(
-                "old_text ends with a line end, and the file ends without one; leave out the last line end"
-            )
-        raise ExecutionError(
-            "old_text was not found, not even with quotes, dashes and spaces treated alike; "
-            "read the file again and copy the passage"
-        )
+        return None
     if start not in ending:
         return folded.origin(start, start + len(wanted))
-    first, last = folded.origin(start, start + len(bare))
-    return first, folded.past_spaces(last)
+    found = folded.origin(start, start + len(bare))
+    return found and (found[0], folded.past_spaces(found[1]))
+
+
+def _whole(folded: Folded, starts: Iterator[int], length: int) -> Iterator[int]:
+    return (start for start in starts if folded.origin(start, start + length) is not None)
 
 
 def _line_endings(text: str, wanted: str) -> Iterator[int]:

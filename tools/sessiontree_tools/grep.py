@@ -5,6 +5,7 @@ Not here: what a match is (line_matcher.py), and which files there are (file_wal
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -32,9 +33,12 @@ from sessiontree_tools.file_walk import (
 )
 from sessiontree_tools.line_matcher import LineMatcher, Shown, text_finder
 from sessiontree_tools.matcher_process import MatcherProcess
-from sessiontree_tools.text_file import is_binary, read_up_to
+from sessiontree_tools.text_file import codec_by_mark, is_binary, read_up_to
 
 CHUNK_BYTES = 256 * 1024
+MAX_NAMED = 3
+"""Binary files that the result names."""
+MAX_NAME_CHARS = 50
 GROUP_BREAK = "--"
 """Goes between passages that do not touch, where context is shown."""
 
@@ -65,6 +69,8 @@ class Search:
         self, reader: Reader, matcher: Matcher, stop: Stop, *, max_bytes: int, max_chars: int
     ) -> None:
         self.matches = self.files = self.binary = self.unreadable = 0
+        self.first_binary: list[str] = []
+        """Paths of the first files that are not text."""
         self.exhausted = False
         """Whether ``max_bytes`` ended the search."""
         self._reader = reader
@@ -114,10 +120,15 @@ class Search:
             return
         with stream:
             chunk = read_up_to(stream, CHUNK_BYTES)
-            if is_binary(chunk):
+            encoding = codec_by_mark(chunk)
+            if encoding is None and is_binary(chunk):
                 self.binary += 1
+                if self.binary <= MAX_NAMED:
+                    self.first_binary.append(found.entry.path)
                 return
             self.files += 1
+            # The matcher takes UTF-8.
+            decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
             last = False
             while not last:
                 end_if(self._stop)
@@ -125,7 +136,7 @@ class Search:
                 chunk = chunk[: self._left_bytes]
                 self._left_bytes -= len(chunk)
                 last = self.exhausted or len(chunk) < CHUNK_BYTES
-                yield chunk, last
+                yield (decoder.decode(chunk, last).encode() if decoder else chunk), last
                 if not last:
                     chunk = read_up_to(stream, CHUNK_BYTES)
 
@@ -241,8 +252,9 @@ def _matcher(params: GrepParams, stop: Stop) -> AbstractContextManager[Matcher]:
 def _notes(params: GrepParams, search: Search, matcher: Matcher, walk: Walk, unreadable: int) -> list[str]:
     notes = walk.note("narrow path or glob")
     if not search.matches:
-        skipped = f" ({search.binary} binary skipped)" if search.binary else ""
-        notes.append(f"no line of {search.files} files matches{skipped}")
+        notes.append(f"no line of {search.files} files matches")
+    if search.binary:
+        notes.append(_binary_note(search))
     if matcher.more:
         notes.append(f"limit of {params.limit} lines reached, more match; narrow the search or raise limit")
     if search.exhausted:
@@ -254,3 +266,16 @@ def _notes(params: GrepParams, search: Search, matcher: Matcher, walk: Walk, unr
     if unreadable:
         notes.append(f"{unreadable} files or directories could not be read")
     return notes
+
+
+def _binary_note(search: Search) -> str:
+    """Return how many files were skipped, with the first names."""
+    named = ", ".join(_short_path(path) for path in search.first_binary)
+    more = f" and {search.binary - MAX_NAMED} more" if search.binary > MAX_NAMED else ""
+    files = "1 binary file was" if search.binary == 1 else f"{search.binary} binary files were"
+    return f"{files} skipped, for a NUL byte in the first 8 KB: {named}{more}"
+
+
+def _short_path(path: str) -> str:
+    shown = shown_path(path)
+    return shown if len(shown) <= MAX_NAME_CHARS else "…" + shown[-MAX_NAME_CHARS:]

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from urllib.parse import urljoin
 
 from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, Tag
-from bs4.element import NavigableString, PageElement, PreformattedString
+from bs4.element import NavigableString, PageElement, PreformattedString, Script, Stylesheet
 from markdownify import ATX, MarkdownConverter
 
 MAX_MEMORY_BYTES = 768 * 2**20
@@ -32,6 +32,10 @@ MAX_TITLE_CHARS = 300
 MAX_LINK_CHARS = 1000
 MAIN_CHARS = 200
 """Text that makes a ``main`` element the page."""
+NOTED_CHARS = 200
+"""Text left out that is worth a note; a page that shows less than this may be made by scripts."""
+KEPT = "\ufdd0"
+"""Begins each line of preformatted text until the rest is laid out; never in a page's text."""
 RECURSION = 20_000
 NOT_SHOWN = [
     *("script", "style", "template", "nav", "iframe", "frame", "object", "embed", "applet"),
@@ -112,16 +116,17 @@ def converted_page(
     """
     page = repaired_page(page)
     try:
-        title, text = _read(page, mode, base)
+        title, text, notes = _read(page, mode, base)
     except Exception:  # noqa: BLE001 - three libraries may raise anything for what nobody thought of
-        title, text = "", text_without_tags(page)
+        title, text, notes = "", text_without_tags(page), []
     text = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t\xa0]+$", "", text, flags=re.MULTILINE)).strip()
-    return {"title": title, "text": text[:max_chars], "more": len(text) > max_chars, "notes": []}
+    text = re.sub(rf"^[ \t]*{KEPT}$", "", text, flags=re.MULTILINE).replace(KEPT, "").rstrip()
+    return {"title": title, "text": text[:max_chars], "more": len(text) > max_chars, "notes": notes}
 
 
 def repaired_page(page: str) -> str:
     """Return a page without what the parser refuses a whole page for; it is shown as what it is."""
-    page = page.encode("utf-8", "replace").decode("utf-8")
+    page = page.encode("utf-8", "replace").decode("utf-8").replace(KEPT, "")
     # The standard ends a comment also so; Python's parser does not know it.
     page = page.replace("<!-->", "<!-- -->").replace("<!--->", "<!-- -->").replace("--!>", "-->")
     return NO_SECTION.sub("&lt;![", CHARACTER.sub(_short, page))
@@ -138,38 +143,73 @@ def text_without_tags(page: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _read(page: str, mode: Literal["markdown", "text"], base: str) -> tuple[str, str]:
-    """Return title and text of a page."""
+class PageMarkdown(MarkdownConverter):
+    """Converts to Markdown and marks the lines of preformatted text."""
+
+    def convert_pre(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        """Return a code block without blank lines at its ends."""
+        bare = text.lstrip(" \n")
+        if not bare:
+            return ""
+        indent = text[: len(text) - len(bare)].rpartition("\n")[2]
+        kept = (KEPT + indent + bare.rstrip(" \n")).replace("\n", f"\n{KEPT}")
+        return f"\n\n```\n{kept}\n```\n\n"
+
+
+def _read(page: str, mode: Literal["markdown", "text"], base: str) -> tuple[str, str, list[str]]:
+    """Return title and text of a page, and notes on what was left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
         soup = LenientSoup(page, "html.parser")
     title = _title(soup)
     base = _base(soup, base)
-    prune(soup)
+    has_scripts = soup.find(_is_program) is not None
+    notes = prune(soup)
+    if has_scripts and shown_size(soup) < NOTED_CHARS:
+        notes.append("the page's text may be made by scripts, which are not run")
     root = _main(soup)
     if mode == "text" or _is_deep(root):
         _mark_levels(root)
-        return title, element_text(root)
+        return title, element_text(root), notes
     _mend_links(root, base)
     _mark_levels(root)
     for cell in root.find_all(["td", "th"]):
         for text in cell.find_all(string=lambda text: "|" in text):
             text.replace_with(NavigableString(text.replace("|", "\\|")))
-    converter = MarkdownConverter(heading_style=ATX, bullets="-", escape_underscores=False)
+    converter = PageMarkdown(heading_style=ATX, bullets="-", escape_underscores=False)
     try:
-        return title, str(converter.convert_soup(root))
+        return title, str(converter.convert_soup(root)), notes
     except Exception:  # noqa: BLE001 - values that are not numbers, in attributes; and what memory has no room for
-        return title, element_text(root)
+        return title, element_text(root), notes
 
 
-def prune(soup: Tag) -> None:
-    """Take out what a reader of the page does not see, and what only leads around the site."""
+def prune(soup: Tag) -> list[str]:
+    """Take out what a reader of the page does not see, and what only leads around the site.
+
+    Returns:
+        Notes on text that was left out and may matter.
+    """
     for text in soup.find_all(string=lambda text: isinstance(text, PreformattedString)):
         text.extract()
     for element in soup.find_all("template", attrs={"shadowrootmode": True}):
         element.name = "div"  # it is shown in place of what is around it
-    for element in soup.find_all(_is_not_shown):
-        element.extract()
+    not_shown = soup.find_all(_is_not_shown)
+    templates = [element for element in not_shown if element.name == "template"]
+    hidden = [element for element in not_shown if element.name not in NOT_SHOWN and not _leads(element)]
+    last = {id(element) for element in (*templates, *hidden)}
+    for element in not_shown:
+        if id(element) not in last:
+            element.extract()
+    left_out = [
+        (_chars_taken(soup, templates), "templates, which scripts fill in,"),
+        (_chars_taken(soup, hidden), "hidden elements"),
+    ]
+    shown = shown_size(soup)
+    notes = [
+        f"{chars} characters in {where} were left out"
+        for chars, where in left_out
+        if chars and chars >= min(NOTED_CHARS, shown)
+    ]
     whole = len(soup.get_text())
     for form in soup.find_all("form"):
         # Some sites put everything into one form.
@@ -177,20 +217,47 @@ def prune(soup: Tag) -> None:
             form.unwrap()
         else:
             form.extract()
+    return notes
+
+
+def _chars_taken(soup: Tag, elements: list[Tag]) -> int:
+    """Take out elements and return how many characters they hold."""
+    if not elements:
+        return 0
+    before = shown_size(soup)
+    for element in elements:
+        element.extract()
+    return before - shown_size(soup)
+
+
+def shown_size(soup: Tag) -> int:
+    """Return how many characters of text there are, without space around each piece and without programs."""
+    return sum(
+        len(text.strip()) for text in soup.find_all(string=True) if not isinstance(text, (Script, Stylesheet))
+    )
 
 
 def element_text(root: Tag) -> str:
     """Return the text beneath an element; blocks stand on lines of their own."""
     parts: list[str] = []
+    preformatted = 0
     for node, begins in _walk(root):
         if isinstance(node, Tag):
             if node.name in BLOCKS:
                 parts.append("\n")
             elif node.name in {"td", "th"} and not begins:
                 parts.append("\t")
+            if node.name == "pre":
+                preformatted += 1 if begins else -1
+                parts.append(KEPT * begins)
         elif isinstance(node, NavigableString):
-            parts.append(re.sub(r"\s+", " ", node))
-    lines = (line.strip(" ") for line in "".join(parts).split("\n"))
+            parts.append(node.replace("\n", f"\n{KEPT}") if preformatted else re.sub(r"\s+", " ", node))
+    lines: list[str] = []
+    for line in "".join(parts).split("\n"):
+        if not line.startswith(KEPT):
+            lines.append(line.strip(" "))
+        elif line.strip(f"{KEPT} ") or (lines and lines[-1].startswith(KEPT)):
+            lines.append(line)
     return "\n".join(line for line in lines if line.strip())
 
 
@@ -224,9 +291,19 @@ def _is_not_shown(element: Tag) -> bool:
     return (
         "hidden" in attributes
         or attributes.get("aria-hidden") == "true"
-        or attributes.get("role") in {"navigation", "search", "dialog"}
+        or _leads(element)
         or bool(HIDING.search(str(attributes.get("style", ""))[:2000]))
     )
+
+
+def _leads(element: Tag) -> bool:
+    """Whether an element only leads around the site."""
+    return element.get("role") in {"navigation", "search", "dialog"}
+
+
+def _is_program(element: Tag) -> bool:
+    """Whether an element is a script that a browser runs, and not data."""
+    return element.name == "script" and "json" not in str(element.get("type", "")).lower()
 
 
 def _title(soup: BeautifulSoup) -> str:

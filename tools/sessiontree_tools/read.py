@@ -15,7 +15,15 @@ from sessiontree.contracts.results import ToolResult, image_result_from_file
 from sessiontree.contracts.settings import image_mime_type
 from sessiontree.contracts.thread_calls import Stop, in_call_thread
 from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
-from sessiontree_tools.text_file import HEAD_BYTES, TextPage, first_page, is_binary, read_up_to, skip_lines
+from sessiontree_tools.text_file import (
+    HEAD_BYTES,
+    TextPage,
+    codec_by_mark,
+    first_page,
+    is_binary,
+    read_up_to,
+    skip_lines,
+)
 
 MAX_LINES = 2000
 MAX_BYTES = 50 * 1024
@@ -78,6 +86,11 @@ def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> Too
         if is_binary(head):
             if image_mime_type(head) is not None:
                 return image_result_from_file(reader, params.path)
+            if (encoding := codec_by_mark(head)) is not None:
+                raise ExecutionError(
+                    f"can't read {params.path!r}: it is {encoding.upper()} text, and read shows UTF-8; "
+                    "convert it, or search it with grep"
+                )
             raise ExecutionError(f"can't read {params.path!r}: it is a binary file of {entry.size} bytes")
         stream.seek(0)
         passed = skip_lines(stream, first - 1, stop)

@@ -6,6 +6,7 @@ Not here: opening the file and wording the hints (read.py).
 
 from __future__ import annotations
 
+import codecs
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -15,6 +16,12 @@ from sessiontree.contracts.thread_calls import Stop, end_if
 CHUNK_BYTES = 1 << 20
 HEAD_BYTES = 8 * 1024
 """A NUL among these makes a file binary."""
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16's, which it begins with
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,11 @@ def skip_lines(stream: BinaryIO, count: int, stop: Stop) -> int:
 def is_binary(head: bytes) -> bool:
     """Whether a file that begins with these bytes is not text."""
     return b"\0" in head[:HEAD_BYTES]
+
+
+def codec_by_mark(head: bytes) -> str | None:
+    """Return the encoding that a byte-order mark names, if it is UTF-16 or UTF-32; else None."""
+    return next((name for mark, name in _MARKS if head.startswith(mark)), None)
 
 
 def read_up_to(stream: BinaryIO, size: int) -> bytes:

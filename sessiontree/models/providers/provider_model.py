@@ -56,6 +56,12 @@ class Provider:
     url: str = ""
     """Its address if no other is given; ``""`` = its library knows it."""
     needs_key: bool = True
+    most_tools: int | None = None
+    """Number of tools that one request may hold; None = the provider documents no limit.
+
+    OpenAI: "A max of 128 functions are supported" in its reference and library; more are refused with status
+    400 ("array too long").
+    """
 
 
 _OPENAI: Final = ("openai", "openai", "openai")
@@ -67,6 +73,7 @@ _ALL: Final = (
         "sessiontree.models.providers.openai_client:openai_provider",
         ("OPENAI_API_KEY",),
         "OPENAI_BASE_URL",
+        most_tools=128,
     ),
     Provider(
         "openai-responses",
@@ -75,6 +82,7 @@ _ALL: Final = (
         "sessiontree.models.providers.openai_client:openai_provider",
         ("OPENAI_API_KEY",),
         "OPENAI_BASE_URL",
+        most_tools=128,
     ),
     Provider(
         "anthropic",
