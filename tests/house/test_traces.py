@@ -32,7 +32,7 @@ TIMES = 6
 """How often each action is traced."""
 LIMITS = Limits(max_repeats=TIMES + 3)
 """The same call may be traced each time: no warning comes before the last one."""
-MAX_FILES = {"read": 23, "write": 45, "approval": 47, "spawn": 58, "memory_search": 32}
+MAX_FILES = {"read": 27, "write": 48, "approval": 47, "spawn": 60, "memory_search": 34}
 """Files that each action may pass."""
 
 
