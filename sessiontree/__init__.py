@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import ModelBusy as ModelBusy
     from sessiontree.contracts.errors import ModelError as ModelError
     from sessiontree.contracts.errors import ModelKeyRefused as ModelKeyRefused
+    from sessiontree.contracts.errors import ModelNotFound as ModelNotFound
     from sessiontree.contracts.errors import ModelRefused as ModelRefused
     from sessiontree.contracts.errors import ModelUnreachable as ModelUnreachable
     from sessiontree.contracts.errors import NotRecorded as NotRecorded
@@ -231,6 +232,7 @@ _ROOMS = {
         "ModelBusy",
         "ModelError",
         "ModelKeyRefused",
+        "ModelNotFound",
         "ModelRefused",
         "ModelUnreachable",
         "ContextOverflow",

@@ -14,7 +14,7 @@ Fields are positional and are all in ``Exception.args``, so each error survives 
     │  ├─ PermissionDenied          not allowed here; never retried          (alias ToolAuthorizationError)
     │  └─ Timeout                   the deadline passed; retried only when harmless
     ├─ ModelError                 a model call failed; it says whether a retry may help
-    │  ├─ ModelBusy · ModelUnreachable · ModelKeyRefused
+    │  ├─ ModelBusy · ModelUnreachable · ModelKeyRefused · ModelNotFound
     │  ├─ ContextOverflow           the conversation is longer than the model's context
     │  └─ NotRecorded               a cassette has no reply to the question
     ├─ SessionError               this session cannot do that
@@ -241,6 +241,10 @@ class ModelKeyRefused(ModelError):
 
     Status 401, 402 or 403, or a quota that waiting does not renew.
     """
+
+
+class ModelNotFound(ModelError):
+    """The provider has no model of this name, or not for this key; status 404. It concerns every session."""
 
 
 class ContextOverflow(ModelError):

@@ -13,6 +13,7 @@ from sessiontree.contracts.errors import (
     ContextOverflow,
     ModelError,
     ModelKeyRefused,
+    ModelNotFound,
     SessionTreeError,
     words_of,
 )
@@ -166,14 +167,16 @@ def failure_of(error: BaseException, session: str, said: str = "") -> ModelFailu
             return ModelFailure(text, said)
         frames = report_error(f"a model, asked by session {session},", error, text)
         return ModelFailure(text, said, raised="\n".join(frames))
-    if isinstance(error, ModelKeyRefused):  # it concerns every session: whoever reads of it knows the kind
-        message = f"{ModelKeyRefused.__name__}: {message}"
+    concerns_all = isinstance(error, ModelKeyRefused | ModelNotFound)
+    if concerns_all:  # whoever reads of it knows the kind
+        kind = ModelKeyRefused if isinstance(error, ModelKeyRefused) else ModelNotFound
+        message = f"{kind.__name__}: {message}"
     # Programs may define subclasses of it in any way.
     retryable = getattr(error, "retryable", False) is True
     after_s: Any = getattr(error, "retry_after_s", None)
     is_time = type(after_s) in {int, float} and after_s >= 0
     overflow = isinstance(error, ContextOverflow)
-    cause: FailureCause = "provider" if retryable or isinstance(error, ModelKeyRefused) else ""
+    cause: FailureCause = "provider" if retryable or concerns_all else ""
     wait_s = after_s if is_time else None
     raised = error.raised if isinstance(error.raised, str) else ""
     return ModelFailure(message, said, retryable, wait_s, overflow, cause, raised=raised)

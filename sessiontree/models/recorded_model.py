@@ -23,6 +23,7 @@ from sessiontree.contracts.errors import (
     ModelBusy,
     ModelError,
     ModelKeyRefused,
+    ModelNotFound,
     ModelUnreachable,
     NotRecorded,
 )
@@ -40,7 +41,7 @@ _LOCAL_MODEL: Final = "sessiontree.models.local_model:LocalModel"
 """What makes a local model; loaded when one is recorded."""
 _FAILURES: Final = {
     kind.__name__: kind
-    for kind in (ModelError, ModelBusy, ModelUnreachable, ModelKeyRefused, ContextOverflow)
+    for kind in (ModelError, ModelBusy, ModelUnreachable, ModelKeyRefused, ModelNotFound, ContextOverflow)
 }
 _UNTRUSTED_MARK: Final = re.compile(r'(?<=EXTERNAL_UNTRUSTED_CONTENT id=)\\*"[0-9a-f]{16}\\*"')
 """The random number in the marks of text from outside."""

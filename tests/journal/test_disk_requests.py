@@ -1,4 +1,4 @@
-"""A commit asks the system to put its bytes on the disk, and is not acknowledged where that fails (REL-S40)."""
+"""A commit asks the system to sync its bytes, and is not acknowledged where that fails (REL-S40)."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from sessiontree.contracts.errors import (
     ModelBusy,
     ModelError,
     ModelKeyRefused,
+    ModelNotFound,
     ModelUnreachable,
     words_of,
 )
@@ -21,6 +22,7 @@ from sessiontree.models.providers.provider_model import ProviderModel
 MAX_SAID_CHARS: Final = 1_000
 """Maximum length that is kept of a provider's text about a failure."""
 UNPAID: Final = 402
+MISSING: Final = 404
 TOO_LARGE: Final = 413
 """The status of a request with too many bytes."""
 _OVERFLOW: Final = re.compile(
@@ -59,6 +61,8 @@ def typed_failure(error: Exception, model: ProviderModel) -> ModelError:
     text = f"{model.name}: {cut_text(said, MAX_SAID_CHARS)}"
     if is_overflow:
         return ContextOverflow(text)
+    if getattr(error, "status_code", None) == MISSING:
+        return ModelNotFound(f"{text}; check the model's name, and that the key may use it")
     if isinstance(error, theirs.ModelRequestRejectedError | theirs.ModelQuotaExceededError):
         return _rejected(error, text, model)
     if isinstance(error, theirs.ModelRateLimitError | theirs.ModelUnavailableError):
