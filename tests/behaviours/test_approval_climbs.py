@@ -100,7 +100,7 @@ async def test_the_terminal_shows_the_request_and_its_key_answers(open_tree: Ope
         await tree.main.send("go")
         await tree.session("main/b1").result()
         shown = screen.getvalue()
-        assert f"{DEEP} wants to call launch (Elevated)" in shown
+        assert f"\n\n{DEEP} wants to call launch (Elevated)" in shown, "the question begins a line"
         assert '{"text":"a\\u{202e}b"}' in shown
         assert shown.count("allow?") == 2
         assert len(effects(open_tree.workspace)) == 1
