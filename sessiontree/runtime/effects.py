@@ -322,8 +322,8 @@ class EffectRunner:
                 settle_answer(live, instruction)
             case session_todo.WakeSessionAt():
                 self._wake_session(live, instruction)
-            case session_todo.ReportRaised(what, text, frames):
-                raised = CodeRaised(f"{what} of session {live.session}", text, frames)
+            case session_todo.ReportRaised(what, frames):
+                raised = CodeRaised(f"{what} of session {live.session}", frames)
                 self._controller.inbox_notifier.report(raised)
             case session_todo.WithdrawQuestion():
                 self.stop_waiting(live.session)

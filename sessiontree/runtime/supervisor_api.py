@@ -173,8 +173,6 @@ class CodeRaised:
 
     what: str
     """What raised it, in which session."""
-    text: str
-    """What the session was given."""
     frames: tuple[str, ...]
     """Lines of ``path:line in function: source``, outermost first."""
 

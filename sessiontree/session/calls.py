@@ -202,8 +202,7 @@ def resolve(
     """Give a call its result: in the transcript, to the program that asked, or later as a notice."""
     decision.facts.append(facts.CallResolved(call.key, outcome, message, artifacts, resets))
     if message.is_error and (frames := frames_in(message)):
-        report = todo.ReportRaised(f"tool {message.tool_name!r}", message.text, frames)
-        decision.instructions.append(report)
+        decision.instructions.append(todo.ReportRaised(f"tool {message.tool_name!r}", frames))
     if call.phase == "delegated":
         ended = ClientCallEnded(call.client_id, outcome, answer_id)
         decision.instructions.append(todo.ToTree(ClientCallWithdrawn(ended)))

@@ -138,8 +138,6 @@ class ReportRaised:
 
     what: str
     """What raised it."""
-    text: str
-    """What the session was given."""
     frames: tuple[str, ...]
     """Lines of ``path:line in function: source``, outermost first."""
 

@@ -107,7 +107,7 @@ def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
     )
     if stimulus.raised:
         frames = tuple(stimulus.raised.split("\n"))
-        decision.instructions.append(todo.ReportRaised("the model", stimulus.reason, frames))
+        decision.instructions.append(todo.ReportRaised("the model", frames))
     if stimulus.overflow:
         # What follows from it is decided where the next turn begins.
         decision.facts.append(replace(fact, overflow=True))

@@ -221,7 +221,8 @@ def test_log_lines_tell_of_a_tree_without_its_content(tmp_path: Path) -> None:
     places = ("local", tmp_path / "workspace", tmp_path / "state")
     places[1].mkdir()
     tree_id, _, _, errors = run({"SESSIONTREE_LOG": "json"}, *places)
-    lines = [json.loads(line) for line in errors.splitlines()]
+    everything = [json.loads(line) for line in errors.splitlines()]
+    lines = [line for line in everything if line["logger"] == "sessiontree.tree"]
     assert {line["tree"] for line in lines} == {tree_id}
     (deployed,) = [line for line in lines if line["message"] == "execute_tool deploy"]
     assert (deployed["session"], deployed["call"], deployed["outcome"]) == ("main/b1", "1.0", "ok")

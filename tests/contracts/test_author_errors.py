@@ -69,11 +69,16 @@ def test_the_same_line_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert [each.levelname for each in caplog.records] == ["WARNING", "DEBUG", "DEBUG"]
 
 
-def test_the_log_holds_no_control_character(caplog: pytest.LogCaptureFixture) -> None:
-    """The text of an exception may quote a model, a page or half a character."""
-    report_error("tool 'x' of session main", caught("\x1b[2J \x9b \u202e \ud800"), "x")
+def test_the_log_holds_neither_text_nor_control_character(caplog: pytest.LogCaptureFixture) -> None:
+    """The text of an exception may quote a model, a page or a key: its frames and its type are shown."""
+    source = "raise ValueError('\x1b[2J' + chr(0x202e) + 'a secret' * 2)"
+    try:
+        exec(compile(source, "<cell \x1b[2J>", "exec"))  # noqa: S102 - a file name with a control character
+    except ValueError as error:
+        report_error("tool 'x' of session main", error, "x")
     told = logging.Formatter().format(caplog.records[0])
-    assert "\\x1b[2J" in told
+    assert "<cell \\x1b[2J>" in told
+    assert "a secreta secret" not in told
     assert [each for each in told if not each.isprintable() and each not in "\n\t"] == []
 
 

@@ -20,6 +20,7 @@ LAZY_DOORS = {
     "sessiontree/interpreter/import_guard.py",
     "sessiontree/cli/__main__.py",
     "sessiontree/cli/options.py",
+    "sessiontree/cli/edited_lines.py",
     "sessiontree/runtime/approver_function.py",
     "sessiontree/runtime/memory_peers.py",
     "sessiontree/memory/embedders.py",

@@ -98,7 +98,7 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
             raise ModuleNotFoundError("No module named 'tokenizers'", name="tokenizers")
         return importlib.import_module(name)
 
-    with pytest.raises(ConfigError, match=r"tokenizers.*sessiontree\[minilm\]"):
+    with pytest.raises(ConfigError, match=r"tokenizers.*\[minilm\]"):
         make_embedder(MiniLMSettings(model_dir=tmp_path), load)
     assert make_embedder(HashingSettings(), load).dimensions == 384
 

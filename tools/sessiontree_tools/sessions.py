@@ -37,19 +37,17 @@ class SessionsSpawnParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: Literal["branch", "worker"] = Field(description="A worker only reads.")
+    kind: Literal["branch", "worker"] = Field(description="Workers only read.")
     task: str = Field(
         min_length=1,
         max_length=MAX_TASK_CHARS,
-        description="Complete: a worker sees nothing else.",
+        description="A worker sees only this.",
     )
     label: Annotated[str, Trimmed()] | None = Field(default=None, max_length=120)
     agent: Annotated[str, Trimmed()] | None = Field(default=None, max_length=64)
     result_schema: dict[str, Any] | None = Field(default=None)
-    budget: SpawnBudget | None = Field(default=None, description="Of all below too.")
-    wait: Literal["all", "each"] | None = Field(
-        default=None, description="all: results come together; each: one by one."
-    )
+    budget: SpawnBudget | None = Field(default=None, description="Of all below.")
+    wait: Literal["all", "each"] | None = None
 
     @field_validator("task")
     @classmethod
@@ -63,10 +61,7 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
     """Starts a child session and returns at once."""
 
     name = "sessions_spawn"
-    description = (
-        "Start a child session. Its result comes later as a message, by default with those of the others: "
-        "do not wait for it."
-    )
+    description = "Start a child. Its result comes later as a message: do not wait."
     brief = True
     Params: ClassVar[type[BaseModel]] = SessionsSpawnParams
     label = "Start session"

@@ -114,16 +114,22 @@ def test_a_token_is_never_the_same_and_in_no_file(tmp_path: Path) -> None:
 def test_servers_get_what_is_harmless_and_the_gateway_the_rest() -> None:
     """Whatever nobody knows to be harmless stays in the program, by name and by value; nothing is lost."""
     key = ApiKey("sk-of-this-test")
-    harmless = {"PATH": "/bin", "HOME": "/root", "LC_ALL": "C", "RAY_LOG": "1", "CUDA_VISIBLE_DEVICES": "0"}
+    harmless = {
+        "PATH": "/bin",
+        "HOME": "/root",
+        "LC_ALL": "C",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "CUDA_VISIBLE_DEVICES": "0",
+    }
     keys = dict.fromkeys((*KEY_VARIABLES, "MY_TOKEN", "DATABASE_URL", "HTTPS_PROXY", "LD_AUDIT"), "x")
-    keys |= {"SESSIONTREE_MY_KEY": "sk-of-this-test", "RAY_MINE": " sk-of-this-test\n"}
+    keys |= {"SESSIONTREE_MY_KEY": "sk-of-this-test", "RAY_NODE_ID": " sk-of-this-test\n"}
     own = {"OTEL_EXPORTER_OTLP_HEADERS": "a=b", "PYTHONSTARTUP": "/x", "RAY_ADDRESS": "host:1"}
     everything = harmless | keys | own
     assert for_servers(harmless | keys) == harmless
     assert "OTEL_EXPORTER_OTLP_HEADERS" not in for_servers(own)
     assert for_gateway(everything) == keys
     del key
-    assert "RAY_MINE" in for_servers(keys), "a key that nobody holds any more is a text like others"
+    assert "RAY_NODE_ID" in for_servers(keys), "a key that nobody holds any more is a text like others"
 
 
 def test_a_silent_raylet_is_given_time() -> None:
