@@ -8,7 +8,7 @@ from benchmarks.places import places
 from benchmarks.raw_actor import RawActors
 from benchmarks.rounds import Rounds
 from benchmarks.turns import ARGUMENTS, NoChange, TurnModel
-from sessiontree import SessionTree
+from sessiontree import Limits, SessionTree
 
 TURNS = 20
 
@@ -23,6 +23,7 @@ async def measure(quick: bool) -> dict[str, float]:
             model=TurnModel(TURNS, tool=NoChange.name),
             tools=(NoChange(),),
             builtin_tools=False,
+            limits=Limits(max_repeats=None),
             state_dir=state,
             backend="ray",
         )

@@ -179,7 +179,7 @@ async def play(base: Path, cluster: Any, nodes: Nodes) -> dict[str, Any]:
     other = nodes.add(same_workspace=False) if IS_ROOT else None
     spot = {first.node_id: first, second.node_id: second}
     began_ms = time.time() * 1000
-    limits = Limits(max_turns=100_000, cancel_grace_s=1)
+    limits = Limits(max_turns=100_000, max_repeats=None, cancel_grace_s=1)
     model, tools = FunctionModel(reply), [Misdeed("where", where)]
     workspace = base / "workspace"
     found: dict[str, Any] = {}
