@@ -212,7 +212,10 @@ def tree_options(attempt: Attempt[Any]) -> Mapping[str, Any]:
         "builtin_tools": False,
         "web": None,
         "policy": _policy(entry),
-        "limits": Limits(max_turns=SCRIPTED_TURNS if attempt.model in SCRIPTED else MAXIMUM_STEP_LIMIT),
+        "limits": Limits(
+            max_turns=SCRIPTED_TURNS if attempt.model in SCRIPTED else MAXIMUM_STEP_LIMIT,
+            max_repeats=None,  # BFCL has a rule of its own for a model that does not end
+        ),
     }
 
 

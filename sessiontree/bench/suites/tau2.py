@@ -228,7 +228,7 @@ def service_suite(domain: DomainName, user_model: str | None = None) -> Suite:
                 "default": AgentSpec(prompt=_RULES[domain](), tools=names),
                 USER: AgentSpec(prompt=user, tools=(), model=user_model or ""),
             },
-            "limits": Limits(max_turns=MAX_TURNS, max_total=MAX_MESSAGES + 1),
+            "limits": Limits(max_turns=MAX_TURNS, max_repeats=None, max_total=MAX_MESSAGES + 1),
         }
 
     def ground_truth(attempt: Attempt[Any]) -> Any:
