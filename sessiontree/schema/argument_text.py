@@ -64,15 +64,8 @@ def read_arguments(text: str) -> ParsedArguments | None:
 
     Contract: raises nothing. Time is linear in the text.
     """
-    for _ in range(2):  # a second round for an object that is spelled as a string
-        try:
-            found = _read(text)
-        except (_Unreadable, ValueError, RecursionError):
-            return None
-        if not isinstance(found, str):
-            return found
-        text = found
-    return None
+    found: ParsedArguments | None = _read_out(text, _read)
+    return found
 
 
 def begins_structure(text: str) -> bool:
@@ -85,13 +78,19 @@ def read_structure(text: str) -> dict[str, JsonValue] | list[JsonValue] | None:
 
     Contract: raises nothing. Time is linear in the text.
     """
-    for _ in range(2):  # a second round for a value that is spelled as a string
+    found = _read_out(text, _value_in)
+    return found if isinstance(found, dict | list) else None
+
+
+def _read_out(text: str, read: Callable[[str], Any]) -> Any:
+    """Return what a reader finds in a text, or in the string that the text spells; None = neither fits."""
+    for _ in range(2):
         try:
-            found = _value_in(text)
+            found = read(text)
         except (_Unreadable, ValueError, RecursionError):
             return None
         if not isinstance(found, str):
-            return found if isinstance(found, dict | list) else None
+            return found
         text = found
     return None
 
