@@ -1,12 +1,14 @@
 """Reading files in a process of its own, so that no file can hold a survey up.
 
 A file that takes more than 5 s of processor time, or more memory than there is, is given up and named; a new
-process reads the next one.
+process reads the next one. Starting one costs as much as reading hundreds of files, so a process that was not
+ended is kept for the next call of the program, for 10 s.
 Not here: what is read of a file (source.py, records.py), and the program (file_program.py).
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -28,6 +30,9 @@ FILE_LIMIT_S = 5.0
 """Longest processor time for one file."""
 WALL_LIMIT_S = 60.0
 """Longest wait for one file, and for the start: longer, because a crowded machine is no fault of a file."""
+KEPT_S = 10.0
+"""How long a process that reads nothing is kept."""
+_MAX_KEPT = os.cpu_count() or 1
 _MAX_SAID_BYTES = 4_096
 _PROGRAM = Path(file_program.__file__).resolve()
 
@@ -35,8 +40,8 @@ _PROGRAM = Path(file_program.__file__).resolve()
 class FileProcess:
     """Reads files elsewhere.
 
-    Use it as a context manager, from one thread at a time. The process starts with the first file, and ends
-    with the block.
+    Use it as a context manager, from one thread at a time. The process is taken or started with the first
+    file, and kept for others after the block.
 
     Args:
         reader: Opens them.
@@ -48,13 +53,17 @@ class FileProcess:
         self._limit_s = limit_s
         self._process: subprocess.Popen[bytes] | None = None
         self._is_late = False
+        self._is_answering = False
 
     def __enter__(self) -> FileProcess:
         """Return itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the process."""
+        """Keep the process for the next one; end it where an answer is still owed, which nobody will read."""
+        if self._process is not None and not self._is_answering:
+            _keep(self._process)
+            self._process = None
         self._end()
 
     def findings(self, path: str) -> Findings:
@@ -78,7 +87,7 @@ class FileProcess:
             data, total = read_bytes(self._reader, path)
         except (ToolError, OSError) as error:
             return unread(path, f"can't be read: {error}")
-        process = self._process or self._start()
+        process = self._process = self._process or _take_kept() or self._start()
         order = {"want": want, "path": printable_path(path), "total": total, "size": len(data)}
         request = json.dumps({**order, "limit_s": self._limit_s}).encode() + b"\n"
         answer = self._exchange(process, request + data)
@@ -113,6 +122,7 @@ class FileProcess:
         ending = threading.Timer(WALL_LIMIT_S, self._give_up, (process,))
         ending.daemon = True
         ending.start()
+        self._is_answering = True
         try:
             with suppress(BrokenPipeError):
                 _pipe(process.stdin).write(request)
@@ -120,6 +130,7 @@ class FileProcess:
             answers = _pipe(process.stdout)
             length = answers.readline()
             answer = answers.read(int(length)) if length.endswith(b"\n") else b""
+            self._is_answering = False
             return answer if length.endswith(b"\n") and len(answer) == int(length) else None
         finally:
             ending.cancel()
@@ -144,20 +155,73 @@ class FileProcess:
     def _end(self) -> int | None:
         """End the process; return its status, or None where none ran."""
         process, self._process = self._process, None
-        if process is None:
-            return None
-        _pipe(process.stdout).close()
-        with suppress(BrokenPipeError):
-            _pipe(process.stdin).close()
-        try:
-            # What ended by itself has a reason to show; what reads on ends with its input.
-            process.wait(0.5)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        _pipe(process.stderr).close()
-        return process.returncode
+        return None if process is None else _end(process)
+
+
+_kept: dict[subprocess.Popen[bytes], threading.Timer] = {}
+_keeping = threading.Lock()
+
+
+def _keep(process: subprocess.Popen[bytes]) -> None:
+    """Keep a process that waits for requests, or end it where enough are kept."""
+    ending = threading.Timer(KEPT_S, _end_kept, (process,))
+    ending.daemon = True
+    with _keeping:
+        has_room = len(_kept) < _MAX_KEPT
+        if has_room:
+            _kept[process] = ending
+    if has_room:
+        ending.start()
+    else:
+        _end(process)
+
+
+def _take_kept() -> subprocess.Popen[bytes] | None:
+    """Return a process that was kept and still runs, which is the caller's now."""
+    while True:
+        with _keeping:
+            if not _kept:
+                return None
+            process, ending = _kept.popitem()
+        ending.cancel()
+        if process.poll() is None:
+            return process
+        _end(process)
+
+
+def _end_kept(process: subprocess.Popen[bytes]) -> None:
+    """End a process unless somebody took it."""
+    with _keeping:
+        is_kept = _kept.pop(process, None) is not None
+    if is_kept:
+        _end(process)
+
+
+def end_kept_processes() -> None:
+    """End all processes that are kept. Blocks until they have ended."""
+    while process := _take_kept():
+        _end(process)
+
+
+# What is forked off has the pipes of its parent's processes, and must not read their answers.
+os.register_at_fork(after_in_child=_kept.clear)
+atexit.register(end_kept_processes)
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """End a process; return its status."""
+    _pipe(process.stdout).close()
+    with suppress(BrokenPipeError):
+        _pipe(process.stdin).close()
+    try:
+        # What ended by itself has a reason to show; what reads on ends with its input.
+        process.wait(0.5)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    status = process.wait()
+    _pipe(process.stderr).close()
+    return status
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
