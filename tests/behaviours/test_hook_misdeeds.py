@@ -93,7 +93,7 @@ async def test_a_hook_that_hangs_is_left_behind_and_not_begun_without_bound(
     """Its time-out is its failure; four runs may hang, after that it fails at once."""
     let_go = Flag(board)
     hook = Hanging(point, let_go, guards=guards)
-    script = ScriptedModel([*[call("append", text="kept words")] * 6, "went on"])
+    script = ScriptedModel([*(call("append", text=f"kept words {turn}") for turn in range(6)), "went on"])
     async with open_tree(script, tools=TOOLS, hooks=[hook]) as tree:
         async with asyncio.timeout(PATIENCE_S):
             assert await tree.main.send("go") == "went on"

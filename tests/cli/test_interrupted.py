@@ -168,4 +168,4 @@ def test_resume_finds_the_survey_of_a_workspace(program: Program, ground: Path) 
     )
     done = program.call("resume", ground)
     assert done.code == 2
-    assert done.err.startswith("sessiontree: ConfigError: no unfinished survey is in ")
+    assert done.err.startswith("sessiontree: ConfigError: no tree here can be resumed: each has ended;")

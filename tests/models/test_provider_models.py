@@ -179,13 +179,13 @@ LONG_STORY = FakeReply("word " * 4_000, between_s=0.02)
 async def test_text_arrives_in_deltas(both: Served) -> None:
     """Text, the usage and the reason of the end arrive; watchers see the text in pieces."""
     fakes = FakeReply("The capital of France is Paris.", delta_chars=5)
-    reply = await both.reply(both.asked("What is the capital of France?", fakes))
+    reply = await both.reply(both.asked("What is the capital of France?", fakes, 120))
     assert "Paris" in reply.text
     assert len([each for each in both.events if isinstance(each, TextDelta) and each.delta]) >= 4
     assert (reply.stop_reason, reply.model) == ("stop", both.model.name)
     if both.fake is None:
         assert reply.usage.input_tokens == 24
-        assert 5 < reply.usage.output_tokens <= 24
+        assert 5 < reply.usage.output_tokens <= 120
         return
     assert reply.text == "The capital of France is Paris."
     assert reply.usage.output_tokens == 8
@@ -399,7 +399,7 @@ async def test_a_key_of_one_letter_hides_no_overflow() -> None:
             with pytest.raises(ContextOverflow) as caught:
                 await Asking("openai", fake, model).reply()
             await model.close()
-        assert ("exceeds the available" in str(caught.value)) == (len(key) == 1 or key == "context")
+        assert key not in str(caught.value).partition("status 400: ")[2]
 
 
 async def test_a_refusal_is_no_answer(asking: Asking) -> None:

@@ -94,4 +94,5 @@ class Kernel:
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """End it."""
         complaints = self.close()
-        assert kind is not None or (self._process.returncode, complaints) == (0, "")
+        if kind is None and (self._process.returncode, complaints) != (0, ""):
+            raise AssertionError(f"the kernel ended with {self._process.returncode}: {complaints}")

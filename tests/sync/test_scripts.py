@@ -141,7 +141,7 @@ def test_a_cell_of_a_running_kernel(tmp_path: Path, backend: BackendName) -> Non
         """,
         typed="y\n",
     )
-    lines = printed.splitlines()
+    lines = [line for line in printed.splitlines() if line]
     assert lines[0] == "heard hello"
     assert lines[1].startswith("main wants to call launch")
     assert lines[-2].endswith("launched")

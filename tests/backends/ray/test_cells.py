@@ -402,6 +402,10 @@ def test_errors_of_a_cell_are_told_by_their_words(kernel: Kernel) -> None:
     """Raised in a tool, a model or an approver; of classes that no other process knows, or can make again."""
     told = kernel.value(
         """
+        import logging
+
+        logging.getLogger("sessiontree").addHandler(logging.NullHandler())  # what breaks is logged
+
         class Broken(Exception):
             def __init__(self, part, why):
                 super().__init__(f"{part} is broken: {why}")
