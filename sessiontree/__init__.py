@@ -127,7 +127,9 @@ if TYPE_CHECKING:
     from sessiontree.contracts.messages import UserMessage as UserMessage
     from sessiontree.contracts.model_settings import ModelPrice as ModelPrice
     from sessiontree.contracts.model_settings import ModelSettings as ModelSettings
+    from sessiontree.contracts.own_program import keep_process as keep_process
     from sessiontree.contracts.own_program import program_words as program_words
+    from sessiontree.contracts.own_program import release_process as release_process
     from sessiontree.contracts.plugins import PluginContext as PluginContext
     from sessiontree.contracts.plugins import PluginSettings as PluginSettings
     from sessiontree.contracts.replay_report import ReplayDifference as ReplayDifference
@@ -298,7 +300,7 @@ _ROOMS = {
         "UserMessage",
     ),
     "contracts.model_settings": ("ModelPrice", "ModelSettings"),
-    "contracts.own_program": ("program_words",),
+    "contracts.own_program": ("keep_process", "program_words", "release_process"),
     "contracts.plugins": ("PluginContext", "PluginSettings"),
     "contracts.replay_report": ("ReplayDifference", "ReplayReport"),
     "contracts.results": (

@@ -1,4 +1,4 @@
-"""Command line with which a tool starts a file of its own package; no workspace can redirect it."""
+"""How a tool starts a file of its own package and keeps the process; no workspace can redirect it."""
 
 from __future__ import annotations
 
@@ -21,3 +21,30 @@ def program_words(program: Path, *, packages: bool) -> list[str]:
     if packages:
         return words_for("-B", str(program))
     return [sys.executable, "-I", "-S", str(program)]
+
+
+_kept: set[int] = set()
+
+
+def keep_process(pid: int) -> None:
+    """Keep a child process that a tool started beyond the session whose call started it.
+
+    Other processes that a session leaves in its host end with it, and the host with them. A process that
+    is kept serves calls of later sessions of the host, so it must hold nothing of the earlier ones. It is
+    confined as its host is and ends with it at the latest.
+
+    Args:
+        pid: Its id. Call ``release_process`` as soon as the process has been waited for, because the kernel
+            gives the id to others then.
+    """
+    _kept.add(pid)
+
+
+def release_process(pid: int) -> None:
+    """Stop keeping a process; it is as any other that its session started."""
+    _kept.discard(pid)
+
+
+def kept_processes() -> frozenset[int]:
+    """Return the ids of the processes that are kept here."""
+    return frozenset(_kept)

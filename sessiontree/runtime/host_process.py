@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sessiontree.contracts.own_program import kept_processes
 from sessiontree.sandbox.launcher import adopt_orphans
 from sessiontree.sandbox.process_tree import (
     ProcessIdentity,
@@ -191,9 +192,12 @@ class OwnProcess:
 
 
 def _helpers() -> Iterator[ProcessIdentity]:
-    """Yield the helper processes of the interpreter."""
-    for module, name, attribute in OWN_HELPERS:
-        pid = getattr(getattr(sys.modules.get(module), name, None), attribute, None)
+    """Yield the helper processes of the interpreter, and those that tools keep."""
+    pids = [
+        getattr(getattr(sys.modules.get(module), name, None), attribute, None)
+        for module, name, attribute in OWN_HELPERS
+    ]
+    for pid in (*pids, *kept_processes()):
         process = process_of(pid) if isinstance(pid, int) else None
         if process is not None:
             yield process

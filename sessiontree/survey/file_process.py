@@ -2,7 +2,7 @@
 
 A file that takes more than 5 s of processor time, or more memory than there is, is given up and named; a new
 process reads the next one. Starting one costs as much as reading hundreds of files, so a process that was not
-ended is kept for the next call of the program, for 10 s.
+ended is kept for the next call in this process of ours; it ends when it is not used for 10 s.
 Not here: what is read of a file (source.py, records.py), and the program (file_program.py).
 """
 
@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from sessiontree import ExecutionError, ToolError, program_words
+from sessiontree import ExecutionError, ToolError, keep_process, program_words, release_process
 from sessiontree.survey import file_program
 from sessiontree.survey.census import Findings
 from sessiontree.survey.checkout import FileReader, printable_path, read_bytes
@@ -30,8 +30,6 @@ FILE_LIMIT_S = 5.0
 """Longest processor time for one file."""
 WALL_LIMIT_S = 60.0
 """Longest wait for one file, and for the start: longer, because a crowded machine is no fault of a file."""
-KEPT_S = 10.0
-"""How long a process that reads nothing is kept."""
 _MAX_KEPT = os.cpu_count() or 1
 _MAX_SAID_BYTES = 4_096
 _PROGRAM = Path(file_program.__file__).resolve()
@@ -87,10 +85,16 @@ class FileProcess:
             data, total = read_bytes(self._reader, path)
         except (ToolError, OSError) as error:
             return unread(path, f"can't be read: {error}")
-        process = self._process = self._process or _take_kept() or self._start()
+        process = self._process = self._process or _take_kept()
         order = {"want": want, "path": printable_path(path), "total": total, "size": len(data)}
         request = json.dumps({**order, "limit_s": self._limit_s}).encode() + b"\n"
-        answer = self._exchange(process, request + data)
+        if process is not None:
+            answer = self._exchange(process, request + data)
+            # It may have ended at the moment at which it was taken: nobody asked it for long enough.
+            if answer is not None or process.wait() != 0:
+                return answer if answer is not None else unread(path, f"given up: {self._reason()}")
+            self._end()
+        answer = self._exchange(self._start(), request + data)
         return answer if answer is not None else unread(path, f"given up: {self._reason()}")
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -158,21 +162,21 @@ class FileProcess:
         return None if process is None else _end(process)
 
 
-_kept: dict[subprocess.Popen[bytes], threading.Timer] = {}
+_kept: list[subprocess.Popen[bytes]] = []
 _keeping = threading.Lock()
 
 
 def _keep(process: subprocess.Popen[bytes]) -> None:
     """Keep a process that waits for requests, or end it where enough are kept."""
-    ending = threading.Timer(KEPT_S, _end_kept, (process,))
-    ending.daemon = True
     with _keeping:
+        for idle in [one for one in _kept if one.poll() is not None]:
+            _kept.remove(idle)
+            _end(idle)
         has_room = len(_kept) < _MAX_KEPT
         if has_room:
-            _kept[process] = ending
-    if has_room:
-        ending.start()
-    else:
+            keep_process(process.pid)
+            _kept.append(process)
+    if not has_room:
         _end(process)
 
 
@@ -182,18 +186,10 @@ def _take_kept() -> subprocess.Popen[bytes] | None:
         with _keeping:
             if not _kept:
                 return None
-            process, ending = _kept.popitem()
-        ending.cancel()
+            process = _kept.pop()
+            release_process(process.pid)
         if process.poll() is None:
             return process
-        _end(process)
-
-
-def _end_kept(process: subprocess.Popen[bytes]) -> None:
-    """End a process unless somebody took it."""
-    with _keeping:
-        is_kept = _kept.pop(process, None) is not None
-    if is_kept:
         _end(process)
 
 
@@ -210,6 +206,7 @@ atexit.register(end_kept_processes)
 
 def _end(process: subprocess.Popen[bytes]) -> int:
     """End a process; return its status."""
+    release_process(process.pid)
     _pipe(process.stdout).close()
     with suppress(BrokenPipeError):
         _pipe(process.stdin).close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import resource
+import select
 import signal
 import sys
 from contextlib import suppress
@@ -19,6 +20,8 @@ from pydantic import TypeAdapter
 from sessiontree.survey.records import SurveyEntry, entries_of
 from sessiontree.survey.source import SourceFile, findings_of, read_source
 
+IDLE_S = 10.0
+"""How long the program waits for a request before it ends."""
 MAX_MEMORY_BYTES = 2 * 2**30
 """Address space of the program."""
 SOURCES = TypeAdapter(tuple[SourceFile, list[SurveyEntry]])
@@ -40,13 +43,15 @@ def answer_for(order: dict[str, Any], data: bytes) -> bytes:
 def main(orders: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests: a line of JSON ``{want, path, total, size, limit_s}``, then data, and so on.
 
-    An answer is its length as a line, then JSON. The first one is empty: the program has started.
+    An answer is its length as a line, then JSON. The first one is empty: the program has started. It ends
+    with its input, or where no request comes for ``IDLE_S``: who keeps it for later has no thread to end it.
     """
     with suppress(OSError, ValueError):  # a lower limit is in force already
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     answers.write(b"0\n")
     answers.flush()
-    while line := orders.readline():
+    # A request is sent when the last one is answered, so nothing of it can be in the buffer yet.
+    while select.select([orders], [], [], IDLE_S)[0] and (line := orders.readline()):
         order = json.loads(line)
         data = orders.read(order["size"])
         # Unhandled, the signal ends this process, also inside a library that never returns to Python.

@@ -41,6 +41,36 @@ def test_a_process_is_busy_only_with_what_sessions_began() -> None:
     assert done.stdout.splitlines() == ["False True", "False"]
 
 
+LEFT = """
+import asyncio, subprocess
+from sessiontree import keep_process, release_process
+from sessiontree.runtime.host_process import OwnProcess
+
+async def begun():
+    process = OwnProcess(None, 2**40, print)
+    process.begin()
+    kept, left = (subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL) for _ in range(2))
+    keep_process(kept.pid)
+    print(process.end_leftovers(), kept.poll(), left.wait())
+    process.begin()
+    release_process(kept.pid)
+    print(process.end_leftovers())
+    kept.kill()
+    kept.wait()
+
+asyncio.run(begun())
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_a_tool_keeps_outlives_its_session() -> None:
+    """Others end with the session that left them; what ran before a session is not the session's."""
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT], capture_output=True, text=True, check=True, timeout=240
+    )
+    assert done.stdout.splitlines() == ["1 None -9", "0"]
+
+
 ENDED = """
 import asyncio, subprocess, sys
 from sessiontree.runtime.host_process import OwnProcess, resident_bytes

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
+import resource
 import signal
 import subprocess
-import threading
+import sys
 from collections.abc import Callable, Mapping
 from typing import IO
 
 import pytest
 
 from sessiontree import ExecutionError
-from sessiontree.survey import file_process
+from sessiontree.contracts.own_program import kept_processes
+from sessiontree.survey import file_process, file_program
 from sessiontree.survey.checkout import read_bytes
 from sessiontree.survey.file_process import FileProcess
 from sessiontree.survey.records import entries_of
@@ -61,14 +64,14 @@ def test_file_that_takes_too_long_is_given_up_and_named(make_tree: MakeTree) -> 
 
 
 @pytest.mark.slow
-def test_calls_in_turn_share_a_process_that_ends_unused(
-    make_tree: MakeTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Starting one for each call made a survey of forty folders seven times slower."""
+def test_calls_in_turn_share_a_process(make_tree: MakeTree) -> None:
+    """To start one for each call makes a survey of forty folders seven times slower."""
     reader = make_tree({"a.py": "x = 1\n", "pyproject.toml": ".".join(["a"] * 60_000) + " = 1\n"})
     file_process.end_kept_processes()
+    assert kept_processes() == frozenset()
     used = [process_of(reader, "a.py") for _ in range(3)]
     assert used[0] is used[1] is used[2]
+    assert kept_processes() == {used[0].pid}
     used[0].kill()
     used[0].wait()
     fresh = process_of(reader, "a.py")
@@ -77,13 +80,35 @@ def test_calls_in_turn_share_a_process_that_ends_unused(
         assert process.findings("pyproject.toml").unread == 1
     assert not file_process._kept
     assert fresh.returncode == -signal.SIGPROF
-    monkeypatch.setattr(file_process, "KEPT_S", 0.05)
-    last = process_of(reader, "a.py")
-    for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer):
-            thread.join()
-    assert last.returncode == 0
-    assert not file_process._kept
+
+
+def test_program_ends_where_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who keeps it has no thread that would end it."""
+    monkeypatch.setattr(file_program, "IDLE_S", 0.0)
+    reading, writing = os.pipe()
+    answers = io.BytesIO()
+    monkeypatch.setattr(resource, "setrlimit", lambda *limits: None)
+    with open(reading, "rb") as orders, open(writing, "wb"):  # noqa: PTH123 - descriptors
+        file_program.main(orders, answers)
+    assert answers.getvalue() == b"0\n"
+
+
+@pytest.mark.slow
+def test_process_that_ends_as_it_is_taken_is_replaced(
+    make_tree: MakeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited long enough for a request; the file is read by another one."""
+    leaving = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", ""],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with monkeypatch.context() as planted:
+        planted.setattr(file_process, "_take_kept", lambda: leaving)
+        assert process_of(make_tree({"a.py": "x = 1\n"}), "a.py") is not leaving
+    assert leaving.returncode == 0
+    file_process.end_kept_processes()
 
 
 @pytest.mark.slow
