@@ -95,7 +95,7 @@ def _is_alias(node: ast.Assign | ast.AnnAssign) -> bool:
 
 
 def _names(annotations: list[ast.expr]) -> Iterator[str]:
-    """Yield the names in annotations, also in quoted ones; not literals, nor calls beside a type."""
+    """Yield the names in annotations, also in quoted ones; not literals, nor what Annotated adds."""
     todo: list[ast.AST] = list(annotations)
     while todo:
         node = todo.pop()
