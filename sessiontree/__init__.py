@@ -18,24 +18,51 @@ if TYPE_CHECKING:
     from sessiontree.api.agents import AgentSpec as AgentSpec
     from sessiontree.api.agents import load_agents as load_agents
     from sessiontree.api.child_results import ChildResult as ChildResult
+    from sessiontree.api.child_results import OnChildError as OnChildError
+    from sessiontree.api.client_calls import ClientCalls as ClientCalls
+    from sessiontree.api.client_calls import WaitingCall as WaitingCall
     from sessiontree.api.configuration import Configuration as Configuration
+    from sessiontree.api.configuration import WorkspaceEntry as WorkspaceEntry
+    from sessiontree.api.configured_models import ModelEntry as ModelEntry
+    from sessiontree.api.configured_models import RateSettings as RateSettings
+    from sessiontree.api.configured_models import TimeoutSettings as TimeoutSettings
     from sessiontree.api.inbox import Approvals as Approvals
     from sessiontree.api.inbox import PendingApproval as PendingApproval
+    from sessiontree.api.model_choice import ModelLike as ModelLike
+    from sessiontree.api.options import ApproverLike as ApproverLike
+    from sessiontree.api.options import ChannelLike as ChannelLike
+    from sessiontree.api.options import GuidanceSource as GuidanceSource
+    from sessiontree.api.options import PluginsLike as PluginsLike
+    from sessiontree.api.options import PolicyLike as PolicyLike
     from sessiontree.api.pending_reply import PendingReply as PendingReply
+    from sessiontree.api.runtime import BackendName as BackendName
+    from sessiontree.api.runtime import Enforcement as Enforcement
     from sessiontree.api.runtime import Runtime as Runtime
+    from sessiontree.api.runtime import Shards as Shards
     from sessiontree.api.session_handle import SessionHandle as SessionHandle
     from sessiontree.api.session_tree import SessionTree as SessionTree
+    from sessiontree.api.skills import SkillsLike as SkillsLike
     from sessiontree.api.skills import SkillWarning as SkillWarning
     from sessiontree.api.telemetry import Telemetry as Telemetry
+    from sessiontree.api.telemetry import TelemetryLike as TelemetryLike
+    from sessiontree.channels.port import HumanChannel as HumanChannel
+    from sessiontree.channels.program_channels import AnswerLike as AnswerLike
+    from sessiontree.channels.program_channels import Approver as Approver
     from sessiontree.channels.program_channels import CallbackChannel as CallbackChannel
+    from sessiontree.channels.program_channels import DisplayListener as DisplayListener
+    from sessiontree.channels.program_channels import Listener as Listener
     from sessiontree.channels.program_channels import QueueChannel as QueueChannel
     from sessiontree.channels.safe_text import visible as visible
     from sessiontree.channels.terminal import TerminalChannel as TerminalChannel
     from sessiontree.contracts.agent import AgentConfig as AgentConfig
     from sessiontree.contracts.approvals import ApprovalAnswer as ApprovalAnswer
+    from sessiontree.contracts.approvals import ApprovalMode as ApprovalMode
     from sessiontree.contracts.approvals import ApprovalRequest as ApprovalRequest
     from sessiontree.contracts.approvals import Rule as Rule
+    from sessiontree.contracts.approvals import RuleAnswer as RuleAnswer
+    from sessiontree.contracts.client_tool import ClientCall as ClientCall
     from sessiontree.contracts.client_tool import ClientTool as ClientTool
+    from sessiontree.contracts.codec import Outcome as Outcome
     from sessiontree.contracts.context import CHANNEL as CHANNEL
     from sessiontree.contracts.context import MEMORY as MEMORY
     from sessiontree.contracts.context import MEMORY_WRITER as MEMORY_WRITER
@@ -45,7 +72,10 @@ if TYPE_CHECKING:
     from sessiontree.contracts.context import SUBTREE as SUBTREE
     from sessiontree.contracts.context import WEB as WEB
     from sessiontree.contracts.context import WRITER as WRITER
+    from sessiontree.contracts.context import Capability as Capability
     from sessiontree.contracts.context import ToolContext as ToolContext
+    from sessiontree.contracts.decorator import FunctionTool as FunctionTool
+    from sessiontree.contracts.decorator import ToolFunction as ToolFunction
     from sessiontree.contracts.decorator import tool as tool
     from sessiontree.contracts.errors import ApprovalClosed as ApprovalClosed
     from sessiontree.contracts.errors import ClientAnswerRefused as ClientAnswerRefused
@@ -96,56 +126,122 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import TreeNotFound as TreeNotFound
     from sessiontree.contracts.errors import ValidationError as ValidationError
     from sessiontree.contracts.errors import WrongLoop as WrongLoop
+    from sessiontree.contracts.events import Done as Done
+    from sessiontree.contracts.events import Event as Event
+    from sessiontree.contracts.events import ModelEvent as ModelEvent
+    from sessiontree.contracts.events import TextDelta as TextDelta
+    from sessiontree.contracts.events import ThinkingDelta as ThinkingDelta
+    from sessiontree.contracts.events import ToolCallDelta as ToolCallDelta
+    from sessiontree.contracts.events import ToolCallEnd as ToolCallEnd
+    from sessiontree.contracts.events import ToolCallStart as ToolCallStart
+    from sessiontree.contracts.events import ToolEvent as ToolEvent
+    from sessiontree.contracts.events import ToolExecutionEnd as ToolExecutionEnd
+    from sessiontree.contracts.events import ToolExecutionRetry as ToolExecutionRetry
+    from sessiontree.contracts.events import ToolExecutionStart as ToolExecutionStart
+    from sessiontree.contracts.events import ToolExecutionUpdate as ToolExecutionUpdate
+    from sessiontree.contracts.events import TranscriptRepaired as TranscriptRepaired
     from sessiontree.contracts.hooks import Block as Block
     from sessiontree.contracts.hooks import CalledTool as CalledTool
     from sessiontree.contracts.hooks import Change as Change
     from sessiontree.contracts.hooks import EndedCall as EndedCall
     from sessiontree.contracts.hooks import EndedSession as EndedSession
     from sessiontree.contracts.hooks import Hook as Hook
+    from sessiontree.contracts.hooks import HookAnswer as HookAnswer
     from sessiontree.contracts.hooks import HookContext as HookContext
     from sessiontree.contracts.hooks import KeptResult as KeptResult
+    from sessiontree.contracts.hooks import OnError as OnError
     from sessiontree.contracts.hooks import Result as Result
     from sessiontree.contracts.hooks import Reword as Reword
+    from sessiontree.contracts.hooks import SpawnAnswer as SpawnAnswer
     from sessiontree.contracts.hooks import Spawning as Spawning
+    from sessiontree.contracts.hooks import Speaker as Speaker
     from sessiontree.contracts.hooks import StartedSession as StartedSession
     from sessiontree.contracts.hooks import Words as Words
+    from sessiontree.contracts.jsonable import JsonValue as JsonValue
+    from sessiontree.contracts.kinds import ExecSecurity as ExecSecurity
     from sessiontree.contracts.kinds import PermissionTier as PermissionTier
     from sessiontree.contracts.kinds import SessionKind as SessionKind
     from sessiontree.contracts.kinds import SessionStatus as SessionStatus
+    from sessiontree.contracts.kinds import SystemAnswer as SystemAnswer
+    from sessiontree.contracts.kinds import Wait as Wait
+    from sessiontree.contracts.kinds import WorkspaceAccess as WorkspaceAccess
     from sessiontree.contracts.memory import Hit as Hit
     from sessiontree.contracts.memory import MemoryQuery as MemoryQuery
     from sessiontree.contracts.memory import MemoryRecord as MemoryRecord
+    from sessiontree.contracts.memory import MemoryScope as MemoryScope
     from sessiontree.contracts.memory import NewRecord as NewRecord
+    from sessiontree.contracts.memory import RecordType as RecordType
     from sessiontree.contracts.memory import Selection as Selection
+    from sessiontree.contracts.memory import Trust as Trust
     from sessiontree.contracts.messages import AssistantMessage as AssistantMessage
     from sessiontree.contracts.messages import ImageContent as ImageContent
     from sessiontree.contracts.messages import Message as Message
+    from sessiontree.contracts.messages import Origin as Origin
     from sessiontree.contracts.messages import Replay as Replay
+    from sessiontree.contracts.messages import ReplyContent as ReplyContent
+    from sessiontree.contracts.messages import StopReason as StopReason
+    from sessiontree.contracts.messages import TextContent as TextContent
+    from sessiontree.contracts.messages import ThinkingContent as ThinkingContent
     from sessiontree.contracts.messages import ToolCall as ToolCall
+    from sessiontree.contracts.messages import ToolReply as ToolReply
     from sessiontree.contracts.messages import ToolResultMessage as ToolResultMessage
     from sessiontree.contracts.messages import Usage as Usage
     from sessiontree.contracts.messages import UserMessage as UserMessage
     from sessiontree.contracts.model_settings import ModelPrice as ModelPrice
     from sessiontree.contracts.model_settings import ModelSettings as ModelSettings
+    from sessiontree.contracts.model_settings import OnLength as OnLength
+    from sessiontree.contracts.model_settings import ThinkingLevel as ThinkingLevel
     from sessiontree.contracts.own_program import keep_process as keep_process
     from sessiontree.contracts.own_program import program_words as program_words
     from sessiontree.contracts.own_program import release_process as release_process
     from sessiontree.contracts.plugins import PluginContext as PluginContext
     from sessiontree.contracts.plugins import PluginSettings as PluginSettings
+    from sessiontree.contracts.ports import AgentInfo as AgentInfo
+    from sessiontree.contracts.ports import Channel as Channel
+    from sessiontree.contracts.ports import Entry as Entry
+    from sessiontree.contracts.ports import EntryType as EntryType
+    from sessiontree.contracts.ports import Finished as Finished
+    from sessiontree.contracts.ports import Freshness as Freshness
+    from sessiontree.contracts.ports import HowEnded as HowEnded
+    from sessiontree.contracts.ports import Memory as Memory
+    from sessiontree.contracts.ports import MemoryWriter as MemoryWriter
+    from sessiontree.contracts.ports import Page as Page
+    from sessiontree.contracts.ports import Reader as Reader
+    from sessiontree.contracts.ports import SearchHit as SearchHit
+    from sessiontree.contracts.ports import SearchQuery as SearchQuery
+    from sessiontree.contracts.ports import SessionFilter as SessionFilter
+    from sessiontree.contracts.ports import SessionReport as SessionReport
+    from sessiontree.contracts.ports import SessionRow as SessionRow
+    from sessiontree.contracts.ports import SessionRows as SessionRows
+    from sessiontree.contracts.ports import Sessions as Sessions
+    from sessiontree.contracts.ports import Shell as Shell
+    from sessiontree.contracts.ports import SpawnRequest as SpawnRequest
+    from sessiontree.contracts.ports import Status as Status
+    from sessiontree.contracts.ports import Subtree as Subtree
+    from sessiontree.contracts.ports import Transcript as Transcript
+    from sessiontree.contracts.ports import TranscriptEntry as TranscriptEntry
+    from sessiontree.contracts.ports import Web as Web
+    from sessiontree.contracts.ports import Writer as Writer
+    from sessiontree.contracts.ports import Written as Written
     from sessiontree.contracts.replay_report import ReplayDifference as ReplayDifference
     from sessiontree.contracts.replay_report import ReplayReport as ReplayReport
     from sessiontree.contracts.results import Artifact as Artifact
+    from sessiontree.contracts.results import ArtifactKind as ArtifactKind
     from sessiontree.contracts.results import SessionResult as SessionResult
     from sessiontree.contracts.results import ToolResult as ToolResult
+    from sessiontree.contracts.results import Untrusted as Untrusted
     from sessiontree.contracts.results import image_result as image_result
     from sessiontree.contracts.results import image_result_from_file as image_result_from_file
     from sessiontree.contracts.results import json_result as json_result
+    from sessiontree.contracts.schema_tool import SchemaTool as SchemaTool
     from sessiontree.contracts.schema_tool import schema_tool as schema_tool
+    from sessiontree.contracts.senders import Principal as Principal
     from sessiontree.contracts.senders import Sender as Sender
     from sessiontree.contracts.settings import Budget as Budget
     from sessiontree.contracts.settings import ImageLimits as ImageLimits
     from sessiontree.contracts.settings import Limits as Limits
     from sessiontree.contracts.settings import MessagePolicy as MessagePolicy
+    from sessiontree.contracts.stimuli import SendMode as SendMode
     from sessiontree.contracts.tool import AllowEmpty as AllowEmpty
     from sessiontree.contracts.tool import RawTool as RawTool
     from sessiontree.contracts.tool import Retry as Retry
@@ -156,30 +252,48 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tool import string_enum as string_enum
     from sessiontree.contracts.tree_config import ShardRow as ShardRow
     from sessiontree.contracts.tree_config import TreeSummary as TreeSummary
+    from sessiontree.contracts.tree_config import Via as Via
     from sessiontree.hooks.redact import Redact as Redact
     from sessiontree.hooks.results import AddMetadata as AddMetadata
     from sessiontree.hooks.results import Trim as Trim
     from sessiontree.journal.record import Record as Record
+    from sessiontree.memory.settings import EmbedderSettings as EmbedderSettings
     from sessiontree.memory.settings import HashingSettings as HashingSettings
     from sessiontree.memory.settings import HTTPSettings as HTTPSettings
     from sessiontree.memory.settings import MemorySettings as MemorySettings
     from sessiontree.memory.settings import MiniLMSettings as MiniLMSettings
+    from sessiontree.models.answers import Answer as Answer
     from sessiontree.models.answers import call as call
     from sessiontree.models.port import CallPiece as CallPiece
+    from sessiontree.models.port import EmitEvent as EmitEvent
+    from sessiontree.models.port import GatewayModel as GatewayModel
+    from sessiontree.models.port import InProcessModel as InProcessModel
+    from sessiontree.models.port import Model as Model
     from sessiontree.models.port import ModelPiece as ModelPiece
     from sessiontree.models.port import ModelRequest as ModelRequest
+    from sessiontree.models.port import Piece as Piece
+    from sessiontree.models.port import RemoteModel as RemoteModel
     from sessiontree.models.port import StopPiece as StopPiece
+    from sessiontree.models.port import StreamingModel as StreamingModel
     from sessiontree.models.port import ThinkingPiece as ThinkingPiece
+    from sessiontree.models.port import ToolSpec as ToolSpec
     from sessiontree.models.providers.call_limits import CallLimits as CallLimits
     from sessiontree.models.providers.provider_model import CallTimeouts as CallTimeouts
     from sessiontree.models.providers.provider_model import ProviderModel as ProviderModel
+    from sessiontree.models.recorded_model import RecordableModel as RecordableModel
     from sessiontree.models.recorded_model import RecordedModel as RecordedModel
     from sessiontree.models.scripted import AsyncFunctionModel as AsyncFunctionModel
     from sessiontree.models.scripted import FunctionModel as FunctionModel
+    from sessiontree.models.scripted import Script as Script
     from sessiontree.models.scripted import ScriptedModel as ScriptedModel
     from sessiontree.models.scripted import StreamFunctionModel as StreamFunctionModel
+    from sessiontree.policy.catalog import Profile as Profile
     from sessiontree.policy.compiled import PolicyWarning as PolicyWarning
+    from sessiontree.policy.settings import ApplyPatchPolicy as ApplyPatchPolicy
     from sessiontree.policy.settings import PolicyConfig as PolicyConfig
+    from sessiontree.policy.settings import PolicyEntry as PolicyEntry
+    from sessiontree.policy.settings import ProfiledTools as ProfiledTools
+    from sessiontree.policy.settings import ToolLists as ToolLists
     from sessiontree.policy.settings import ToolPolicy as ToolPolicy
     from sessiontree.runtime.progress import Progress as Progress
     from sessiontree.runtime.progress import ProgressReader as ProgressReader
@@ -191,25 +305,33 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _ROOMS = {
-    "channels.program_channels": ("CallbackChannel", "QueueChannel"),
+    "channels.program_channels": (
+        "AnswerLike",
+        "Approver",
+        "CallbackChannel",
+        "DisplayListener",
+        "Listener",
+        "QueueChannel",
+    ),
     "channels.safe_text": ("visible",),
     "channels.terminal": ("TerminalChannel",),
     "contracts.agent": ("AgentConfig",),
-    "contracts.approvals": ("ApprovalAnswer", "ApprovalRequest", "Rule"),
-    "contracts.client_tool": ("ClientTool",),
+    "contracts.approvals": ("ApprovalAnswer", "ApprovalMode", "ApprovalRequest", "Rule", "RuleAnswer"),
+    "contracts.client_tool": ("ClientCall", "ClientTool"),
     "contracts.context": (
         "CHANNEL",
+        "Capability",
         "MEMORY",
         "MEMORY_WRITER",
         "READER",
         "SESSIONS",
-        "SUBTREE",
         "SHELL",
+        "SUBTREE",
         "ToolContext",
         "WEB",
         "WRITER",
     ),
-    "contracts.decorator": ("tool",),
+    "contracts.decorator": ("FunctionTool", "ToolFunction", "tool"),
     "contracts.errors": (
         "ApprovalClosed",
         "ClientAnswerRefused",
@@ -279,68 +401,184 @@ _ROOMS = {
         "EndedCall",
         "EndedSession",
         "Hook",
+        "HookAnswer",
         "HookContext",
         "KeptResult",
+        "OnError",
         "Result",
         "Reword",
+        "SpawnAnswer",
         "Spawning",
+        "Speaker",
         "StartedSession",
         "Words",
     ),
-    "contracts.kinds": ("PermissionTier", "SessionKind", "SessionStatus"),
-    "contracts.memory": ("Hit", "MemoryQuery", "MemoryRecord", "NewRecord", "Selection"),
+    "contracts.kinds": (
+        "ExecSecurity",
+        "PermissionTier",
+        "SessionKind",
+        "SessionStatus",
+        "SystemAnswer",
+        "Wait",
+        "WorkspaceAccess",
+    ),
+    "contracts.memory": (
+        "Hit",
+        "MemoryQuery",
+        "MemoryRecord",
+        "MemoryScope",
+        "NewRecord",
+        "RecordType",
+        "Selection",
+        "Trust",
+    ),
     "contracts.messages": (
         "AssistantMessage",
         "ImageContent",
         "Message",
+        "Origin",
         "Replay",
+        "ReplyContent",
+        "StopReason",
+        "TextContent",
+        "ThinkingContent",
         "ToolCall",
+        "ToolReply",
         "ToolResultMessage",
         "Usage",
         "UserMessage",
     ),
-    "contracts.model_settings": ("ModelPrice", "ModelSettings"),
+    "contracts.model_settings": ("ModelPrice", "ModelSettings", "OnLength", "ThinkingLevel"),
     "contracts.own_program": ("keep_process", "program_words", "release_process"),
     "contracts.plugins": ("PluginContext", "PluginSettings"),
     "contracts.replay_report": ("ReplayDifference", "ReplayReport"),
     "contracts.results": (
         "Artifact",
+        "ArtifactKind",
         "SessionResult",
         "ToolResult",
+        "Untrusted",
         "image_result",
         "image_result_from_file",
         "json_result",
     ),
-    "contracts.schema_tool": ("schema_tool",),
-    "contracts.senders": ("Sender",),
-    "contracts.tree_config": ("ShardRow", "TreeSummary"),
+    "contracts.schema_tool": ("SchemaTool", "schema_tool"),
+    "contracts.senders": ("Principal", "Sender"),
+    "contracts.tree_config": ("ShardRow", "TreeSummary", "Via"),
     "api.agents": ("AgentSpec", "load_agents"),
-    "api.child_results": ("ChildResult",),
-    "api.configuration": ("Configuration",),
+    "api.child_results": ("ChildResult", "OnChildError"),
+    "api.configuration": ("Configuration", "WorkspaceEntry"),
     "api.inbox": ("Approvals", "PendingApproval"),
     "api.pending_reply": ("PendingReply",),
     "api.session_handle": ("SessionHandle",),
-    "api.skills": ("SkillWarning",),
+    "api.skills": ("SkillWarning", "SkillsLike"),
     "hooks.redact": ("Redact",),
     "hooks.results": ("AddMetadata", "Trim"),
     "journal.record": ("Record",),
     "runtime.progress": ("Progress", "ProgressReader"),
-    "memory.settings": ("HTTPSettings", "HashingSettings", "MemorySettings", "MiniLMSettings"),
-    "models.answers": ("call",),
-    "models.port": ("CallPiece", "ModelPiece", "ModelRequest", "StopPiece", "ThinkingPiece"),
+    "memory.settings": (
+        "EmbedderSettings",
+        "HTTPSettings",
+        "HashingSettings",
+        "MemorySettings",
+        "MiniLMSettings",
+    ),
+    "models.answers": ("Answer", "call"),
+    "models.port": (
+        "CallPiece",
+        "EmitEvent",
+        "GatewayModel",
+        "InProcessModel",
+        "Model",
+        "ModelPiece",
+        "ModelRequest",
+        "Piece",
+        "RemoteModel",
+        "StopPiece",
+        "StreamingModel",
+        "ThinkingPiece",
+        "ToolSpec",
+    ),
     "models.providers.call_limits": ("CallLimits",),
     "models.providers.provider_model": ("CallTimeouts", "ProviderModel"),
-    "models.recorded_model": ("RecordedModel",),
-    "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel", "StreamFunctionModel"),
+    "models.recorded_model": ("RecordableModel", "RecordedModel"),
+    "models.scripted": (
+        "AsyncFunctionModel",
+        "FunctionModel",
+        "Script",
+        "ScriptedModel",
+        "StreamFunctionModel",
+    ),
     "web.settings": ("WebSettings",),
-    "policy.settings": ("PolicyConfig", "ToolPolicy"),
+    "policy.settings": (
+        "ApplyPatchPolicy",
+        "PolicyConfig",
+        "PolicyEntry",
+        "ProfiledTools",
+        "ToolLists",
+        "ToolPolicy",
+    ),
     "policy.compiled": ("PolicyWarning",),
-    "api.runtime": ("Runtime",),
+    "api.runtime": ("BackendName", "Enforcement", "Runtime", "Shards"),
     "schema.dialect": ("SchemaWarning",),
     "schema.derive": ("to_mcp",),
     "api.session_tree": ("SessionTree",),
-    "api.telemetry": ("Telemetry",),
+    "api.telemetry": ("Telemetry", "TelemetryLike"),
     "tree.report": ("ReceiptLine",),
+    "contracts.jsonable": ("JsonValue",),
+    "api.configured_models": ("ModelEntry", "RateSettings", "TimeoutSettings"),
+    "contracts.codec": ("Outcome",),
+    "contracts.events": (
+        "Done",
+        "Event",
+        "ModelEvent",
+        "TextDelta",
+        "ThinkingDelta",
+        "ToolCallDelta",
+        "ToolCallEnd",
+        "ToolCallStart",
+        "ToolEvent",
+        "ToolExecutionEnd",
+        "ToolExecutionRetry",
+        "ToolExecutionStart",
+        "ToolExecutionUpdate",
+        "TranscriptRepaired",
+    ),
+    "api.options": ("ApproverLike", "ChannelLike", "GuidanceSource", "PluginsLike", "PolicyLike"),
+    "contracts.stimuli": ("SendMode",),
+    "contracts.ports": (
+        "AgentInfo",
+        "Channel",
+        "Entry",
+        "EntryType",
+        "Finished",
+        "Freshness",
+        "HowEnded",
+        "Memory",
+        "MemoryWriter",
+        "Page",
+        "Reader",
+        "SearchHit",
+        "SearchQuery",
+        "SessionFilter",
+        "SessionReport",
+        "SessionRow",
+        "SessionRows",
+        "Sessions",
+        "Shell",
+        "SpawnRequest",
+        "Status",
+        "Subtree",
+        "Transcript",
+        "TranscriptEntry",
+        "Web",
+        "Writer",
+        "Written",
+    ),
+    "api.model_choice": ("ModelLike",),
+    "channels.port": ("HumanChannel",),
+    "api.client_calls": ("ClientCalls", "WaitingCall"),
+    "policy.catalog": ("Profile",),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -14,8 +14,8 @@ from sessiontree.contracts.errors import SessionFailed, SessionTreeError
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import R, SessionResult
 
-OnError: TypeAlias = Literal["return", "raise", "first"]
-ON_ERROR = get_args(OnError)
+OnChildError: TypeAlias = Literal["return", "raise", "first"]
+ON_ERROR = get_args(OnChildError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,9 @@ class ChildRun(Generic[C]):
 class _Children(Generic[C]):
     """Children that run, some at a time."""
 
-    def __init__(self, spawn: Spawn[C], awaiting: ResultAccess[C], at_a_time: int, on_error: OnError) -> None:
+    def __init__(
+        self, spawn: Spawn[C], awaiting: ResultAccess[C], at_a_time: int, on_error: OnChildError
+    ) -> None:
         self.awaiting = awaiting
         self.ended: asyncio.Queue[tuple[ChildRun[C], asyncio.Future[Any]]] = asyncio.Queue()
         """Runs that have ended, and what they ended with."""
@@ -171,7 +173,11 @@ class _Children(Generic[C]):
 
 
 async def results_by_end(
-    spawn: Spawn[C], awaiting: ResultAccess[C], labels: list[str | None], at_a_time: int, on_error: OnError
+    spawn: Spawn[C],
+    awaiting: ResultAccess[C],
+    labels: list[str | None],
+    at_a_time: int,
+    on_error: OnChildError,
 ) -> AsyncGenerator[ChildResult[Any], None]:
     """Run one child for each label, some at a time, and yield their results as they end.
 

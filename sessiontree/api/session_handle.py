@@ -21,7 +21,7 @@ from typing import (
 )
 
 from sessiontree.api.backend import Backend
-from sessiontree.api.child_results import ON_ERROR, ChildResult, OnError, ResultAccess, results_by_end
+from sessiontree.api.child_results import ON_ERROR, ChildResult, OnChildError, ResultAccess, results_by_end
 from sessiontree.api.handle_arguments import (
     check_count,
     check_one_of,
@@ -209,7 +209,7 @@ class SessionHandle(Generic[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
-        on_error: OnError = ...,
+        on_error: OnChildError = ...,
         labels: Sequence[str] | None = ...,
         agent: str | None = ...,
         result_type: type[T],
@@ -226,7 +226,7 @@ class SessionHandle(Generic[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
-        on_error: OnError = ...,
+        on_error: OnChildError = ...,
         labels: Sequence[str] | None = ...,
         agent: str | None = ...,
         result_type: Any = ...,
@@ -242,7 +242,7 @@ class SessionHandle(Generic[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = 8,
-        on_error: OnError = "return",
+        on_error: OnChildError = "return",
         labels: Sequence[str] | None = None,
         agent: str | None = None,
         result_type: Any = None,
@@ -296,7 +296,7 @@ class SessionHandle(Generic[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
-        on_error: OnError = ...,
+        on_error: OnChildError = ...,
         labels: Sequence[str] | None = ...,
         agent: str | None = ...,
         result_type: type[T],
@@ -313,7 +313,7 @@ class SessionHandle(Generic[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
-        on_error: OnError = ...,
+        on_error: OnChildError = ...,
         labels: Sequence[str] | None = ...,
         agent: str | None = ...,
         result_type: Any = ...,
@@ -329,7 +329,7 @@ class SessionHandle(Generic[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = 8,
-        on_error: OnError = "return",
+        on_error: OnChildError = "return",
         labels: Sequence[str] | None = None,
         agent: str | None = None,
         result_type: Any = None,
@@ -383,7 +383,7 @@ class SessionHandle(Generic[R]):
         kind: SessionKind | str,
         tasks: Sequence[str],
         concurrency: int,
-        on_error: OnError,
+        on_error: OnChildError,
         labels: Sequence[str] | None,
         **given: Any,
     ) -> AsyncGenerator[ChildResult[Any], None]:

@@ -22,7 +22,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SystemAnswer
 from sessiontree.contracts.settings import Budget, Limits, StrictSettings, faults_of
 from sessiontree.contracts.untrusted import marked_lines
-from sessiontree.policy.settings import Entry, PolicyConfig
+from sessiontree.policy.settings import PolicyConfig, PolicyEntry
 from sessiontree.tree.spawn import strictest
 
 FILE_NAME: Final = "sessiontree.toml"
@@ -43,7 +43,7 @@ class WorkspaceSettings(StrictSettings):
     """Limits; the smaller one applies."""
     budget: Budget = Budget()
     """Amounts; the smaller one applies."""
-    deny: tuple[Entry, ...] = ()
+    deny: tuple[PolicyEntry, ...] = ()
     """Tools, globs or groups that no session may hold."""
     system_tier: SystemAnswer = "allow"
     """What happens to System calls, if it is stricter than the owner says."""

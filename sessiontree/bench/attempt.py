@@ -258,7 +258,10 @@ class AttemptRun:
         records: Sequence[Record] | None,
         receipt: tuple[ReceiptLine, ...],
     ) -> None:
-        """Raise if it is not the sample's fault that it did not pass; note if its tree used up its budget."""
+        """Raise if it is not the sample's fault that it did not pass.
+
+        Otherwise note if its tree used up its budget, or if the model said nothing at the end.
+        """
         errors = [] if outcome.error is None else list(causes_of(outcome.error))
         if records is not None:
             faults = faults_in(records)
@@ -277,6 +280,8 @@ class AttemptRun:
             raise CostCapReached(self._lease.sample_id, self._lease.reserved_usd or 0.0) from outcome.error
         if spent and outcome.status != "timeout":
             outcome.status = "budget"
+        elif faults.is_silent and outcome.status == "completed":
+            outcome.status = "empty"
 
     async def _records(self, tree: SessionTree, outcome: _Outcome) -> list[Record] | None:
         """Return the facts of a tree that is over, if they are needed; keep those of another node."""

@@ -64,7 +64,7 @@ class FailureGroup:
     """Samples that did not pass for the same kind of reason."""
 
     kind: str
-    """``not passed``, ``timeout``, ``budget``, ``error: <class>`` or ``given up: <class>``."""
+    """``not passed``, ``empty reply``, ``timeout``, ``budget``, ``error: <class>``, ``given up: <class>``."""
     count: int
     cases: tuple[FailureCase, ...]
     """At most :data:`MAX_CASES` of them, in the suite's order."""
@@ -347,14 +347,15 @@ class _Gathered:
                 while len(clusters) <= place:
                     clusters.append([])
                 clusters[place].append(float(value))
-        if scored.status != "completed":
+        if scored.status not in {"completed", "empty"}:
             named = f": {scored.error_kind}" if scored.error_kind else ""
             self._fail(f"{scored.status}{named}", scored, scored.error)
         elif not scored.passed:
             said = (
                 f"{name}: {score.get('explanation') or score['value']}" for name, score in _not_passed(scored)
             )
-            self._fail("not passed", scored, "; ".join(said))
+            kind = "empty reply" if scored.status == "empty" else "not passed"
+            self._fail(kind, scored, "; ".join(said))
 
     def fail(self, attempt: AttemptRecord) -> None:
         """Take in a pair that was given up."""

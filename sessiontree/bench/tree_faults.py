@@ -1,4 +1,4 @@
-"""What kept a tree from its aim, as its facts have it: a lost provider or host, a missing price, its budget.
+"""What kept a tree from its aim, as its facts have it: lost hosts, a missing price, its budget, silence.
 
 Facts come from the runtime alone. What a solver raised or caught, and what a model or a tool wrote, decides
 nothing here.
@@ -16,9 +16,12 @@ from sessiontree.bench.recorded_run import fact_kind
 
 _MAIN: Final = "main"
 _BUDGET: Final = "budget."
-_READ: Final = frozenset({"turn_failed", "budget_spent", "session_ended", "call_resolved"})
-_UNKNOWN: Final = '"unknown"'
-"""Part of the text of a call's result that was lost with its process; other results may have it too."""
+_READ: Final = frozenset(
+    {"turn_failed", "budget_spent", "session_ended", "call_resolved", "turn_replied", "run_finished"}
+)
+_NEEDED: Final = {"call_resolved": '"unknown"', "turn_replied": '"finished":{'}
+"""What the text of a call's result that was lost with its process has, and that of a reply that ends a run;
+others may have it too."""
 
 
 @dataclass(slots=True)
@@ -32,14 +35,16 @@ class TreeFaults:
     """A session whose budget in US dollars needs a price that is not known."""
     spent: str = ""
     """The member of the whole tree's budget that is used up; empty = none is."""
+    is_silent: bool = False
+    """Whether the last run of Main, or of the tree if Main had none, ended with an empty reply."""
 
 
 def faults_in(records: Iterable[Record]) -> TreeFaults:
     """Return what a tree's facts say of its faults."""
-    found, failures = TreeFaults(), Counter[tuple[str, int]]()
+    found, failures, has_run = TreeFaults(), Counter[tuple[str, int]](), False
     for record in records:
         kind = fact_kind(record.text)
-        if kind not in _READ or (kind == "call_resolved" and _UNKNOWN not in record.text):
+        if kind not in _READ or _NEEDED.get(kind, "") not in record.text:
             continue
         fact = record.fact()
         if kind == "turn_failed":
@@ -48,6 +53,11 @@ def faults_in(records: Iterable[Record]) -> TreeFaults:
                 _note_turn(found, record.session, fact, failures[record.session, fact["turn"]])
         elif kind == "budget_spent":
             _note_spent(found, fact["account"], fact["limit"])
+        elif kind in {"turn_replied", "run_finished"}:
+            ending = fact if kind == "run_finished" else fact.get("finished")
+            if ending and (record.session == _MAIN or not has_run):
+                has_run = record.session == _MAIN
+                found.is_silent = ending.get("is_empty", False)
         elif kind == "call_resolved":
             _note_call(found, record.session, fact)
         else:

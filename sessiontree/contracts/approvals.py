@@ -52,7 +52,7 @@ class RejectedCall:
     """JSON Schema of the tool's parameters."""
 
 
-Answer: TypeAlias = Literal["approve", "deny", "escalate"]
+RuleAnswer: TypeAlias = Literal["approve", "deny", "escalate"]
 Decision: TypeAlias = Literal["approved", "denied", "expired", "cancelled"]
 ApprovalMode: TypeAlias = Literal["auto", "smart", "always", "never"]
 
@@ -80,7 +80,7 @@ class Rule(StrictSettings):
     where: Mapping[_Pointer, _Glob] = Field(default_factory=dict)
     """JSON pointer into the arguments to a glob over the value (its JSON text unless it is a string). A
     pointer is ``""``, all arguments, or begins with ``/``."""
-    answer: Answer = "escalate"
+    answer: RuleAnswer = "escalate"
 
     def matches(self, tool: str, arguments: JsonValue) -> bool:
         """Return whether the tool and every named argument match; a pointer to a missing value does not."""
@@ -89,7 +89,7 @@ class Rule(StrictSettings):
         return all(_fits(arguments, pointer, glob) for pointer, glob in self.where.items())
 
 
-def answer_by_rules(rules: tuple[Rule, ...], tool: str, arguments: JsonValue) -> Answer:
+def answer_by_rules(rules: tuple[Rule, ...], tool: str, arguments: JsonValue) -> RuleAnswer:
     """Return the answer of the first matching rule; ``escalate`` if no rule matches."""
     for rule in rules:
         if rule.matches(tool, arguments):

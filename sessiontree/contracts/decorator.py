@@ -92,7 +92,7 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-Function: TypeAlias = Callable[..., Any]
+ToolFunction: TypeAlias = Callable[..., Any]
 
 CONTEXT = "ctx"
 """Name of the parameter that receives the call's context."""
@@ -100,7 +100,7 @@ CONTEXT = "ctx"
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def resolved_hints(function: Function, frame: FrameType | None) -> dict[str, Any]:
+def resolved_hints(function: ToolFunction, frame: FrameType | None) -> dict[str, Any]:
     """Return the annotation of every parameter except the context, in signature order; strings are evaluated.
 
     Args:
@@ -137,7 +137,7 @@ def field_names(hints: Mapping[str, Any]) -> dict[str, str]:
 
 
 def parameters_model(
-    function: Function, hints: Mapping[str, Any], fields: Mapping[str, str], described: Mapping[str, str]
+    function: ToolFunction, hints: Mapping[str, Any], fields: Mapping[str, str], described: Mapping[str, str]
 ) -> type[BaseModel]:
     """Return the model of a function's parameters; it refuses unknown parameters.
 
@@ -222,7 +222,7 @@ Got = TypeVar("Got")
 class _Plan:
     """How to make a tool from a function, here or in another process."""
 
-    function: Function
+    function: ToolFunction
     settings: Mapping[str, Any]
     """The tool's class variables."""
     hints: Mapping[str, Any]
@@ -259,7 +259,7 @@ class FunctionTool(Tool[BaseModel], Generic[Given, Got]):
         return await self._call(**arguments)
 
 
-def calling(function: Function) -> Callable[..., Awaitable[ToolResult]]:
+def calling(function: ToolFunction) -> Callable[..., Awaitable[ToolResult]]:
     """Return an async form of a function that returns JSON; a plain function runs in a thread."""
     is_async = inspect.iscoroutinefunction(function)
     name = getattr(function, "__name__", type(function).__name__)
@@ -300,7 +300,7 @@ def tool(
 
 
 def tool(  # noqa: PLR0913 - each is one thing a tool declares
-    function: Function | None = None,
+    function: ToolFunction | None = None,
     /,
     *,
     name: str | None = None,
@@ -316,7 +316,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     retry: Retry | None = None,
     aliases: Iterable[str] = (),
     flags: Iterable[ToolFlag] = (),
-) -> FunctionTool[..., Any] | Callable[[Function], FunctionTool[..., Any]]:
+) -> FunctionTool[..., Any] | Callable[[ToolFunction], FunctionTool[..., Any]]:
     """Make a tool from a typed function with a docstring: ``@tool`` or ``@tool(tier=…)``.
 
     The parameters' types become the schema; unknown parameters are refused. The docstring's ``Args:``
@@ -364,14 +364,14 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     if function is not None:
         return _declared(function, settings, inspect.currentframe())
 
-    def decorate(decorated: Function) -> FunctionTool[..., Any]:
+    def decorate(decorated: ToolFunction) -> FunctionTool[..., Any]:
         return _declared(decorated, settings, inspect.currentframe())
 
     return decorate
 
 
 def _declared(
-    function: Function, settings: dict[str, Any], frame: FrameType | None
+    function: ToolFunction, settings: dict[str, Any], frame: FrameType | None
 ) -> FunctionTool[..., Any]:
     """Return the tool of a function; ``frame`` is that of the code which applies the decorator."""
     if not inspect.isfunction(inspect.unwrap(function)):
@@ -402,7 +402,7 @@ def _made(plan: _Plan) -> FunctionTool[..., Any]:
     return made
 
 
-def _description(function: Function, hints: Mapping[str, Any]) -> str:
+def _description(function: ToolFunction, hints: Mapping[str, Any]) -> str:
     documented = read_docstring(function.__doc__ or "")
     if not documented.description:
         raise ConfigError("has no docstring; its first lines tell the model what the tool does")
@@ -415,7 +415,7 @@ def _description(function: Function, hints: Mapping[str, Any]) -> str:
     return documented.description
 
 
-def check_settings(function: Function, settings: Mapping[str, Any]) -> None:
+def check_settings(function: ToolFunction, settings: Mapping[str, Any]) -> None:
     """Refuse a generator function, and settings that no tool can have.
 
     Raises:

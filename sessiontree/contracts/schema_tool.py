@@ -10,9 +10,9 @@ from typing import Any, Generic, cast
 from sessiontree.contracts.context import Capability, ToolContext, capability_names
 from sessiontree.contracts.decorator import (
     CONTEXT,
-    Function,
     Given,
     Got,
+    ToolFunction,
     calling,
     check_settings,
     read_docstring,
@@ -28,7 +28,7 @@ from sessiontree.contracts.tool import MAIN_AND_BRANCH, RawTool, Retry, ToolFlag
 class _Parts:
     """How to make a tool from a function and a schema, here or in another process."""
 
-    function: Function
+    function: ToolFunction
     settings: Mapping[str, Any]
     """The tool's class variables, including its parameters."""
 
@@ -156,7 +156,7 @@ def _made(plan: _Parts) -> SchemaTool[..., Any]:
     return made
 
 
-def _check_function(function: Function) -> None:
+def _check_function(function: ToolFunction) -> None:
     if not inspect.isfunction(inspect.unwrap(function)):
         raise ConfigError(
             f"@schema_tool takes a function, not {function!r}; derive a class from RawTool instead"

@@ -85,7 +85,8 @@ class ModelRequest:
     session_id: str
     kind: SessionKind
     turn: int
-    """Counted from 1."""
+    """Number of this question in its session, counted from 1 over all of the session's messages: it does not
+    begin again with a new message."""
     system_prompt: str
     tools: Sequence[ToolSpec]
     messages: Sequence[Message]

@@ -152,17 +152,16 @@ class StreamAssembler:
             self._take_call(piece)
         elif isinstance(piece, Usage):
             self._usage = piece
-        elif isinstance(piece, StopPiece) and piece.reason in _STOP_REASONS:
-            self._stop = piece.reason
-            self._stop_detail = _words(piece.detail)
+        elif isinstance(piece, StopPiece):
+            self._take_stop(piece)
         elif isinstance(piece, ModelPiece):
-            self._model = _words(piece.name)
+            self._model = _words(piece.name, piece, "name")
         elif isinstance(piece, Replay):
             self._replay = piece
         else:
             raise ModelError(
-                f"a model streamed {piece!r:.200}; give text, Usage, Replay, CallPiece, ThinkingPiece, "
-                "ModelPiece or StopPiece"
+                f"a model streamed {piece!r:.200} (a {type(piece).__name__}); give text, Usage, Replay, "
+                "CallPiece, ThinkingPiece, ModelPiece or StopPiece"
             )
 
     def message(self) -> AssistantMessage:
@@ -208,8 +207,18 @@ class StreamAssembler:
         last.words.write(text)
         self._emit(TextDelta(text))
 
+    def _take_stop(self, piece: StopPiece) -> None:
+        # A reason of another type may have no hash.
+        if not isinstance(piece.reason, str) or piece.reason not in _STOP_REASONS:
+            allowed = ", ".join(repr(each) for each in get_args(StopReason))
+            raise ModelError(
+                f"a model streamed a StopPiece whose reason is {piece.reason!r:.200}; give one of {allowed}"
+            )
+        self._stop = piece.reason
+        self._stop_detail = _words(piece.detail, piece, "detail")
+
     def _take_thought(self, piece: ThinkingPiece) -> None:
-        text, signature = _words(piece.text), _words(piece.signature)
+        text, signature = _words(piece.text, piece, "text"), _words(piece.signature, piece, "signature")
         if not text and not signature:
             return
         self._count(len(text) + len(signature))
@@ -224,7 +233,7 @@ class StreamAssembler:
 
     def _take_call(self, piece: CallPiece) -> None:
         words = _argument_words(piece.arguments)
-        self._count(len(words) + len(_words(piece.id)) + len(_words(piece.name)))
+        self._count(len(words) + len(_words(piece.id, piece, "id")) + len(_words(piece.name, piece, "name")))
         call = self._call_of(piece)
         if call is None:
             call = _Call(len(self._blocks))
@@ -254,6 +263,11 @@ class StreamAssembler:
     def _call_of(self, piece: CallPiece) -> _Call | None:
         """Return the call that a piece belongs to, or None if it begins a new one."""
         if piece.index is not None:
+            if not isinstance(piece.index, int):
+                raise ModelError(
+                    f"a model streamed a CallPiece whose index is {piece.index!r:.200}, not an int or None; "
+                    "give the number of the call as the provider counts, or leave it out"
+                )
             call = self._by_index.get(piece.index)
             is_told_apart = True
         elif piece.id:
@@ -305,9 +319,13 @@ class StreamAssembler:
             self._emit(ToolCallEnd(call.place, read))
 
 
-def _words(text: Any) -> str:
+def _words(text: object, piece: ThinkingPiece | CallPiece | StopPiece | ModelPiece, field: str) -> str:
+    """Return the text of a field of a piece."""
     if not isinstance(text, str):
-        raise ModelError(f"a model streamed {type(text).__name__} where text belongs")
+        hint = "leave it out where the provider has none" if text is None else "give text"
+        raise ModelError(
+            f"a model streamed a {type(piece).__name__} whose {field} is {text!r:.200}, not a str; {hint}"
+        )
     return text
 
 
@@ -315,7 +333,10 @@ def _argument_words(arguments: Any) -> str:
     if isinstance(arguments, str):
         return arguments
     if not isinstance(arguments, Mapping):
-        raise ModelError(f"a model streamed arguments of {type(arguments).__name__}; give text or an object")
+        raise ModelError(
+            f"a model streamed a CallPiece whose arguments are {arguments!r:.200}, not a str or a mapping; "
+            "give some of the argument text, or all arguments as an object"
+        )
     try:
         return dump_json(to_json_value(arguments))
     except RecursionError:

@@ -19,7 +19,7 @@ from sessiontree.contracts.kinds import SystemAnswer
 from sessiontree.contracts.settings import MessagePolicy, StrictSettings, faults_of
 from sessiontree.policy.catalog import Profile
 
-Entry: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
+PolicyEntry: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 """A tool's name or alias, a glob such as ``memory_*``, ``group:<section>``, or a plugin's id."""
 
 
@@ -30,9 +30,9 @@ class _Written(StrictSettings):
 class ToolLists(_Written):
     """The lists of one scope. Each list only removes tools; deny wins over allow."""
 
-    allow: tuple[Entry, ...] | None = None
+    allow: tuple[PolicyEntry, ...] | None = None
     """What is kept; None = everything, an empty list = nothing."""
-    deny: tuple[Entry, ...] = ()
+    deny: tuple[PolicyEntry, ...] = ()
     """What is removed, whatever other lists say."""
 
 
@@ -41,7 +41,7 @@ class ProfiledTools(ToolLists):
 
     profile: Profile | None = None
     """``minimal``, ``coding``, ``messaging`` or ``full``; None = the wider scope decides."""
-    also_allow: tuple[Entry, ...] | None = None
+    also_allow: tuple[PolicyEntry, ...] | None = None
     """Added to the profile's list, and to no other; None = the wider scope decides."""
 
 

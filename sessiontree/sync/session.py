@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from sessiontree.api.child_results import ChildResult, OnError
+from sessiontree.api.child_results import ChildResult, OnChildError
 from sessiontree.api.options import ApproverLike
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.client_tool import ClientCall
@@ -277,7 +277,7 @@ class SessionHandle(SessionBase[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
-        on_error: OnError = ...,
+        on_error: OnChildError = ...,
         labels: Sequence[str] | None = ...,
         agent: str | None = ...,
         result_type: type[T],
@@ -293,7 +293,7 @@ class SessionHandle(SessionBase[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
-        on_error: OnError = ...,
+        on_error: OnChildError = ...,
         labels: Sequence[str] | None = ...,
         agent: str | None = ...,
         result_type: Any = ...,
@@ -308,7 +308,7 @@ class SessionHandle(SessionBase[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = 8,
-        on_error: OnError = "return",
+        on_error: OnChildError = "return",
         labels: Sequence[str] | None = None,
         agent: str | None = None,
         result_type: Any = None,
@@ -364,7 +364,7 @@ class SessionHandle(SessionBase[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
-        on_error: OnError = ...,
+        on_error: OnChildError = ...,
         labels: Sequence[str] | None = ...,
         agent: str | None = ...,
         result_type: type[T],
@@ -380,7 +380,7 @@ class SessionHandle(SessionBase[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
-        on_error: OnError = ...,
+        on_error: OnChildError = ...,
         labels: Sequence[str] | None = ...,
         agent: str | None = ...,
         result_type: Any = ...,
@@ -395,7 +395,7 @@ class SessionHandle(SessionBase[R]):
         tasks: Sequence[str],
         *,
         concurrency: int = 8,
-        on_error: OnError = "return",
+        on_error: OnChildError = "return",
         labels: Sequence[str] | None = None,
         agent: str | None = None,
         result_type: Any = None,

@@ -11,11 +11,11 @@ from typing import cast
 
 from sessiontree.contracts.approvals import (
     APPROVER_ERROR,
-    Answer,
     ApprovalQuestion,
     Decision,
     Precedent,
     Rule,
+    RuleAnswer,
     answer_by_rules,
 )
 from sessiontree.contracts.errors import ApprovalClosed, PermissionDenied
@@ -55,7 +55,7 @@ def climb_on(draft: Draft, request_id: str, session: Session) -> None:
 
 
 def settle_hop(
-    draft: Draft, request_id: str, session: str, answer: Answer, by: str, reason: str, *, name: str = ""
+    draft: Draft, request_id: str, session: str, answer: RuleAnswer, by: str, reason: str, *, name: str = ""
 ) -> None:
     """Record a session's answer, and the decision if it is one; ``name`` is the person who decided."""
     draft.write(ApprovalStepRecorded(request_id, session, answer, by, reason))
@@ -182,7 +182,7 @@ def hear_function(draft: Draft, session: str, returned: ApproverReplied) -> None
     if request is None or request.how != "consult" or request.rests_at != session:
         return
     if returned.answer in ANSWERS:
-        answer, reason = cast("Answer", returned.answer), returned.reason
+        answer, reason = cast("RuleAnswer", returned.answer), returned.reason
     else:
         answer = "deny"
         reason = f"the approver function of {session!r} answered {returned.answer!r}, which is not one of "
@@ -207,7 +207,7 @@ def hear_person(draft: Draft, decided: Decided) -> None:
         )
         draft.tell(RefuseDecision(PermissionDenied(PermissionTier.ELEVATED, reason)))
         return
-    answer: Answer = "approve" if decided.approve else "deny"
+    answer: RuleAnswer = "approve" if decided.approve else "deny"
     failed = decided.asker is None and decided.by == APPROVER_ERROR
     by, name = (decided.by, "") if failed else ("person", decided.by)
     settle_hop(draft, decided.request_id, request.rests_at, answer, by, decided.reason, name=name)
@@ -296,7 +296,7 @@ def _bind_denial(draft: Draft, question: ApprovalQuestion, shown_at: str) -> Non
             _settle_resting(draft, other, "deny", "denial", SAID_NO)
 
 
-def _settle_resting(draft: Draft, request_id: str, answer: Answer, by: str, reason: str) -> None:
+def _settle_resting(draft: Draft, request_id: str, answer: RuleAnswer, by: str, reason: str) -> None:
     rests_at = draft.state.requests[request_id].rests_at
     if rests_at is not None:
         settle_hop(draft, request_id, rests_at, answer, by, reason)

@@ -104,6 +104,11 @@ def endless(messages: list[ChatMessage], tools: list[str]) -> ModelOutput:
     return called("add", x=len(messages), y=1)
 
 
+def repeating(messages: list[ChatMessage], tools: list[str]) -> ModelOutput:
+    """Make the same call of ``add`` again and again; it always returns the same."""
+    return called("add", x=1, y=1)
+
+
 def failing(how: str) -> Script:
     """Call ``fail`` once, then say what became of it."""
 
@@ -180,6 +185,7 @@ async def main(place: Path) -> dict[str, Any]:
         "agent": (as_solver(tree_agent(tools=[add()], **own)), adding, {}),
         "token limit": (flat, endless, {"token_limit": 40}),
         "message limit": (flat, endless, {"message_limit": 6}),
+        "same call": (flat, repeating, {"message_limit": 20}),
         "time limit": (flat, failing("wait"), {"time_limit": 2}),
         "tool error": (flat, failing("report"), {}),
         "broken tool": (flat, failing("raise"), {"fail_on_error": False}),

@@ -105,6 +105,23 @@ async def plain_task(place: Path) -> dict[str, Any]:
     }
 
 
+def stubborn(request: ModelRequest) -> Any:
+    """Make the same call eight times, then say its result."""
+    return call("add", x=1, y=1) if request.turn <= 8 else request.messages[-1].text
+
+
+async def same_call(place: Path) -> list[Any]:
+    """Run a sample whose model repeats a call; return how it was scored."""
+    task = Task(
+        name="stubborn",
+        dataset=[Sample(input="1+1", target="2")],
+        solver=[use_tools(add()), generate(tool_calls="loop")],
+        scorer=includes(),
+    )
+    scored = await run(InspectSuite(task, model=FunctionModel(stubborn)), place)
+    return [[each["status"], each["includes"]["value"]] for each in scored.values()]
+
+
 async def parity(place: Path) -> dict[str, Any]:
     """Solve the same tasks of users with inspect alone and over a tree."""
     task = agentdojo_task(agent="ground_truth", with_sandbox_tasks="no", with_injections=False, **FEW)
@@ -199,6 +216,7 @@ async def main(place: Path) -> dict[str, Any]:
     """Return the facts of every case by name."""
     return {
         "plain task": await plain_task(place / "plain"),
+        "same call": await same_call(place / "stubborn"),
         "parity": await parity(place),
         "attacks": await attacks(place),
         "refusals": refusals(),

@@ -30,7 +30,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.backends.local.backend import LocalBackend
-from sessiontree.bench import Attempt, Sample, Score
+from sessiontree.bench import Attempt, RunResults, Sample, Score
 from sessiontree.contracts.messages import TextContent
 from tests.bench.suite_fixtures import CENT, ended, rows, solve, suite
 
@@ -242,6 +242,36 @@ async def test_a_wrong_answer_that_quotes_a_loss_is_scored(tmp_path: Path) -> No
     found = await ended(suite(1, model=model, solver=delegate, budget=Budget(tokens=99)), tmp_path / "run")
     assert (found.scored, found.passed) == (1, 0)
     assert rows(tmp_path / "run", "SELECT status FROM scores") == [("completed",)]
+
+
+async def test_a_sample_whose_model_said_nothing_is_shown_as_empty(tmp_path: Path) -> None:
+    """If it did not pass. The last reply counts, of Main or of the Branch that worked."""
+
+    async def work(attempt: Attempt[str]) -> str:
+        tree, case = attempt.tree, attempt.sample.id
+        if case == "branch":
+            await tree.run("say something")
+            return ""
+        said: str = await tree.main.send("say something")
+        if case == "speaks last":
+            said = await tree.main.send("say more")
+        return attempt.sample.target if case == "passes" else said
+
+    def reply(request: ModelRequest) -> str:
+        return "more" if "say more" in getattr(request.messages[-1], "text", "") else ""
+
+    cases = [Sample(case, "", "right") for case in ("branch", "main", "passes", "speaks last")]
+    silent = suite(samples=cases, solver=work, model=FunctionModel(reply, name="silent"))
+    found = await ended(silent, tmp_path / "run")
+    assert (found.scored, found.passed) == (4, 1)
+    assert rows(tmp_path / "run", "SELECT sample_id, status FROM scores ORDER BY sample_id") == [
+        ("branch", "empty"),
+        ("main", "empty"),
+        ("passes", "completed"),
+        ("speaks last", "completed"),
+    ]
+    failures = RunResults(tmp_path / "run").report().failures
+    assert {each.kind: each.count for each in failures} == {"empty reply": 2, "not passed": 1}
 
 
 @pytest.mark.parametrize("where", ["tree", "solver", "own task", "scorer"])

@@ -52,6 +52,13 @@ def test_limits_of_inspect_end_the_sample(logs: dict[str, Any], kind: str) -> No
     assert ended["roles"][:3] == ["system", "user", "assistant"]
 
 
+def test_inspect_ends_a_model_that_repeats_a_call(logs: dict[str, Any]) -> None:
+    """The same call with the same result: inspect's limit of 20 messages ends it, and nobody warns it."""
+    ended = logs["same call"]
+    assert (ended["status"], ended["limit"], ended["error"]) == ("success", "message", None)
+    assert ended["roles"] == ["system", "user", *["assistant", "tool"] * 9]
+
+
 def test_error_of_a_tool_goes_to_the_model(logs: dict[str, Any]) -> None:
     """The model hears inspect's words, and the sample goes on."""
     ended = logs["tool error"]

@@ -38,6 +38,11 @@ def test_log_has_one_header_and_every_sample_once(facts: dict[str, Any]) -> None
     assert log["tree"]
 
 
+def test_model_that_repeats_a_call_is_not_ended(facts: dict[str, Any]) -> None:
+    """Only the limits of inspect end such a sample."""
+    assert facts["same call"] == [["completed", 1.0]]
+
+
 def test_verdicts_of_agentdojo_are_those_of_inspect_alone(facts: dict[str, Any]) -> None:
     """The ground truth of the same users' tasks, called by inspect and by a tree."""
     parity = facts["parity"]

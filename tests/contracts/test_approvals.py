@@ -9,13 +9,13 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sessiontree.contracts.approvals import Answer, Rule, answer_by_rules
+from sessiontree.contracts.approvals import Rule, RuleAnswer, answer_by_rules
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.testing.strategies import json_objects, json_values, rules, texts
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
 Matches = Callable[[Rule, str, JsonValue], bool]
-Answers = Callable[[tuple[Rule, ...], str, JsonValue], Answer]
+Answers = Callable[[tuple[Rule, ...], str, JsonValue], RuleAnswer]
 
 
 def pointer(*parts: str) -> str:

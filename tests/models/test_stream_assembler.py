@@ -189,10 +189,18 @@ def test_unreadable_arguments_are_kept_to_a_bound() -> None:
         (None, "streamed None"),
         (5, "streamed 5"),
         (b"x", "streamed b'x'"),
-        (StopPiece("tired"), "tired"),  # type: ignore[arg-type]
-        (ThinkingPiece(5), "int where text"),  # type: ignore[arg-type]
-        (CallPiece(5, name="read"), "arguments of int"),  # type: ignore[arg-type]
-        (CallPiece(id=5), "int where text"),  # type: ignore[arg-type]
+        (StopPiece("tired"), "reason is 'tired'; give one of 'stop', 'toolUse', .*, 'aborted'"),  # type: ignore[arg-type]
+        (StopPiece(["stop"]), r"reason is \['stop'\]; give one of"),  # type: ignore[arg-type]
+        (StopPiece("stop", None), "a StopPiece whose detail is None, not a str"),  # type: ignore[arg-type]
+        (StopPiece, r"StopPiece'> \(a type\); give text"),
+        (ThinkingPiece(5), "a ThinkingPiece whose text is 5, not a str"),  # type: ignore[arg-type]
+        (ThinkingPiece(signature=b"x"), "whose signature is b'x', not a str"),  # type: ignore[arg-type]
+        (ModelPiece(None), "a ModelPiece whose name is None, not a str"),  # type: ignore[arg-type]
+        (CallPiece(5, name="read"), "whose arguments are 5, not a str or a mapping"),  # type: ignore[arg-type]
+        (CallPiece(id=None), "a CallPiece whose id is None, not a str; leave it out"),  # type: ignore[arg-type]
+        (CallPiece(id=5), "whose id is 5, not a str"),  # type: ignore[arg-type]
+        (CallPiece(name=None), "whose name is None, not a str"),  # type: ignore[arg-type]
+        (CallPiece(index=["0"]), r"whose index is \['0'\], not an int or None"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_piece_is_refused(piece: Any, words: str) -> None:

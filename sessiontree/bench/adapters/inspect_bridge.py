@@ -176,6 +176,7 @@ class SampleBridge:
                 agents={"default": AgentSpec(tools=[*names, *choices.builtin], max_result_chars=400_000)},
                 limits=Limits(
                     max_turns=UNLIMITED,
+                    max_repeats=None,
                     model_retries=0,
                     model_timeout_s=None,
                     approval_patience_s=None,

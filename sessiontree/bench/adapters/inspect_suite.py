@@ -21,7 +21,9 @@ from sessiontree.bench.results import RunResults
 from sessiontree.bench.suite import Attempt, Sample, Score, Scorer, Suite
 from sessiontree.models.port import model_name
 
-_LIMITS: Final = Limits(max_turns=10_000, approval_patience_s=None, branch_ttl_s=None, worker_ttl_s=None)
+_LIMITS: Final = Limits(
+    max_turns=10_000, max_repeats=None, approval_patience_s=None, branch_ttl_s=None, worker_ttl_s=None
+)
 
 
 class InspectSuite(Suite):

@@ -21,7 +21,7 @@ from sessiontree import (
     ToolError,
     ToolResult,
 )
-from sessiontree.contracts.approvals import Answer
+from sessiontree.contracts.approvals import RuleAnswer
 from sessiontree.contracts.tree_facts import ChannelSaid
 from tests.backends.ray.plan_strategies import Play, asked_for, children_of, model_of, own_children
 from tests.behaviours.effect_fakes import TOOLS, Look, Words, effects
@@ -56,7 +56,7 @@ class Outcome:
     """What reached the person."""
 
 
-def rule(name: str, answer: Answer) -> Rule:
+def rule(name: str, answer: RuleAnswer) -> Rule:
     """Return the rule for calls of a name."""
     return Rule(tool="launch", where={"/text": f"{name} *"}, answer=answer)
 
