@@ -86,8 +86,8 @@ def test_a_run_that_can_not_begin_makes_no_directory(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     file = tmp_path / "keyed.py"
     file.write_text(KEYED)
-    command = ("run", f"{file}:{name}", "--dir", tmp_path / "run", "--backend", "local", *options)
-    assert wrong in said(*command, code=2)
+    command = ("run", f"{file}:{name}", "--dir", tmp_path / "run", "--backend", "local")
+    assert wrong in said(*command, *options, code=2)
     assert not (tmp_path / "run").exists()
 
 
