@@ -10,7 +10,7 @@ import select
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.internal.constants_ast import Constants
 
 from sessiontree import Runtime
+from sessiontree.models import local_server
 
 assert hasattr(HypothesisProvider, "_local_constants"), "Hypothesis collects constants in another way now."
 # Hypothesis draws constants of whatever modules of the project are loaded. That differs between the processes
@@ -44,6 +45,8 @@ GRACE_S = float(os.environ.get("SESSIONTREE_TEST_GRACE_S", "30"))
 
 ORDER = Path(__file__).with_name("order.txt")
 """The files that take longest: sandboxes with what waits for Ray, then what waits, then what computes."""
+HIDDEN = "no_module_in_a_fast_test"
+"""In place of what runs the local model."""
 PROCESS_BYTES = 3 << 30
 """Memory for one process of the tests with the Ray that it starts."""
 
@@ -54,6 +57,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     processors = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(1, min(processors * 3 // 2, memory // PROCESS_BYTES))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Hide the local model from tests that are neither slow nor long: a fresh clone has none."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not any(item.get_closest_marker(mark) for mark in ("slow", "long")):
+            patch.setattr(local_server, "RUNNER", HIDDEN)
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -353,7 +353,17 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _shard_count(shards: object, backend: str, memory: MemorySettings | None) -> int:
+def check_backend(name: str) -> None:
+    """Check a backend's name.
+
+    Raises:
+        ConfigError: no backend has it.
+    """
+    if name not in BACKENDS:
+        raise ConfigError(f"backend {name!r} is not one of {', '.join(BACKENDS)}{meant(name, BACKENDS)}")
+
+
+def shard_count(shards: object, backend: str, memory: MemorySettings | None) -> int:
     """Return the maximum number of shards on this node.
 
     Raises:
@@ -438,10 +448,7 @@ class Runtime:
             JournalError: the state directory can't be used, or another program writes the journal.
             TreeNotFound: no journal there holds the tree.
         """
-        if backend not in BACKENDS:
-            raise ConfigError(
-                f"backend {backend!r} is not one of {', '.join(BACKENDS)}{meant(backend, BACKENDS)}"
-            )
+        check_backend(backend)
         for name, number in (("slots", slots), ("num_cpus", num_cpus), ("max_host_bytes", max_host_bytes)):
             if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
                 raise ConfigError(f"{name} is {number!r}; give a whole number, or None")
@@ -472,7 +479,7 @@ class Runtime:
         if slots is not None:
             given["slots"] = slots
         given |= _remembering(memory)
-        most = _shard_count(shards, backend, memory)
+        most = shard_count(shards, backend, memory)
         self.traces = Traces(telemetry, log, late)
         """The exports of its trees' traces."""
         place = absolute_path(state_dir, "state_dir")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from sessiontree.contracts.approvals import decision_words
 from sessiontree.contracts.codec import wire_parts
 from sessiontree.contracts.events import exit_of
 from sessiontree.contracts.messages import ToolResultMessage, message_from_wire
@@ -156,7 +157,9 @@ def _requested(fact: Fact) -> Iterator[_Said]:
 
 def _decided(fact: Fact) -> Iterator[_Said]:
     refused = fact["decision"] != "approved"
-    yield _Said(f"approval {fact['decision']} by {fact['by']}", str(fact["reason"]), is_failure=refused)
+    yield _Said(
+        f"approval {decision_words(fact['decision'], fact['by'])}", str(fact["reason"]), is_failure=refused
+    )
 
 
 def _failed(fact: Fact) -> Iterator[_Said]:

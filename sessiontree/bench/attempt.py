@@ -37,7 +37,7 @@ from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
 from sessiontree.bench.ledger_tables import AttemptResult
 from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text
 from sessiontree.bench.run_facts import RunFacts, keep_facts
-from sessiontree.bench.run_place import WORKSPACES, RunPlace
+from sessiontree.bench.run_place import WORKSPACES, RunPlace, no_model
 from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
 from sessiontree.bench.tree_faults import TreeFaults, faults_in
 from sessiontree.bench.workspaces import make_workspace, template_of
@@ -240,9 +240,7 @@ class AttemptRun:
 
     def _made(self, options: Mapping[str, Any]) -> SessionTree:
         if options["model"] is None:
-            raise ConfigError(
-                f"suite {self._place.suite.name!r} names no model; give one with --model, or Suite(model=…)"
-            )
+            raise no_model(self._place.suite)
         purpose = f"bench {self._place.suite.name}: {self._lease.sample_id}"
         try:
             return SessionTree(

@@ -24,6 +24,9 @@ from sessiontree.bench.ledger_tables import (
     Key,
     LedgerUnusable,
     end_attempt,
+    forget_run,
+    has_begun,
+    holds_settings,
     insert_score,
     now_ms,
     open_ledger,
@@ -147,6 +150,8 @@ class Ledger:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._made = 0
+        self._settings: dict[str, str] = {}
+        """What identifies the run that this program works on."""
         self._ended: LedgerUnusable | None = None
         """Why its thread takes no more work."""
 
@@ -175,6 +180,8 @@ class Ledger:
     ) -> dict[str, str]:
         """Enter samples that are new, and let failed ones wait again where more retries are allowed.
 
+        A run of other settings that never began is forgotten.
+
         Args:
             settings: What identifies the run; written once, by whoever comes first.
             sample_ids: The samples of this command, in the suite's order, from its first sample on.
@@ -184,13 +191,16 @@ class Ledger:
         Returns:
             The settings that the ledger holds; where they differ, nothing else was written.
         """
+        self._settings = dict(settings)
 
         def run(db: sqlite3.Connection) -> dict[str, str]:
+            if not holds_settings(db, settings) and not has_begun(db):
+                forget_run(db)
             db.executemany("INSERT OR IGNORE INTO run VALUES (?, ?)", settings.items())
             db.execute("INSERT OR IGNORE INTO run VALUES ('created_at_ms', ?)", (str(now_ms(db)),))
             db.execute("INSERT OR IGNORE INTO run VALUES ('spent_usd', '0')")
             found = dict(db.execute("SELECT key, value FROM run").fetchall())
-            if all(found[name] == value for name, value in settings.items()):
+            if holds_settings(db, settings):
                 for epoch in range(1, epochs + 1):
                     db.executemany(
                         "INSERT OR IGNORE INTO samples(sample_id, epoch, position, state) "
@@ -219,10 +229,18 @@ class Ledger:
             epochs: Only epochs up to this one.
             limit: Only so many samples, the first ones; None = all.
             cap: What the run may cost; each lease reserves a part of it. None = anything.
+
+        Raises:
+            ConfigError: another program began a run of other settings before this one did.
         """
         bound = (epochs, NO_LIMIT if limit is None else limit, most)
 
         def run(db: sqlite3.Connection) -> Leased:
+            if not holds_settings(db, self._settings):
+                raise ConfigError(
+                    f"ledger {str(self._path)!r}: another program began another run here meanwhile; give "
+                    "another directory"
+                )
             waiting = db.execute(
                 "SELECT sample_id, epoch FROM samples WHERE state = 'waiting' AND epoch <= ? "
                 "AND position < ? ORDER BY epoch, position LIMIT ?",

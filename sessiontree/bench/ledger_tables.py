@@ -132,6 +132,30 @@ def now_ms(db: sqlite3.Connection) -> int:
     return int(now)
 
 
+def holds_settings(db: sqlite3.Connection, settings: Mapping[str, str]) -> bool:
+    """Return whether a ledger is that of a run with these settings."""
+    return settings.items() <= dict(db.execute("SELECT key, value FROM run").fetchall()).items()
+
+
+def has_begun(db: sqlite3.Connection) -> bool:
+    """Return whether an attempt of the run had a tree, may still get one, or was scored.
+
+    Of an attempt whose program was killed, nobody knows.
+    """
+    (found,) = db.execute(
+        "SELECT EXISTS (SELECT 1 FROM scores) OR EXISTS (SELECT 1 FROM attempts "
+        "WHERE tree_id IS NOT NULL OR ended_at_ms IS NULL OR outcome = 'lost')"
+    ).fetchone()
+    return bool(found)
+
+
+def forget_run(db: sqlite3.Connection) -> None:
+    """Remove a run that never began: its settings, its samples and what kept its attempts from starting."""
+    db.execute("DELETE FROM run WHERE key NOT IN ('ledger_version', 'clock_ms')")
+    db.execute("DELETE FROM samples")
+    db.execute("DELETE FROM attempts")
+
+
 def spent_usd(db: sqlite3.Connection) -> float:
     """Return what ended attempts have cost, in US dollars."""
     (spent,) = db.execute("SELECT CAST(value AS REAL) FROM run WHERE key = 'spent_usd'").fetchone()

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final, Self, get_args
 
 from sessiontree import AgentSpec, ConfigError, Configuration, RecordedModel
-from sessiontree.api.model_choice import ModelLike
+from sessiontree.api.model_choice import ModelLike, models_of
 from sessiontree.api.paths import absolute_path
-from sessiontree.api.runtime import BackendName, Shards
+from sessiontree.api.runtime import BackendName, Shards, check_backend, shard_count
 from sessiontree.bench.progress import LoggedProgress, RunProgress
 from sessiontree.bench.samples import digest_of_samples
 from sessiontree.bench.suite import Sample, Suite, checked_count, checked_seconds
@@ -71,6 +71,8 @@ class RunOptions:
         checked_count(self.retries, "retries", 0)
         checked_seconds(self.sample_timeout_s, "sample_timeout_s")
         checked_seconds(self.max_cost_usd, "max_cost_usd", "US dollars")
+        check_backend(self.backend)
+        shard_count(self.shards, self.backend, None)
         if self.keep not in get_args(Keep):
             raise ConfigError(f"keep {self.keep!r} is not one of {', '.join(get_args(Keep))}")
 
@@ -104,18 +106,26 @@ class RunPlace:
     def of(
         cls, run_dir: str | Path, suite: Suite, samples: Iterable[Sample], options: RunOptions
     ) -> RunPlace:
+        """Check the models; :meth:`make` makes the directory.
+
+        Raises:
+            ConfigError: no model is named, it is unknown, or its extra or its key is missing.
+        """
+        path = absolute_path(run_dir, "run_dir")
+        model = _found_model(suite.model if options.model is None else options.model, suite)
+        _check_models(suite, model)
+        return cls(path, suite, {each.id: each for each in samples}, options, model)
+
+    def make(self) -> None:
         """Make the directory if it is missing.
 
         Raises:
-            ConfigError: it can't be made, or the model is unknown.
+            ConfigError: it can't be made.
         """
-        path = absolute_path(run_dir, "run_dir")
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"run_dir {str(path)!r} can't be made: {error}") from error
-        model = suite.model if options.model is None else options.model
-        return cls(path, suite, {each.id: each for each in samples}, options, _found_model(model, suite))
+            raise ConfigError(f"run_dir {str(self.path)!r} can't be made: {error}") from error
 
     @property
     def epochs(self) -> int:
@@ -166,7 +176,7 @@ class RunPlace:
         """Write ``config.json`` for people and other programs; the ledger holds the same."""
         options = {name: getattr(self.options, name) for name in _SHOWN}
         file = self.path / CONFIG
-        if not file.exists():
+        if not _shows(file, held):
             text = json.dumps({**held, "options": options}, indent=2, default=str)
             made = self.path / f".{CONFIG}.{os.getpid()}"
             made.write_text(f"{text}\n", "utf-8")
@@ -187,6 +197,42 @@ def _found_model(model: ModelLike | None, suite: Suite) -> ModelLike | None:
     if model.startswith(RECORDED):
         return RecordedModel(model.removeprefix(RECORDED))
     return Configuration.load().find_model(model)
+
+
+def no_model(suite: Suite) -> ConfigError:
+    """Return the error of a suite for which no model is named."""
+    return ConfigError(f"suite {suite.name!r} names no model; give one with --model, or Suite(model=…)")
+
+
+def _check_models(suite: Suite, model: ModelLike | None) -> None:
+    """Check the models that are known before an attempt begins, as the tree of each attempt does.
+
+    Raises:
+        ConfigError: no model is named, one is unknown, or its extra or its key is missing.
+    """
+    tree: Mapping[str, Any] = {} if callable(suite.tree) else suite.tree
+    model = tree.get("model", model)
+    if isinstance(model, str) and model in suite.models:
+        return
+    if model is None:
+        if callable(suite.tree):
+            return  # it may name one for each attempt
+        raise no_model(suite)
+    given = tree.get("agents")
+    agents = dict(given) if isinstance(given, Mapping) else {}
+    if isinstance(suite.solver, AgentSpec):
+        agents["default"] = suite.solver
+    specs = {name: spec for name, spec in agents.items() if isinstance(spec, AgentSpec)}
+    models_of(model, tree.get("models"), specs)
+
+
+def _shows(file: Path, held: Mapping[str, str]) -> bool:
+    """Whether a ``config.json`` says what the ledger holds; that of a run that never began may not."""
+    try:
+        said = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(said, dict) and held.items() <= said.items()
 
 
 def _model_name(model: ModelLike | None) -> str:

@@ -51,6 +51,7 @@ async def run_suite(suite: Suite, run_dir: str | Path, options: Mapping[str, Any
     checked_count(len(samples[: chosen.limit]) * place.epochs, "samples times epochs", 0)
     for sample in samples[: chosen.limit]:
         template_of(suite, sample)
+    place.make()
     async with Ledger(place.path / LEDGER, own_name(), shared=place.is_shared()) as ledger:
         ids = [sample.id for sample in samples[: chosen.limit]]
         held = await ledger.prepare(place.identity(), ids, place.epochs, chosen.retries)

@@ -20,7 +20,7 @@ from sessiontree.cli.connect import HOW_TO_RESUME, follow_facts, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, read_tree, whole_tree_id
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest, decision_words
 from sessiontree.contracts.errors import ApprovalClosed, ConfigError
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting
@@ -189,7 +189,7 @@ class ApprovalPrompt:
             if request is not None:
                 self._asked.add(tree_id, request)
         elif isinstance(fact, ApprovalDecided):
-            self._asked.withdraw(tree_id, fact.request_id, f"{fact.decision} by {fact.by}")
+            self._asked.withdraw(tree_id, fact.request_id, decision_words(fact.decision, fact.by))
 
     async def take(self, line: str) -> bool:
         """Take a line; False where it is not an answer to anything asked here."""

@@ -25,6 +25,7 @@ from typing import Any
 
 from sessiontree.cli.live_tree import LiveTree, call_text
 from sessiontree.cli.live_view import LiveView
+from sessiontree.contracts.approvals import decision_words
 from sessiontree.contracts.events import display_of, failure_of
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.messages import ToolResultMessage
@@ -115,7 +116,8 @@ def change_text(change: Change) -> str | None:
         return f"asked for approval: {session} wants {call_text(change['tool'], change['arguments'])}"
     if name == "approval_decided":
         why = f", {change['reason']}" if change["reason"] else ""
-        return f"{change['decision']} by {change['by']}: {change['tool']} for {session}{why}"
+        how = decision_words(change["decision"], change["by"])
+        return f"{how}: {change['tool']} for {session}{why}"
     return None
 
 

@@ -51,6 +51,7 @@ from sessiontree.cli.tree import place_option
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.replay import read_fact
+from sessiontree.schema.result import compile_result
 
 PURPOSE, TYPED, ATTACHED = "run: ", "run to a schema: ", "run with files: "
 """How the purpose of a tree of this command begins; its task follows."""
@@ -169,6 +170,10 @@ def _schema_in(path: Path | None) -> Mapping[str, Any] | None:
         raise ConfigError(f"--result-schema {str(path)!r} can't be read as JSON: {error}") from error
     if not isinstance(schema, dict):
         raise ConfigError(f"--result-schema {str(path)!r} holds no JSON Schema: give an object")
+    try:
+        compile_result(schema)
+    except (ConfigError, ValueError, RecursionError) as error:
+        raise ConfigError(f"--result-schema {str(path)!r}: {error}") from error
     return schema
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -54,7 +54,14 @@ class RejectedCall:
 
 RuleAnswer: TypeAlias = Literal["approve", "deny", "escalate"]
 Decision: TypeAlias = Literal["approved", "denied", "expired", "cancelled"]
+_NOBODYS: Final = frozenset({"time", "stop", "nobody"})
+"""What a decision is laid to where nobody made it; its reason says more."""
 ApprovalMode: TypeAlias = Literal["auto", "smart", "always", "never"]
+
+
+def decision_words(decision: str, by: str) -> str:
+    """Return a decision on a request for people, with whoever made it."""
+    return decision if by in _NOBODYS else f"{decision} by {by}"
 
 
 def _checked_glob(pattern: str) -> str:

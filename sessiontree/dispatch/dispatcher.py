@@ -481,6 +481,19 @@ def _reject_unreadable(key: str, entry: ToolEntry, text: str) -> RejectedCall:
     return RejectedCall(key, entry.name, message, field, digest, entry.compiled.schema)
 
 
+def with_cut_noted(
+    prepared: PreparedCall | RejectedCall | ImmediateOutcome,
+) -> PreparedCall | RejectedCall | ImmediateOutcome:
+    """Return the check of a reply's last call; if it is refused, say first that the reply was cut off."""
+    if not isinstance(prepared, RejectedCall):
+        return prepared
+    message = (
+        "the reply was cut off at its length limit before this call was complete; make the call shorter, or "
+        f"split it ({prepared.message})"
+    )
+    return replace(prepared, message=message)
+
+
 def _failed_check(tool: str, session: str, error: Exception) -> ToolError:
     """Return the error of a call that can't be checked."""
     if isinstance(error, ToolError):

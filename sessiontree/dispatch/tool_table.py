@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sessiontree.contracts.client_tool import ClientTool
 from sessiontree.contracts.context import WRITER
+from sessiontree.contracts.decorator import FunctionTool
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tool import Tool, ToolFlag, check_tool
@@ -61,7 +63,8 @@ class ToolTable:
     def _claim(self, spelling: str, entry: ToolEntry) -> None:
         other = self._by_spelling.setdefault(folded(spelling), entry)
         if other is not entry:
-            both = f"{_where(other.tool)} and {_where(entry.tool)}"
+            places = [_where(other.tool), _where(entry.tool)]
+            both = " and ".join(places) if places[0] != places[1] else f"both are {places[0]}"
             raise ConfigError(f"two tools are called {spelling!r}: {both}; rename one")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -118,4 +121,13 @@ def _answers_of(tool: Tool[Any]) -> ResultSchema | None:
 
 
 def _where(tool: Tool[Any]) -> str:
-    return f"{type(tool).__module__}.{type(tool).__qualname__}"
+    """Return where a tool is defined: module, name, and file and line if they are known."""
+    made: Any = inspect.unwrap(tool.function) if isinstance(tool, FunctionTool) else type(tool)
+    named = f"{made.__module__}.{getattr(made, '__qualname__', type(made).__qualname__)}"
+    code = getattr(made, "__code__", None)
+    if code is not None:
+        return f"{named} ({code.co_filename}:{code.co_firstlineno})"
+    try:
+        return f"{named} ({inspect.getsourcefile(made)}:{inspect.getsourcelines(made)[1]})"
+    except (OSError, TypeError):  # it has no source
+        return named

@@ -113,12 +113,13 @@ def tool_reply(reply: CallReply) -> ToolReply:
 def _error_of(outcome: str, message: ToolResultMessage) -> ToolError:
     envelope = _envelope(message.text)
     text = envelope.get("error") or envelope.get("reason") or message.text
-    if outcome == "invalid":
+    code = message.details.get("code") if isinstance(message.details, dict) else None
+    if outcome == "invalid" or code == ValidationError.code:
         return ValidationError(text, envelope.get("field"))
-    if outcome in {"denied", "blocked"}:
+    if outcome in {"denied", "blocked"} or code == PermissionDenied.code:
         named = [tier for tier in PermissionTier if tier.label == envelope.get("tier")]
         return PermissionDenied(named[0] if named else PermissionTier.ELEVATED, text)
-    if outcome == "timeout" and isinstance(message.details, dict):
+    if (outcome == "timeout" or code == Timeout.code) and isinstance(message.details, dict):
         return Timeout(_seconds(message.details.get("elapsed")), message.tool_name)
     return ExecutionError(text)
 

@@ -30,6 +30,8 @@ class PrepareCall:
     """Tools that the model gave up; None = always answer."""
     asked_by: tuple[Principal, ...] = ()
     """The principals it is made for; tools they may not use are refused. Empty = the creating program."""
+    may_be_cut: bool = False
+    """Whether the reply that it is in was cut off at its length limit, maybe within this call."""
 
 
 @quickly_made

@@ -69,7 +69,8 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
     for index, call in enumerate(calls):
         key = f"{stimulus.turn}.{index}"
-        decision.instructions.append(todo.PrepareCall(key, call, given_up, state.asked_by))
+        may_be_cut = message.stop_reason == "length" and index == len(calls) - 1
+        decision.instructions.append(todo.PrepareCall(key, call, given_up, state.asked_by, may_be_cut))
     return decision
 
 

@@ -16,6 +16,7 @@ from sessiontree import (
     JournalError,
     JournalLocked,
     JournalUnwritable,
+    PermissionTier,
     RawTool,
     Runtime,
     ScriptedModel,
@@ -27,6 +28,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.journal.claim import JournalClaim
 from tests.behaviours.effect_fakes import TOOLS, Append, Look
 from tests.behaviours.tree_fixtures import Opener
@@ -114,6 +116,38 @@ async def test_a_badly_declared_tool_is_refused_before_any_session(open_tree: Op
         open_tree(ScriptedModel(["done"]), tools=tools)
     assert words in str(caught.value)
     assert not open_tree.state_dir.exists()
+
+
+def _made_here(text: str) -> Tool[Any]:
+    @tool(tier=PermissionTier.READ_ONLY)
+    async def twin() -> str:
+        """Say a text."""
+        return text
+
+    return twin
+
+
+def test_two_tools_of_one_name_are_told_apart() -> None:
+    """By where each is defined: module, name, file and line; a tool that is there twice is one place."""
+
+    @tool(tier=PermissionTier.READ_ONLY)
+    async def twin() -> str:
+        """Say nothing."""
+        return ""
+
+    class Grown(Append):
+        name = "twin"
+
+    for other, where in ((twin, "<locals>.twin"), (Grown(), "<locals>.Grown")):
+        with pytest.raises(ConfigError) as caught:
+            ToolTable([_made_here("a"), other])
+        said = str(caught.value)
+        assert said.startswith("two tools are called 'twin': ")
+        assert said.count(f"{__file__}:") == 2
+        assert f"{__name__}._made_here.<locals>.twin (" in said
+        assert where in said.partition(" and ")[2]
+    with pytest.raises(ConfigError, match=r"two tools are called 'twin': both are .*_made_here"):
+        ToolTable([_made_here("a"), _made_here("b")])
 
 
 @pytest.mark.own_runtime

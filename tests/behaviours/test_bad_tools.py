@@ -16,6 +16,7 @@ from sessiontree import (
     ScriptedModel,
     SessionStatus,
     Timeout,
+    ValidationError,
     call,
     tool,
 )
@@ -190,3 +191,31 @@ async def test_output_of_any_length_is_cut_for_the_model(open_tree: Opener) -> N
         text = results(tree, "main")[0].text
         assert len(text) <= 40_000
         assert "of 3000000 characters shown" in text
+
+
+@tool(tier=PermissionTier.READ_ONLY, kinds=Sleeper.kinds)
+def refuses(how: str) -> str:
+    """Refuse in one of the ways that the program has a class for."""
+    errors: dict[str, Exception] = {
+        "value": ValidationError("no such size", "/how"),
+        "right": PermissionDenied(PermissionTier.SYSTEM, "not this one"),
+        "time": Timeout(3.0, "refuses"),
+        "other": ExecutionError("out of paper"),
+    }
+    raise errors[how]
+
+
+async def test_a_program_gets_the_class_of_error_that_the_tool_raised(open_tree: Opener) -> None:
+    """With its field, tier or time, as if it had called the tool itself."""
+    async with open_tree(ScriptedModel(["unused"]), tools=[refuses]) as tree:
+        with pytest.raises(ValidationError, match="no such size") as invalid:
+            await tree.main.call("refuses", {"how": "value"})
+        assert invalid.value.field == "/how"
+        with pytest.raises(PermissionDenied, match="not this one") as denied:
+            await tree.main.call("refuses", {"how": "right"})
+        assert denied.value.tier is PermissionTier.SYSTEM
+        with pytest.raises(Timeout) as late:
+            await tree.main.call("refuses", {"how": "time"})
+        assert late.value.elapsed == 3.0
+        with pytest.raises(ExecutionError, match="out of paper"):
+            await tree.main.call("refuses", {"how": "other"})

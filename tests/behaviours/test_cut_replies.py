@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -18,8 +19,9 @@ from sessiontree import (
     StopPiece,
     StreamFunctionModel,
 )
-from sessiontree.contracts.messages import AssistantMessage, TextContent
+from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall
 from sessiontree.models.port import Model, Piece
+from tests.behaviours.fact_fixtures import results
 from tests.behaviours.tree_fixtures import Opener
 
 PARTS = ('{"n": ', "3}")
@@ -70,3 +72,27 @@ async def test_refusal_fails_with_its_reason(open_tree: Opener, model: Model) ->
         assert tree.main.history()[-1].text == "I won't."
         (failed,) = await tree.main.map("worker", ["refuse"])
         assert failed.status is SessionStatus.FAILED
+
+
+UNCUT = ToolCall("c1", "read", {})
+"""Without its path, and yet whole: another call follows it."""
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [ToolCall("c2", "read", {}), ToolCall("c2", "read", {}, '{"pa'), ToolCall("c2", "read", {"path": "a"})],
+)
+async def test_a_call_that_the_limit_cut_says_so_first(open_tree: Opener, cut: ToolCall) -> None:
+    """A missing parameter is what came of it; a whole call runs; an earlier one is just wrong."""
+
+    def cut_once(request: ModelRequest) -> AssistantMessage:
+        if request.turn > 1:
+            return AssistantMessage((TextContent("done"),))
+        return AssistantMessage((UNCUT, cut), "length")
+
+    async with open_tree(FunctionModel(cut_once)) as tree:
+        assert await tree.main.send("go") == "done"
+        first, last = results(tree, "main")
+        words = "the reply was cut off at its length limit before this call was complete"
+        assert json.loads(first.text)["error"].startswith("path")
+        assert json.loads(last.text)["error"].startswith(words) is (not cut.arguments)

@@ -46,6 +46,68 @@ def test_a_command_speaks_of_its_own_samples(tmp_path: Path) -> None:
     assert (result["scored"], result["passed"], result["waiting"]) == (2, 2, 0)
 
 
+KEYED = """
+from sessiontree import AgentSpec
+from sessiontree.bench import Suite
+from tests.bench.suite_fixtures import ECHO, exact, samples, solve, suite as of
+
+plain = of(1)
+of_its_own = of(1, model="openai:gpt-5")
+in_the_tree = of(1, tree={"model": "openai:gpt-5"})
+in_an_agent = of(1, tree={"agents": {"default": AgentSpec(), "other": AgentSpec(model="openai:gpt-5")}})
+as_solver = of(1, solver=AgentSpec(model="openai:gpt-5"))
+with_options = of(1, model="openai:gpt-5", tree=lambda attempt: {})
+nameless = of(1, model=None)
+"""
+NEEDS_KEY = "openai needs a key: set OPENAI_API_KEY"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "wrong"),
+    [
+        ("plain", ("--model", "openai:gpt-5"), NEEDS_KEY),
+        ("of_its_own", (), NEEDS_KEY),
+        ("in_the_tree", (), NEEDS_KEY),
+        ("in_an_agent", (), NEEDS_KEY),
+        ("as_solver", (), NEEDS_KEY),
+        ("with_options", (), NEEDS_KEY),
+        ("nameless", (), "names no model"),
+        ("plain", ("--model", "opnai:gpt-5"), "opnai"),
+        ("plain", ("--model", "recorded:none.json"), "none.json"),
+        ("plain", ("--backend", "lokal"), "did you mean 'local'"),
+        ("plain", ("--shards", "per-node"), "needs backend 'ray'"),
+        ("plain", ("--shards", "0"), "shards is 0"),
+    ],
+)
+def test_a_run_that_can_not_begin_makes_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: tuple[str, ...], wrong: str
+) -> None:
+    """What can be known before the first attempt is said before anything is written."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    file = tmp_path / "keyed.py"
+    file.write_text(KEYED)
+    command = ("run", f"{file}:{name}", "--dir", tmp_path / "run", "--backend", "local")
+    assert wrong in said(*command, *options, code=2)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_the_directory_of_a_run_that_never_began_is_free(tmp_path: Path) -> None:
+    """Its next run may have another model; ``config.json`` shows that one."""
+    file = tmp_path / "late.py"
+    file.write_text(
+        "from sessiontree import FunctionModel\n"
+        "from tests.bench.suite_fixtures import echo, suite as of\n"
+        "broken = of(1, tree={'builtin_tools': 3, 'no_such_option': 1})\n"
+        "whole = of(1, model=FunctionModel(echo, name='other'))\n"
+    )
+    place = ("--dir", tmp_path / "run", "--backend", "local")
+    assert "no_such_option" in said("run", f"{file}:broken", *place, code=2)
+    assert "1 of 1 scored" in said("run", f"{file}:whole", *place)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["model"] == "other"
+    assert "holds another run: model was 'other'" in said("run", f"{file}:broken", *place, code=2)
+
+
 FACTORIES = """
 import sys
 from tests.bench.suite_fixtures import suite as of

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from sessiontree import ConfigError
 from sessiontree.bench.ledger import CostCapReached, Leased, Ledger, SampleLease, Tally
 from sessiontree.bench.ledger_rules import CostCap, Ending
 from sessiontree.bench.ledger_tables import AttemptResult, LedgerUnusable, open_ledger
@@ -215,8 +216,39 @@ async def test_unusable_ledger_is_refused(tmp_path: Path) -> None:
 async def test_another_run_is_not_entered(tmp_path: Path) -> None:
     """Where the settings differ, no sample is entered and the ledger's settings come back."""
     async with opened(tmp_path, "p") as ledger:
+        assert (await ledger.lease(1, 1)).leases
         assert (await ledger.prepare({"suite": "t"}, ["x"], 1, RETRIES))["suite"] == "s"
         assert (await ledger.tally(1)).total == 1
+
+
+async def ended_attempt(ledger: Ledger, how: str) -> None:
+    """Have an attempt end in one way."""
+    (lease,) = (await ledger.lease(1, 1)).leases
+    if how == "with a tree":
+        ledger.note_tree(lease, "t1")
+    if how == "scored":
+        await ledger.commit(lease, AttemptResult({"s": Score(1.0)}, "completed", 1))
+    elif how == "its program was killed":
+        await ledger.take_over({lease.lease_id: 0}, RETRIES)
+    elif how != "open":
+        await ledger.give_back(lease, "cancelled", RETRIES, error=ConfigError("no key"))
+
+
+async def test_a_run_that_never_began_gives_its_place_to_another(tmp_path: Path) -> None:
+    """Nothing of it is left, and its own program does not go on; a run that began, or may have, stays."""
+    async with opened(tmp_path, "p", samples=2) as ledger, opened(tmp_path, "q") as other:
+        await ended_attempt(ledger, "without a tree")
+        assert (await other.prepare({"suite": "t"}, ["x"], 1, RETRIES))["suite"] == "t"
+        assert await other.tally(1) == Tally(waiting=1)
+        with pytest.raises(ConfigError, match="another program began another run here"):
+            await ledger.lease(1, 1)
+        assert [each.number for each in (await other.lease(2, 1)).leases] == [1]
+    for how in ("open", "with a tree", "scored", "its program was killed"):
+        place = tmp_path / how
+        place.mkdir()
+        async with opened(place, "p") as ledger:
+            await ended_attempt(ledger, how)
+            assert (await ledger.prepare({"suite": "t"}, ["x"], 1, RETRIES))["suite"] == "s", how
 
 
 @pytest.mark.parametrize("limit", [2**63, object()], ids=["large", "object"])

@@ -50,6 +50,7 @@ async def entered(worked: Suite, run_dir: Path, owner: str) -> AsyncIterator[Led
     """Enter a run as another program would."""
     samples = samples_of(worked)
     place = RunPlace.of(run_dir, worked, samples, LOCAL)
+    place.make()
     async with Ledger(run_dir / "ledger.sqlite", owner, beat_s=1e6) as ledger:
         await ledger.prepare(place.identity(), [each.id for each in samples], 1, 3)
         yield ledger

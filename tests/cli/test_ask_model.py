@@ -84,9 +84,9 @@ def test_answer_without_a_citation_that_holds_is_not_supported(
     [
         (("--model", "openai:gpt-5"), "openai needs a key: set OPENAI_API_KEY"),
         (("--model", "openai"), "no model is called 'openai'"),
-        (("--model", "local:smollm2", "--limit", "0"), "--limit is 0"),
-        (("--model", "local:smollm2", "--max-cost", "-1"), "cost_usd"),
-        (("--model", "local:smollm2", "--backend", "abacus"), "backend 'abacus' is not one of"),
+        (("--model", "ollama:small", "--limit", "0"), "--limit is 0"),
+        (("--model", "ollama:small", "--max-cost", "-1"), "cost_usd"),
+        (("--model", "ollama:small", "--backend", "abacus"), "backend 'abacus' is not one of"),
     ],
 )
 def test_model_that_cannot_be_asked_is_one_line(

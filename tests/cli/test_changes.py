@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sessiontree.cli.changes import TreeWatch
+from sessiontree.cli.changes import TreeWatch, change_text
 from sessiontree.cli.live_view import LiveView
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import SessionResult
@@ -58,3 +58,25 @@ def test_watch_counts_files_where_a_result_says_so(output: object) -> None:
     for record in records(facts(output)):
         watch.take(record)
     assert watch.amounts() == (3, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("decision", "by", "words"),
+    [
+        ("expired", "time", "expired: deploy for main, nobody answered within 5 s"),
+        ("cancelled", "stop", "cancelled: deploy for main, nobody answered within 5 s"),
+        ("denied", "nobody", "denied: deploy for main, nobody answered within 5 s"),
+        ("denied", "ada", "denied by ada: deploy for main, nobody answered within 5 s"),
+    ],
+)
+def test_a_decision_that_nobody_made_is_laid_to_nobody(decision: str, by: str, words: str) -> None:
+    """Time, a stop and the absence of people are no deciders."""
+    change = {
+        "change": "approval_decided",
+        "session": "main",
+        "tool": "deploy",
+        "decision": decision,
+        "by": by,
+        "reason": "nobody answered within 5 s",
+    }
+    assert change_text(change) == words

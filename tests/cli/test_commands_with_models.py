@@ -112,10 +112,10 @@ WRONG: dict[str, tuple[str, tuple[str, ...], str | None, str]] = {
     "no such home": (
         "[workspaces.'~nobody-here/place']\ntrusted = true",
         (),
-        "local:smollm2",
+        "ollama:small",
         "'~nobody-here/place': give an absolute path",
     ),
-    "no backend": ("", ("--backend", "abacus"), "local:smollm2", "backend 'abacus' is not one of"),
+    "no backend": ("", ("--backend", "abacus"), "ollama:small", "backend 'abacus' is not one of"),
 }
 
 
@@ -131,8 +131,7 @@ def test_exit_code_is_2_for_what_can_not_begin(
     done = command(name, *options, model=model)
     assert (done.code, done.out) == (2, "")
     assert error in done.err
-    note = "sessiontree: a local model gets no tools"
-    assert len([line for line in done.err.splitlines() if not line.startswith(note)]) == 1
+    assert len(done.err.splitlines()) == 1
 
 
 def test_exit_codes_are_those_of_the_documentation() -> None:
@@ -150,7 +149,7 @@ def test_agent_that_is_not_there_is_refused_with_those_that_are(
 ) -> None:
     """An empty name is a name, too."""
     configure("[agents.reviewer]\nprompt = 'Review.'\n")
-    done = command(name, "--agent", agent, model="local:smollm2")
+    done = command(name, "--agent", agent, model="ollama:small")
     assert (done.code, done.out) == (2, "")
     assert f"no agent is named {agent!r}" in done.err
     assert "reviewer" in done.err
@@ -228,10 +227,10 @@ def test_trusted_workspace_narrows_and_adds_its_prompt(
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("run", "caf\udce9", "--model", "local:smollm2"), "the task holds bytes that are not UTF-8"),
-        (("run", "Hi", "--model", "local:smollm2", "--workspace", "~nobody-here/x"), "can't be a path here"),
-        (("run", "Hi", "--model", "local:smollm2", "--attach", "~nobody-here/x"), "can't be read"),
-        (("chat", "--model", "local:smollm2", "--session", "main/w1"), "a new tree has no session 'main/w1'"),
+        (("run", "caf\udce9", "--model", "ollama:small"), "the task holds bytes that are not UTF-8"),
+        (("run", "Hi", "--model", "ollama:small", "--workspace", "~nobody-here/x"), "can't be a path here"),
+        (("run", "Hi", "--model", "ollama:small", "--attach", "~nobody-here/x"), "can't be read"),
+        (("chat", "--model", "ollama:small", "--session", "main/w1"), "a new tree has no session 'main/w1'"),
         (("ask", "where is retry?", "--config", "x.toml"), "name one with --model"),
     ],
 )
@@ -259,6 +258,6 @@ def test_refusal_of_a_limit_names_the_session_once(
 def test_ask_needs_room_for_its_sessions(command: Command, configure: Callable[[str], Path]) -> None:
     """A limit that leaves no room for the Branch that writes is named before anything is asked."""
     configure("[limits]\nmax_depth = 1\n")
-    done = command("ask", model="local:smollm2")
+    done = command("ask", model="ollama:small")
     assert (done.code, done.out) == (2, "")
     assert "limits: max_depth is 1; an answer needs 2" in done.err

@@ -86,6 +86,38 @@ def test_schema_makes_the_answer_json(
     assert (done.code, done.out) == (0, '{"open":true}\n')
 
 
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("{", "can't be read as JSON"),
+        ('{"type": "object', "can't be read as JSON"),
+        ("\udcff", "can't be read as JSON"),
+        ("[1]", "holds no JSON Schema: give an object"),
+        ('{"type": "text"}', '/type: "text" is not a type; use one of array, '),
+        ('{"properties": {"a": {"type": "strin"}}}', '/properties/a/type: "strin" is not a type'),
+        ('{"required": true}', "/required"),
+        ('{"$ref": "https://example.invalid/a.json"}', "leaves the schema"),
+        ('{"$ref": "#/$defs/none"}', "none"),
+        ('{"const": NaN}', "const is nan, which is not a JSON number"),
+        ('{"const": "\\ud800"}', "schema.json"),
+    ],
+)
+def test_a_wrong_schema_is_refused_before_there_is_a_tree(
+    program: Program, asked: tuple[str | Path, ...], tmp_path: Path, text: str, error: str
+) -> None:
+    """One line, exit code 2, no offer to resume, and nothing in the state directory."""
+    program.environment["OPENAI_API_KEY"] = KEY
+    schema = tmp_path / "schema.json"
+    schema.write_text(text, "utf-8", "surrogateescape")
+    done = program.call("run", "How is the door?", *asked, "--result-schema", schema)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"sessiontree: ConfigError: --result-schema {str(schema)!r}")
+    assert error in done.err
+    assert "resume" not in done.err
+    assert len(done.err.splitlines()) == 1
+    assert not (tmp_path / "state").exists()
+
+
 def test_provider_that_refuses_is_a_failure_to_go_on_from(
     program: Program, serve: Serve, asked: tuple[str | Path, ...]
 ) -> None:
