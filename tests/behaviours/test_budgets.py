@@ -85,6 +85,7 @@ async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener, board: Switchb
             await tree.main.send("more")
 
 
+@pytest.mark.covers("C12")
 async def test_a_childs_budget_is_set_aside_and_the_rest_comes_back(open_tree: Opener) -> None:
     """What is reserved cannot be promised twice; what is left over returns at the child's end."""
     model = ScriptedModel({"main/b1": [call("launch"), "done"], "*": ["done"]})

@@ -155,6 +155,7 @@ async def test_as_completed_runs_no_more_at_a_time_than_asked(open_tree: Opener)
         assert await collected(tree.main.as_completed("worker", [])) == []
 
 
+@pytest.mark.covers("C12")
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "left"])
 async def test_as_completed_cancels_the_rest_when_the_loop_is_left(
     open_tree: Opener, board: Switchboard, closed: bool

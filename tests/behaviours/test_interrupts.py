@@ -94,7 +94,7 @@ async def test_running_tools_end_and_the_session_goes_on(open_tree: Opener, boar
         assert len(await facts_of(tree, TurnStarted, "main")) == 2
 
 
-@pytest.mark.covers("Z2")
+@pytest.mark.covers("Z2", "C12")
 async def test_it_reaches_everything_below(open_tree: Opener, board: Switchboard) -> None:
     """The program's Branch lives on and hears; what a model spawned ends; nobody's report wakes a model."""
     sleeper, watcher = Sleeper(board), Watcher(board)

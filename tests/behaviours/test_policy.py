@@ -149,7 +149,7 @@ async def test_a_tool_of_owners_is_mains_and_refused_below(open_tree: Opener, bo
             await branch.call("ledger", {})
 
 
-@pytest.mark.covers("S37")
+@pytest.mark.covers("S37", "I34")
 async def test_a_tool_of_owners_is_refused_where_it_is_forced(open_tree: Opener, board: Switchboard) -> None:
     """Removed *and* refused: what forces it on a Branch does not get it run."""
     tree = open_tree(Late(board, fine), tools=(ledger,))

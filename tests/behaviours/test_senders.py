@@ -105,7 +105,7 @@ async def test_a_tool_of_owners_goes_by_who_speaks(open_tree: Opener, model: Any
     assert told == [["bob"], ["olga"], ["Olga"], ["olga"]]
 
 
-@pytest.mark.covers("S37")
+@pytest.mark.covers("S37", "I34")
 async def test_a_tool_of_owners_is_refused_to_strangers_where_it_is_forced(open_tree: Opener) -> None:
     """Removed *and* refused: what forces it on Main does not get it run for a stranger."""
     policy = PolicyConfig(tools=ToolPolicy(deny=("ledger",)))

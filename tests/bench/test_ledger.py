@@ -105,6 +105,7 @@ class TwoLedgers(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
+@pytest.mark.covers("C14")
 @pytest.mark.slow
 def test_ledger_on_sqlite_agrees_with_the_one_in_memory() -> None:
     """Whatever two programs do."""
@@ -145,6 +146,7 @@ async def test_closed_ledger_fails_no_sample(tmp_path: Path) -> None:
         assert (await ledger.tally(1)).waiting == 1
 
 
+@pytest.mark.covers("C14")
 async def test_beats_go_on_while_the_loop_is_busy_and_report_lost_leases(tmp_path: Path) -> None:
     """The ledger's own thread raises them; a lease that somebody took over is reported."""
     lost: asyncio.Queue[str] = asyncio.Queue()

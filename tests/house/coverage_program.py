@@ -1,8 +1,14 @@
 """Write the test columns of ``docs/coverage.md`` from the markers of the tests.
 
 A test says ``@pytest.mark.covers("A12", "REL-P6")``; the lines of these ids cite it. Everything else of the
-tables is written by hand. Usage, in the checkout: ``python -m tests.house.coverage_program``. The exit code
-is 1 when a marker names an id that no table has.
+tables is written by hand. Usage, in the checkout: ``python -m tests.house.coverage_program``.
+
+A marker may also name a statement of SEMANTICS.md, such as ``JAIL5``; no table lists these. An id means one
+thing: a row (one letter and a number, or ``REL-``) or a statement (three or four letters and a number). A
+marker whose id is both is refused, because nobody could tell which is meant; give the statement another id.
+The section headings of SEMANTICS.md (``A13.``) are not ids: ``A13`` in a marker is always the row.
+
+The exit code is 1 when a marker names an id that neither a table nor SEMANTICS.md has, or that both have.
 """
 
 from __future__ import annotations
@@ -18,8 +24,8 @@ LINE = re.compile(r"^\| ([A-Z]\d+|REL-[PSL]\d+) \|(.*)\|$", re.MULTILINE)
 """One line of a table: the id, and the cells after it; the last two are tests and what is later."""
 
 SEMANTICS = Path(__file__).resolve().parents[2] / "SEMANTICS.md"
-STATEMENT = re.compile(r"^- ([A-Z]{3,4}\d+)\. ", re.MULTILINE)
-"""A statement of semantics, which a test may name as well; no table lists them."""
+STATEMENT = re.compile(r"^- ([A-Z]+\d+)\. ", re.MULTILINE)
+"""A statement of semantics. Any number of letters is read, so that one with the id of a row is noticed."""
 
 
 def covering_tests(files: Iterable[Path], checkout: Path) -> dict[str, list[str]]:
@@ -48,11 +54,19 @@ def _ids(test: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     ]
 
 
-def unknown_ids(text: str, covering: Mapping[str, list[str]]) -> list[str]:
-    """Return a line for every test whose marker names an id that neither a table nor SEMANTICS.md has."""
-    statements = STATEMENT.findall(SEMANTICS.read_text("utf-8"))
-    unknown = covering.keys() - {line[1] for line in LINE.finditer(text)} - set(statements)
-    return sorted(f"{test}: {word} is in no table" for word in unknown for test in covering[word])
+def unknown_ids(text: str, covering: Mapping[str, list[str]], semantics: str | None = None) -> list[str]:
+    """Return a line for every test whose marker names an id that is unknown, or a row and a statement.
+
+    Args:
+        text: The tables.
+        covering: Ids and the tests that name them.
+        semantics: The statements; None = those of SEMANTICS.md.
+    """
+    statements = set(STATEMENT.findall(SEMANTICS.read_text("utf-8") if semantics is None else semantics))
+    rows = {line[1] for line in LINE.finditer(text)}
+    wrong = dict.fromkeys(covering.keys() - rows - statements, "is in no table")
+    wrong |= dict.fromkeys(covering.keys() & rows & statements, "is a row and a statement of SEMANTICS.md")
+    return sorted(f"{test}: {word} {why}" for word, why in wrong.items() for test in covering[word])
 
 
 def with_tests(text: str, covering: Mapping[str, list[str]]) -> str:

@@ -128,6 +128,16 @@ def test_marker_of_an_unknown_line_is_found(small: Path, capsys: pytest.CaptureF
     assert (small / TABLES).read_text() == before
 
 
+def test_marker_that_may_mean_two_things_is_refused() -> None:
+    """A row and a statement of one id: nobody could tell which the marker means. Headings are no ids."""
+    rows, marked = "| S18 | what | `a.py` | | it |\n", {"S18": ["a.py::test_a"], "EXE3": ["a.py::test_b"]}
+    assert unknown_ids(rows, marked, "## S18. Heading\n- EXE3. It holds.\n") == []
+    assert unknown_ids(rows, marked, "- S18. It holds.\n- EXE3. It holds.\n") == [
+        "a.py::test_a: S18 is a row and a statement of SEMANTICS.md"
+    ]
+    assert unknown_ids(rows, marked, "") == ["a.py::test_b: EXE3 is in no table"]
+
+
 GOOD = "| `runtime/tree_controller.py` | `tests/a.py::test_a` | |"
 
 

@@ -99,6 +99,14 @@ def findings(files: list[Path], root: Path) -> set[str]:
     return gerunds(files, root) | repeated_classes(files) | crumbs(files, root)
 
 
+@pytest.mark.covers("C10")
+def test_top_level_is_the_specification_s(checkout: Path) -> None:
+    """Every folder of the specification holds what belongs there, and the two files are there."""
+    folders = {"sessiontree": "py", "tools": "py", "tests": "py", "benchmarks": "py", "notebooks": "ipynb"}
+    assert [name for name, ext in folders.items() if not any((checkout / name).rglob(f"*.{ext}"))] == []
+    assert [name for name in ("pyproject.toml", "README.md") if not (checkout / name).read_text()] == []
+
+
 def test_modules_and_classes_follow_the_rules(shipped_modules: list[Path], checkout: Path) -> None:
     """No new gerund, no new class name that means two things, no new crumb."""
     assert shipped_modules

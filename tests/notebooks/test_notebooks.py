@@ -18,7 +18,6 @@ def code_cells(path: Path) -> list[dict[str, Any]]:
     return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
 
 
-@pytest.mark.covers("C10")
 def test_there_is_a_notebook() -> None:
     """The folder is not empty, so that the tests below test something."""
     assert NOTEBOOKS

@@ -87,7 +87,7 @@ class Node(BaseModel):
     children: list[Node] = []
 
 
-@pytest.mark.covers("A4")
+@pytest.mark.covers("A4", "U6")
 def test_a_model_becomes_an_object_without_titles_definitions_or_nulls() -> None:
     """Descriptions stay; pydantic's titles, ``$ref`` and the null of optional parameters go."""
 

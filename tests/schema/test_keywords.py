@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sessiontree.schema.keywords import Schema, ordered, replace_inside, rewrite, subschemas
 
 SCHEMA: Schema = {
@@ -29,6 +31,7 @@ def test_subschemas_are_found_by_keyword_and_definitions_left_out() -> None:
     assert list(subschemas(SCHEMA, frozenset({"anyOf"}))) == [{"const": 3}]
 
 
+@pytest.mark.covers("U6")
 def test_rewriting_reaches_every_schema_innermost_first_and_copies() -> None:
     """Definitions too; the input stays as it was."""
     seen: list[object] = []

@@ -287,6 +287,7 @@ def test_an_answer_that_comes_too_late_finds_the_request_expired() -> None:
     assert harness.facts == []
 
 
+@pytest.mark.covers("A13")
 def test_a_persons_no_binds_the_call_for_everybody_on_the_path() -> None:
     """The same digest is denied without asking again, for who asked and for all that climb through."""
     harness = Harness().open()
@@ -317,6 +318,7 @@ def test_a_no_binds_only_up_to_where_it_was_said() -> None:
     assert [fact.session for fact in harness.shown()] == ["main"]
 
 
+@pytest.mark.covers("A13")
 def test_a_no_reaches_equal_calls_that_wait() -> None:
     """They are denied in the same step, wherever on the path they rest; other calls wait on."""
     harness = Harness().open()

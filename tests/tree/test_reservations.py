@@ -81,6 +81,7 @@ def test_planted_bug_exceeds_a_budget(make: type[Reservations]) -> None:
             spend(Random(seed), make)
 
 
+@pytest.mark.covers("C12")
 def test_a_call_gets_what_is_left_or_waits_for_more() -> None:
     """A reply is shortened to what is left; if others may leave more, the call waits; then it is refused."""
     harness = Harness().open(budget=Budget(tokens=10_000))

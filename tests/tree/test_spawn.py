@@ -70,6 +70,7 @@ def test_nothing_can_be_spawned_before_the_tree_is_opened() -> None:
     assert "no session of that path" in Harness().refused("main", WORKER).reason
 
 
+@pytest.mark.covers("C1")
 def test_ids_count_by_parent_and_kind() -> None:
     """Numbers are never used again, not even after an end."""
     harness = Harness().open()
@@ -81,6 +82,7 @@ def test_ids_count_by_parent_and_kind() -> None:
     assert harness.spawn("main", BRANCH) == "main/b2"
 
 
+@pytest.mark.covers("C1")
 def test_a_worker_never_spawns() -> None:
     """A Worker is a leaf whatever asks in its name."""
     harness = Harness().open()
@@ -90,6 +92,7 @@ def test_a_worker_never_spawns() -> None:
             assert "a worker is a leaf" in harness.refused(worker, kind, via).reason
 
 
+@pytest.mark.covers("C1")
 @pytest.mark.parametrize("via", ["handle", "model"])
 def test_nobody_spawns_a_main(via: str) -> None:
     """A tree has one root."""
@@ -104,6 +107,7 @@ def test_nobody_spawns_as_the_root() -> None:
     assert "only main" in Harness().open().refused("main", WORKER, "root").reason
 
 
+@pytest.mark.covers("C1")
 def test_depth_leaves_room_below_a_branch() -> None:
     """A Branch ends one level above the deepest, a Worker at it."""
     harness = Harness().open(limits=Limits(max_depth=3))

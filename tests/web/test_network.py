@@ -49,6 +49,7 @@ async def test_name_that_turns_to_the_loopback_is_refused() -> None:
     assert detour.asked == [(PUBLIC, 80)]
 
 
+@pytest.mark.covers("REL-L42")
 @pytest.mark.parametrize(
     "found",
     [["127.0.0.1"], [PUBLIC, "10.0.0.1"], ["::1"], ["fe80::1%eth0"], ["::ffff:127.0.0.1"], ["nonsense"]],
@@ -61,6 +62,7 @@ async def test_name_with_an_address_that_is_not_public_is_never_connected_to(fou
     assert detour.asked == []
 
 
+@pytest.mark.covers("REL-L42")
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "0x7f.1", "[::1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "①27.1"]
 )
