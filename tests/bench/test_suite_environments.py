@@ -79,6 +79,7 @@ def test_a_suite_runs_in_its_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_suite_may_need_its_environment_to_be_loaded(tmp_path: Path) -> None:
     """Then a ``suite.toml`` names it; a build that was interrupted is begun again."""
     (tmp_path / "needs.txt").write_text(wheel(tmp_path))

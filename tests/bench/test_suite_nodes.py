@@ -16,6 +16,7 @@ PROGRAM = Path(__file__).with_name("prepare_program.py")
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_environment_is_prepared_on_every_ray_node(tmp_path: Path, short_path: Path) -> None:
     """Each node answers with its place, or with what is wrong; sessions of every node then run in it."""
     line = wheel(tmp_path).strip().removeprefix("./")

@@ -112,7 +112,7 @@ def names_the_first(steps_of_: StepsOf) -> None:
     SEARCH(given(configs(PLAIN_ENTRIES), STANDINGS)(check))()
 
 
-@pytest.mark.covers("C8", "S49", "REL-P4")
+@pytest.mark.covers("C8", "S41", "S49", "REL-P4")
 @pytest.mark.slow
 def test_explain_names_the_first_remover() -> None:
     """For any policy, session and tool."""

@@ -56,6 +56,7 @@ def played(program: Path, base: Path, folder: Path, *more: str) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_cluster_goes_on_without_a_node_that_is_lost(tmp_path: Path, short_path: Path) -> None:
     """Each node gets a tree; those of a killed raylet are named and resumed, the others go on.
 

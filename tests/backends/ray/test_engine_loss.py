@@ -61,7 +61,12 @@ def short_path() -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "whose"),
-    [("gcs_server", "private"), ("raylet", "private"), ("gcs_server", "joined"), ("raylet", "joined")],
+    [
+        ("gcs_server", "private"),
+        pytest.param("raylet", "private", marks=pytest.mark.long),
+        pytest.param("gcs_server", "joined", marks=pytest.mark.long),
+        ("raylet", "joined"),
+    ],
 )
 async def test_everybody_who_waits_is_told_and_the_tree_goes_on(
     server: str, whose: str, tmp_path: Path, short_path: Path

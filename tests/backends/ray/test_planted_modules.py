@@ -179,8 +179,8 @@ def found_in(printed: str) -> set[str]:
     ("words", "typed", "weeded"),
     [
         (["program.py"], "", ()),
-        (["-c", PROGRAM], "", ()),
-        (["-m", "program"], "", OF_PYTHON),
+        pytest.param(["-c", PROGRAM], "", (), marks=pytest.mark.long),
+        pytest.param(["-m", "program"], "", OF_PYTHON, marks=pytest.mark.long),
         (["-i", "-q"], f"exec({PROGRAM!r})\n", OF_PYTHON),
     ],
     ids=["script", "code", "module", "interactive"],
