@@ -70,7 +70,7 @@ def test_version_is_the_package_s(program: Program) -> None:
 def test_wrong_argument_is_one_typed_line(
     program: Program, tmp_path: Path, arguments: tuple[str, ...], error: str
 ) -> None:
-    """What can't be begun ends with 2, where nothing ran with 1, and one line; the workspace stays as it is."""
+    """What can't be begun ends with 2, where nothing ran with 1, and one line; the workspace is as before."""
     (tmp_path / "room").mkdir()
     (tmp_path / "file").touch()
     places = [tmp_path / word if word in {"room", "nowhere", "file"} else word for word in arguments]
