@@ -119,7 +119,7 @@ def test_search_and_list_are_narrowed(ask: Ask) -> None:
     assert {hit["type"] for hit in told(ask("search", "sent", "--type", "decision", "--json"))["hits"]} == {
         "decision"
     }
-    hits = told(ask("search", "retries", "--path", "src/images.py", "--json"))["hits"]
+    hits = told(ask("search", "are handled", "--path", "src/images.py", "--json"))["hits"]
     assert [hit["source"] for hit in hits] == ["src/images.py#L20"]
     listed = told(ask("list", "--json"))
     assert (listed["total"], listed["embedder"]) == (4, "hashing-384-v1")

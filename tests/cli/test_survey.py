@@ -98,7 +98,7 @@ def test_no_at_the_terminal_keeps_the_earlier_report(
 ) -> None:
     """At a terminal every approval is asked by default, with the full arguments, and no is no."""
     with program.at_terminal("survey", surveyed, *LOCAL, "--state-dir", tmp_path / "journal") as terminal:
-        terminal.wait_for("approvals: always (the input is a terminal)")
+        terminal.wait_for("approvals: asks each time (the input is a terminal)")
         terminal.wait_for('arguments: {"path":"SURVEY.md"}')
         terminal.wait_for("allow?")
         assert last_tree(program, tmp_path / "journal")["approvals"][0]["decision"] == "open"

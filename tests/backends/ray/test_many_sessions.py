@@ -39,7 +39,12 @@ async def test_eleven_hundred_waiting_sessions_block_no_decision(tmp_path: Path)
             model=FunctionModel(reply),
             tools=TOOLS,
             runtime=runtime,
-            limits=Limits(max_children=WAITING, max_live=WAITING + 1, approval_patience_s=None),
+            limits=Limits(
+                max_children=WAITING,
+                max_live=WAITING + 1,
+                max_open_approvals=WAITING,
+                approval_patience_s=None,
+            ),
         ) as tree,
         asyncio.timeout(400),
     ):
