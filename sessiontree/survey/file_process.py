@@ -115,6 +115,9 @@ class FileProcess:
             )
         except OSError as error:
             raise ExecutionError(f"can't start a process to read files in: {error.strerror}") from error
+        # The kernel keeps what ended until somebody has waited for it. Hosts take a thread of this prefix for
+        # no work of a session.
+        threading.Thread(target=self._process.wait, name="tool_file_process", daemon=True).start()
         if self._exchange(self._process, b"") is None:
             said = _pipe(self._process.stderr).read(_MAX_SAID_BYTES).decode("utf-8", "replace").strip()
             reason = self._reason()
@@ -142,9 +145,7 @@ class FileProcess:
 
     def _give_up(self, process: subprocess.Popen[bytes]) -> None:
         self._is_late = True
-        # Nobody has waited for it, so the id is still its own.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
 
     def _reason(self) -> str:
         """Return why the process ended, and forget it."""
@@ -214,8 +215,7 @@ def _end(process: subprocess.Popen[bytes]) -> int:
         # What ended by itself has a reason to show; what reads on ends with its input.
         process.wait(0.5)
     except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
     status = process.wait()
     _pipe(process.stderr).close()
     return status

@@ -134,7 +134,7 @@ async def test_a_late_sample_is_stopped_and_scored_0(tmp_path: Path) -> None:
         judged.append(attempt.sample.id)
         return exact(attempt)
 
-    await suite(solver=slow, scorers=judge).run(tmp_path / "run", sample_timeout_s=0.3, **LOCAL)
+    await suite(solver=slow, scorers=judge).run(tmp_path / "run", sample_timeout_s=3.0, **LOCAL)
     found = dict(rows(tmp_path / "run", "SELECT sample_id, status FROM scores"))
     assert found == {"s0": "timeout", "s1": "error", "s2": "completed"}
     assert judged == ["s2"]

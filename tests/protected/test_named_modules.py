@@ -41,10 +41,14 @@ from sessiontree import FunctionModel, PermissionDenied, SessionTree, call
 COMMAND = "echo x > absent.py; mkdir lazy absent; touch lazy/__init__.py; echo planted >> rules.py"
 
 
+def decide(request):
+    return request.tool == "exec"
+
+
 async def main():
     told = {}
     model, given = FunctionModel(lambda request: "ok"), dict(backend="local", state_dir="../state")
-    async with SessionTree(".", model=model, approvals="never", **given) as tree:
+    async with SessionTree(".", model=model, approvals="always", approver=decide, **given) as tree:
         for name in ("rules", "lazy", "deep", "free"):
             try:
                 await tree.main.call("write", {"path": f"{name}.py", "content": "planted"})
