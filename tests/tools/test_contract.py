@@ -126,6 +126,7 @@ PLAIN = frozenset(
         "url",
         "wall_s",
         "workdir",
+        "wait",
     }
 )
 """Parameters whose names say it all: the prompt of a model is short."""
