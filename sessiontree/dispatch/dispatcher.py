@@ -105,12 +105,25 @@ class Dispatcher:
         self._after_untrusted = policy.policy.after_untrusted
 
     def prepare(
-        self, key: str, call: ToolCall, asked_by: tuple[Principal, ...] = (), taint: str = ""
+        self,
+        key: str,
+        call: ToolCall,
+        asked_by: tuple[Principal, ...] = (),
+        taint: str = "",
+        *,
+        may_be_cut: bool = False,
     ) -> PreparedCall | RejectedCall | ImmediateOutcome:
         """Check one call, made for these askers. Never raises for anything a model sent.
 
         ``taint`` says where untrusted text came from that the session has taken in; empty = from nowhere.
+        ``may_be_cut`` says that the reply was cut off at its length limit, maybe within this call.
         """
+        checked = self._check(key, call, asked_by, taint)
+        return _note_cut(checked) if may_be_cut and isinstance(checked, RejectedCall) else checked
+
+    def _check(
+        self, key: str, call: ToolCall, asked_by: tuple[Principal, ...], taint: str
+    ) -> PreparedCall | RejectedCall | ImmediateOutcome:
         entry = None if asked_by else self._at_hand.get(call.name)
         if entry is None:
             entry = self._table.get(call.name)
@@ -481,17 +494,13 @@ def _reject_unreadable(key: str, entry: ToolEntry, text: str) -> RejectedCall:
     return RejectedCall(key, entry.name, message, field, digest, entry.compiled.schema)
 
 
-def with_cut_noted(
-    prepared: PreparedCall | RejectedCall | ImmediateOutcome,
-) -> PreparedCall | RejectedCall | ImmediateOutcome:
-    """Return the check of a reply's last call; if it is refused, say first that the reply was cut off."""
-    if not isinstance(prepared, RejectedCall):
-        return prepared
+def _note_cut(rejected: RejectedCall) -> RejectedCall:
+    """Return a refusal that says first that the reply was cut off."""
     message = (
         "the reply was cut off at its length limit before this call was complete; make the call shorter, or "
-        f"split it ({prepared.message})"
+        f"split it ({rejected.message})"
     )
-    return replace(prepared, message=message)
+    return replace(rejected, message=message)
 
 
 def _failed_check(tool: str, session: str, error: Exception) -> ToolError:

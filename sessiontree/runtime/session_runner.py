@@ -22,7 +22,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import error_message
 from sessiontree.contracts.session_facts import CallIntended, CallResolved, HookFailed, SessionFact
 from sessiontree.contracts.stimuli import CallFinished, CallPrepared, CallRejected, Stimulus
-from sessiontree.dispatch.dispatcher import Dispatcher, with_cut_noted
+from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.journal.record import Packed
@@ -445,9 +445,10 @@ class SessionRunner:
         key = instruction.key
         if self._readers:
             self._watch.began(key, instruction.call)
-        prepared = self._dispatcher.prepare(key, instruction.call, instruction.asked_by, self.state.taint)
-        if instruction.may_be_cut:
-            prepared = with_cut_noted(prepared)
+        asked_by, may_be_cut = instruction.asked_by, instruction.may_be_cut
+        prepared = self._dispatcher.prepare(
+            key, instruction.call, asked_by, self.state.taint, may_be_cut=may_be_cut
+        )
         if isinstance(prepared, PreparedCall):
             self._prepared[key] = prepared
             given_up = instruction.run_unless
@@ -477,9 +478,9 @@ class SessionRunner:
         self._preparing[key] = asyncio.current_task()
         async with self._preparation:
             asked_by, taint = instruction.asked_by, self.state.taint
-            prepared = self._dispatcher.prepare(key, instruction.call, asked_by, taint)
-            if instruction.may_be_cut:
-                prepared = with_cut_noted(prepared)
+            prepared = self._dispatcher.prepare(
+                key, instruction.call, asked_by, taint, may_be_cut=instruction.may_be_cut
+            )
             for interceptor in self._interceptors:
                 prepared = await interceptor.prepare(instruction, prepared, taint)
         if self._preparing.pop(key, None) is None or self._over:
