@@ -200,7 +200,7 @@ class Ledger:
             db.execute("INSERT OR IGNORE INTO run VALUES ('created_at_ms', ?)", (str(now_ms(db)),))
             db.execute("INSERT OR IGNORE INTO run VALUES ('spent_usd', '0')")
             found = dict(db.execute("SELECT key, value FROM run").fetchall())
-            if holds_settings(db, settings):
+            if settings.items() <= found.items():
                 for epoch in range(1, epochs + 1):
                     db.executemany(
                         "INSERT OR IGNORE INTO samples(sample_id, epoch, position, state) "
