@@ -1,8 +1,8 @@
 """Reading files in a process of its own, so that no file can hold a survey up.
 
 A file that takes more than 5 s of processor time, or more memory than there is, is given up and named; a new
-process reads the next one. Starting one costs as much as reading hundreds of files, so a process that was not
-ended is kept for the next call in this process of ours; it ends when it is not used for 10 s.
+process reads the next one. Starting one costs as much as reading hundreds of files, so a process that still
+runs after a call is kept for the next one; it ends when nothing is asked of it for 10 s.
 Not here: what is read of a file (source.py, records.py), and the program (file_program.py).
 """
 
@@ -88,13 +88,11 @@ class FileProcess:
         process = self._process = self._process or _take_kept()
         order = {"want": want, "path": printable_path(path), "total": total, "size": len(data)}
         request = json.dumps({**order, "limit_s": self._limit_s}).encode() + b"\n"
-        if process is not None:
-            answer = self._exchange(process, request + data)
-            # It may have ended at the moment at which it was taken: nobody asked it for long enough.
-            if answer is not None or process.wait() != 0:
-                return answer if answer is not None else unread(path, f"given up: {self._reason()}")
+        answer = None if process is None else self._exchange(process, request + data)
+        # One that was kept may have ended as it was taken: nobody had asked anything of it for long enough.
+        if process is None or (answer is None and process.wait() == 0):
             self._end()
-        answer = self._exchange(self._start(), request + data)
+            answer = self._exchange(self._start(), request + data)
         return answer if answer is not None else unread(path, f"given up: {self._reason()}")
 
     def _start(self) -> subprocess.Popen[bytes]:
