@@ -41,7 +41,7 @@ async def scores_of(suite: Suite, run_dir: Path, **options: Any) -> dict[str, An
     with sqlite3.connect(run_dir / "ledger.sqlite") as ledger:
         rows = ledger.execute("SELECT sample_id, status, scores FROM scores").fetchall()
         errors = dict(ledger.execute("SELECT sample_id, error FROM attempts WHERE error IS NOT NULL"))
-    faulty = [sample for sample, status, _ in rows if status != "completed"]
+    faulty = [sample for sample, status, _ in rows if status not in {"completed", "empty"}]
     if faulty:
         first = faulty[0]
         raise SystemExit(

@@ -5,7 +5,9 @@ Not here: who may change a row; ``ledger_rules.py`` decides, ``ledger.py`` appli
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -104,7 +106,7 @@ def open_ledger(path: Path, *, shared: bool = False) -> sqlite3.Connection:
     """
     try:
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        db.execute(f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}")
+        _set_journal_mode(db, path, shared=shared)
         db.execute("PRAGMA synchronous = FULL")
         db.execute("BEGIN IMMEDIATE")
         for statement in TABLES.split(";"):
@@ -120,6 +122,19 @@ def open_ledger(path: Path, *, shared: bool = False) -> sqlite3.Connection:
             str(path), f"its form is {version}, this release writes {VERSION}; go on with the release it has"
         )
     return db
+
+
+def _set_journal_mode(db: sqlite3.Connection, path: Path, *, shared: bool) -> None:
+    """Set how a ledger is written, one program after the other: SQLite refuses at once instead of waiting."""
+    if shared:  # what is kept so from the beginning never changes; not every shared disk has such locks
+        db.execute("PRAGMA journal_mode = DELETE")
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        db.execute("PRAGMA journal_mode = WAL")
+    finally:
+        os.close(folder)
 
 
 def now_ms(db: sqlite3.Connection) -> int:

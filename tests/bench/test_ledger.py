@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import select
 import sqlite3
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -273,3 +275,41 @@ async def test_a_closed_ledger_refuses_work(tmp_path: Path) -> None:
     async with asyncio.timeout(10):
         with pytest.raises(LedgerUnusable, match="it is closed"):
             await ledger.tally(1)
+
+
+OPENERS = """
+import multiprocessing, pathlib, sys
+from sessiontree.bench.ledger_tables import open_ledger
+
+def open_each(folder, together):
+    try:
+        for n in range(40):
+            together.wait()
+            open_ledger(folder / f"{n}.sqlite").close()
+    except BaseException:
+        together.abort()
+        raise
+
+forked = multiprocessing.get_context("fork")
+together = forked.Barrier(6)
+openers = [forked.Process(target=open_each, args=(pathlib.Path(sys.argv[1]), together)) for _ in range(6)]
+for each in openers:
+    each.start()
+for each in openers:
+    each.join()
+sys.exit(any(each.exitcode for each in openers))
+"""
+"""Six processes that open forty new ledgers, each at the same moment."""
+
+
+@pytest.mark.slow
+def test_programs_that_open_a_new_ledger_at_the_same_moment_all_get_it(tmp_path: Path) -> None:
+    """SQLite doesn't wait by itself while another program sets how the file is written."""
+    done = subprocess.run(
+        [sys.executable, "-c", OPENERS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -346,6 +346,7 @@ def test_what_is_computed_is_bound_to_every_file_that_commands_see(tmp_path: Pat
             "$'" + "\\x" * 3000,
             "~" * 3000,
         ),
+        *("env -u " * 20_000, "x " + "sh " * 30_000),
     ],
     ids=lambda text: ascii(text)[:20],
 )
@@ -356,7 +357,7 @@ def test_hostile_text_is_read_in_bounded_time(tmp_path: Path, command: str) -> N
         (tmp_path / f"d{n % 10}" / f"f{n}").touch()
     begun = time.process_time()
     assert named_files(str(tmp_path), {"command": command}, "command")
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < 20  # what grows with the square takes minutes
 
 
 @pytest.mark.covers("REL-L9")

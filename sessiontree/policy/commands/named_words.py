@@ -366,26 +366,26 @@ class _Collection:
 
     def _check_programs(self, call: ShellCall, words: Sequence[ShellWord]) -> None:
         """Open what a program that runs programs makes open."""
+        seen: set[tuple[int, bool]] = set()
         for at, word in enumerate(words):
             base = (word.text or "").rpartition("/")[2]
-            rest = words[at + 1 :]
             if base in names.CHOOSERS:
                 self.open(f"{base!r} chooses files by itself")
             elif base in names.OTHER_SHELLS:
                 self.open(f"{base!r} reads its words by rules of its own")
             elif base in names.SHELLS:
                 self.runs_text = True
-                self._check_shell(call, base, rest)
+                self._check_shell(call, base, words, at + 1)
             elif base == "env":
-                self._check_env(rest)
+                self._check_env(words, at + 1, seen)
 
-    def _check_shell(self, call: ShellCall, base: str, rest: Sequence[ShellWord]) -> None:
+    def _check_shell(self, call: ShellCall, base: str, words: Sequence[ShellWord], at: int) -> None:
         if "|" in call.before.replace("||", ""):
             self.open(f"{base!r} runs what another program writes")
-        waiting = list(reversed(rest))
-        while waiting:
-            word = waiting.pop()
+        while at < len(words):
+            word = words[at]
             text = word.text
+            at += 1
             if text is None:
                 self.beginnings.append(word)
                 return
@@ -393,18 +393,22 @@ class _Collection:
                 if text.startswith(("/dev/", "/proc/")):
                     self.open(f"{base!r} runs what it reads from {text!r}")
                 return
-            if names.is_named_option(text) and waiting and waiting[-1].text in names.SHELL_OPTIONS:
-                waiting.pop()
+            if names.is_named_option(text) and at < len(words) and words[at].text in names.SHELL_OPTIONS:
+                at += 1
             elif text not in {"-", "--"} and not names.is_plain_option(text):
                 self.open(f"{base!r} is given {text!r}, which may change what words mean")
                 return
         if not call.reads:
             self.open(f"{base!r} runs what it reads from its input")
 
-    def _check_env(self, rest: Sequence[ShellWord]) -> None:
+    def _check_env(self, words: Sequence[ShellWord], begin: int, seen: set[tuple[int, bool]]) -> None:
+        """Open what the ``env`` before these words makes open; ``seen`` is what was read for others."""
         is_value = False
-        for word in rest:
-            first = word.parts[0]
+        for at in range(begin, len(words)):
+            if (at, is_value) in seen:
+                return
+            seen.add((at, is_value))
+            first, word = words[at].parts[0], words[at]
             if is_value:
                 is_value = False
             elif not isinstance(first, str) or (first.startswith("-") and word.text is None):
