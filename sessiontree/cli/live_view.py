@@ -76,7 +76,7 @@ class Pace:
     """Time since the newest fact; reported when it is long."""
 
 
-_LONG_SILENCE_S = 10.0
+_LONG_SILENCE_S = 2.0
 
 
 def picture(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, TextIO
@@ -202,6 +203,29 @@ _OF_THE_SURVEY = ("tree_sitter",)
 """How modules of the extra ``survey`` begin."""
 
 
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show our warnings as one line each: the user of a command wrote no source that they could point to."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if category.__module__.partition(".")[0] == __name__.partition(".")[0]:
+                sys.stderr.write(f"sessiontree: {category.__name__}: {visible(str(message))}\n")
+            else:
+                usual(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield
+
+
 def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> int:
     """Run a command and return its exit code; what it can't do is said in one line on stderr.
 
@@ -210,7 +234,8 @@ def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> i
         options: The body's options.
     """
     try:
-        return load()(RichScreen(sys.stdout), **options)
+        with _plain_warnings():
+            return load()(RichScreen(sys.stdout), **options)
     except BrokenPipeError:
         # what is still buffered must not be written when the interpreter ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,11 +1,13 @@
-"""Screen: a command whose extra is missing ends with one line that names it."""
+"""Screen: what a command can't do, and what it warns of, is said in one line."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
 
+from sessiontree import PolicyWarning
 from sessiontree.cli.screen import UNUSABLE, run
 
 
@@ -32,3 +34,19 @@ def test_run_does_not_hide_any_other_missing_module() -> None:
     """A module of our own that can't be found is a fault, not an extra."""
     with pytest.raises(ModuleNotFoundError):
         run(missing("sessiontree.survey.nowhere"), {})
+
+
+def test_our_warnings_are_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """No place in a source and no quoted line; a warning of a library is shown as Python shows it."""
+
+    def body(screen: object) -> int:
+        warnings.warn(PolicyWarning("rule 1 matches \x1b[31mno tool"), stacklevel=1)
+        warnings.warn(UserWarning("of a library"), stacklevel=1)
+        return 0
+
+    usual = warnings.showwarning
+    with pytest.warns(UserWarning) as others:
+        assert run(lambda: body, {}) == 0
+    assert capsys.readouterr().err == "sessiontree: PolicyWarning: rule 1 matches \\u{1b}[31mno tool\n"
+    assert [str(each.message) for each in others] == ["of a library"]
+    assert warnings.showwarning is usual

@@ -51,11 +51,19 @@ def test_process_answers_in_every_form(address: str) -> None:
     assert httpx.get(address).json()["requests"] == len(SCRIPT)
 
 
-def test_script_that_is_no_good_is_named(tmp_path: Path) -> None:
-    """A member that no reply has ends the program with its name and the names there are."""
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"txt": "Fine."}]', "a reply has no txt; it has between_s, calls"),
+        ('["Fine."]', "a reply is an object such as {'text': 'yes'}, not 'Fine.'"),
+        ('{"text": "Fine."}', "a reply is an object such as {'text': 'yes'}, not 'text'"),
+    ],
+)
+def test_script_that_is_no_good_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """A member that no reply has ends the program with its name and the names there are; so does no reply."""
     script = tmp_path / "script.json"
-    script.write_text('[{"txt": "Fine."}]')
+    script.write_text(text)
     command = [sys.executable, "-m", MODULE, "--script", str(script)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert "a reply has no txt; it has between_s, calls" in ended.stderr
+    assert said in " ".join(ended.stderr.split())

@@ -27,6 +27,7 @@ from sessiontree.models.providers.conversation import model_messages, replay_of
 from sessiontree.models.providers.prices import reply_cost
 from sessiontree.models.providers.provider_failures import typed_failure
 from sessiontree.models.providers.provider_model import CallTimeouts, Provider, ProviderModel, load
+from sessiontree.models.providers.request_size import check_size
 
 IDLE_S: Final = 30.0
 """Seconds for which unused connections are kept."""
@@ -108,6 +109,7 @@ class ProviderCalls:
             ModelError: it failed; ``retryable`` says whether asking again may help.
         """
         failure: ModelError
+        check_size(request, self._of)
         task = asyncio.current_task()
         self._begin()
         try:

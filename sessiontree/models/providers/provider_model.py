@@ -62,6 +62,14 @@ class Provider:
     OpenAI: "A max of 128 functions are supported" in its reference and library; more are refused with status
     400 ("array too long").
     """
+    most_images: int | None = None
+    """Number of images that one request may hold; None = no documented limit.
+
+    The highest that a provider documents for any model of its own: what is above it would be refused for
+    certain. Anthropic 600, OpenAI 500, Google 3,600; read in autumn 2026.
+    """
+    most_bytes: int | None = None
+    """Size of one request; None = no documented limit. Anthropic 32 MB, OpenAI 50 MB, Google 100 MB."""
 
 
 _OPENAI: Final = ("openai", "openai", "openai")
@@ -74,6 +82,8 @@ _ALL: Final = (
         ("OPENAI_API_KEY",),
         "OPENAI_BASE_URL",
         most_tools=128,
+        most_images=500,
+        most_bytes=50_000_000,
     ),
     Provider(
         "openai-responses",
@@ -83,6 +93,8 @@ _ALL: Final = (
         ("OPENAI_API_KEY",),
         "OPENAI_BASE_URL",
         most_tools=128,
+        most_images=500,
+        most_bytes=50_000_000,
     ),
     Provider(
         "anthropic",
@@ -93,6 +105,8 @@ _ALL: Final = (
         "pydantic_ai.providers.anthropic:AnthropicProvider",
         ("ANTHROPIC_API_KEY",),
         "ANTHROPIC_BASE_URL",
+        most_images=600,
+        most_bytes=32_000_000,
     ),
     Provider(
         "google",
@@ -103,6 +117,8 @@ _ALL: Final = (
         "pydantic_ai.providers.google:GoogleProvider",
         ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         "",
+        most_images=3_600,
+        most_bytes=100_000_000,
     ),
     Provider(
         "mistral",

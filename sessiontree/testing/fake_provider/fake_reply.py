@@ -54,8 +54,10 @@ class FakeReply:
         """Return the reply of a JSON object with these members; a call is ``{name, arguments}``.
 
         Raises:
-            ValueError: a member is not one of these.
+            ValueError: it is not an object, or a member is not one of these.
         """
+        if not isinstance(wire, Mapping):
+            raise ValueError(f"a reply is an object such as {{'text': 'yes'}}, not {wire!r}"[:200])
         known = {each.name for each in fields(cls)}
         if unknown := set(wire) - known:
             raise ValueError(
