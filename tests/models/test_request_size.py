@@ -1,4 +1,4 @@
-"""Question size: what a provider documents that it refuses is told before anything is sent."""
+"""Question size: what a provider documents that it refuses is known before anything is sent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sessiontree.contracts.messages import (
     ToolCall,
     UserMessage,
 )
+from sessiontree.models.providers.provider_failures import check_size
 from sessiontree.models.providers.provider_model import PROVIDERS, ProviderModel
-from sessiontree.models.providers.request_size import check_size
 from tests.models.test_provider_models import question
 
 PICTURES = UserMessage((ImageContent("iVBORw0KGgo=", "image/png"),) * 4, 0)

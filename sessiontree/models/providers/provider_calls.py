@@ -25,9 +25,8 @@ from sessiontree.models.port import CallPiece, ModelPiece, ModelRequest, Piece, 
 from sessiontree.models.providers.call_limits import Ended, queue_of
 from sessiontree.models.providers.conversation import model_messages, replay_of
 from sessiontree.models.providers.prices import reply_cost
-from sessiontree.models.providers.provider_failures import typed_failure
+from sessiontree.models.providers.provider_failures import check_size, typed_failure
 from sessiontree.models.providers.provider_model import CallTimeouts, Provider, ProviderModel, load
-from sessiontree.models.providers.request_size import check_size
 
 IDLE_S: Final = 30.0
 """Seconds for which unused connections are kept."""

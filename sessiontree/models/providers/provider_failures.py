@@ -1,4 +1,7 @@
-"""Provider failures as our error types: whether asking again may help, and when."""
+"""Provider failures as our error types: whether asking again may help, and when.
+
+Here too is what a provider refuses for certain, found before megabytes are sent to be refused.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from sessiontree.contracts.errors import (
     ModelUnreachable,
     words_of,
 )
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.messages import ImageContent, TextContent, ThinkingContent, ToolCall
 from sessiontree.contracts.truncation import cut_text
+from sessiontree.models.port import ModelRequest
 from sessiontree.models.providers.provider_model import ProviderModel
 
 MAX_SAID_CHARS: Final = 1_000
@@ -121,3 +127,46 @@ def _said(error: Exception) -> str:
         said = str(inner.get("message", "")) if isinstance(inner, dict) else str(inner)
     said = said or words_of(error)
     return f"status {status}: {said}" if status is not None else said
+
+
+def check_size(request: ModelRequest, model: ProviderModel) -> None:
+    """Refuse a question that its provider refuses for certain.
+
+    Bytes are counted as characters of texts and of images in base64, which is never more than is sent.
+    A server at another address has limits of its own, which are known from its answer alone. A session
+    reacts to an overflow by leaving out images and cutting texts.
+
+    Raises:
+        ContextOverflow: the question has too many images or too many bytes; says which limit was met.
+    """
+    provider = model.provider
+    if not model.is_priced or (provider.most_images is None and provider.most_bytes is None):
+        return
+    images, of_images, size = 0, 0, len(request.system_prompt)
+    for message in request.messages:
+        for block in message.content:
+            if isinstance(block, ImageContent):
+                images += 1
+                of_images += len(block.data)
+            else:
+                size += _chars(block)
+    most = provider.most_images
+    if most is not None and images > most:
+        raise ContextOverflow(
+            f"{model.name}: the question has too many images: {images:,}, and {provider.name} takes {most:,}"
+        )
+    most = provider.most_bytes
+    if most is not None and size + of_images > most:
+        what = f", {of_images:,} of them images" if of_images > size else ""
+        raise ContextOverflow(
+            f"{model.name}: the question is too large: {size + of_images:,} bytes{what}, and {provider.name} "
+            f"takes {most:,}"
+        )
+
+
+def _chars(block: TextContent | ThinkingContent | ToolCall) -> int:
+    if isinstance(block, TextContent):
+        return len(block.text)
+    if isinstance(block, ThinkingContent):
+        return 0  # many are not sent back
+    return len(dump_json(block.arguments) if block.unread is None else block.unread)
