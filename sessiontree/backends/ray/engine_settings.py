@@ -193,6 +193,8 @@ def for_gateway(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_for_servers(name: str, value: str) -> bool:
+    if name == "PYTHONPATH":  # any other would name code of the program's
+        return value == str(RAY_SITE)
     is_known = name == "LD_PRELOAD" or is_harmless(name) or name.startswith(_OF_LIBRARIES)
     return is_known and not is_key(value)
 

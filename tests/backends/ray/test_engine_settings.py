@@ -19,6 +19,7 @@ from sessiontree.backends.ray.engine_settings import (
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.models.api_key import ApiKey
 from sessiontree.models.providers.provider_model import KEY_VARIABLES
+from sessiontree.sandbox import RAY_SITE
 
 MAX_S = 300.0
 """So long may a raylet be silent, at least: a suspended program, a machine out of breath."""
@@ -128,6 +129,8 @@ def test_servers_get_what_is_harmless_and_the_gateway_the_rest() -> None:
     assert for_servers(harmless | keys) == harmless
     assert "OTEL_EXPORTER_OTLP_HEADERS" not in for_servers(own)
     assert for_gateway(everything) == keys
+    site, other = {"PYTHONPATH": str(RAY_SITE)}, {"PYTHONPATH": "/own/code"}
+    assert (for_servers(site), for_servers(other)) == (site, {})
     del key
     assert "RAY_NODE_ID" in for_servers(keys), "a key that nobody holds any more is a text like others"
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import ray
 
+from sessiontree import Runtime
 from sessiontree.sandbox import RAY_SITE, py_executable
 
 pytestmark = pytest.mark.slow
@@ -84,3 +85,19 @@ def test_everything_else_is_left_to_ray(tmp_path: Path, asked: dict[str, Any]) -
     own, rays = (start(tmp_path, ["--a"], site=site, **asked) for site in (RAY_SITE, None))
     assert OF_RAY in own.stderr
     assert (own.returncode, own.stdout) == (rays.returncode, rays.stdout)
+
+
+def test_ray_s_own_processes_run_our_site(ray_runtime: Runtime) -> None:
+    """The raylet, and so what starts every actor: its imports are closed, and actors start without Ray's way."""
+    own = [each for each in Path("/proc").iterdir() if each.name.isdigit() and _is_raylet_below_us(each)]
+    assert own
+    for each in own:
+        assert f"PYTHONPATH={RAY_SITE}".encode() in (each / "environ").read_bytes().split(b"\0")
+
+
+def _is_raylet_below_us(process: Path) -> bool:
+    try:
+        name, _, rest = (process / "stat").read_text().rpartition(") ")
+    except OSError:  # it has ended
+        return False
+    return name.endswith("(raylet") and int(rest.split()[1]) == os.getpid()
