@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import ray
 
-from sessiontree import Runtime
+from sessiontree import Runtime, ScriptedModel, SessionTree
 from sessiontree.sandbox import RAY_SITE, py_executable
 
 pytestmark = pytest.mark.slow
@@ -87,8 +87,10 @@ def test_everything_else_is_left_to_ray(tmp_path: Path, asked: dict[str, Any]) -
     assert (own.returncode, own.stdout) == (rays.returncode, rays.stdout)
 
 
-def test_ray_s_own_processes_run_our_site(ray_runtime: Runtime) -> None:
-    """The raylet, and so what starts every actor: its imports are closed, and actors start without Ray's way."""
+async def test_ray_s_own_processes_run_our_site(ray_runtime: Runtime, tmp_path: Path) -> None:
+    """The raylet, and so all that it starts: imports are closed, and actors start without importing Ray."""
+    async with SessionTree(tmp_path, model=ScriptedModel(["done"]), runtime=ray_runtime) as tree:
+        assert await tree.main.send("go") == "done"
     own = [each for each in Path("/proc").iterdir() if each.name.isdigit() and _is_raylet_below_us(each)]
     assert own
     for each in own:
