@@ -91,10 +91,14 @@ async def test_ray_s_own_processes_run_our_site(ray_runtime: Runtime, tmp_path: 
     """The raylet, and so all that it starts: imports are closed, and actors start without importing Ray."""
     async with SessionTree(tmp_path, model=ScriptedModel(["done"]), runtime=ray_runtime) as tree:
         assert await tree.main.send("go") == "done"
-    own = [each for each in Path("/proc").iterdir() if each.name.isdigit() and _is_raylet_below_us(each)]
+    own = _raylets_below_us()
     assert own
     for each in own:
         assert f"PYTHONPATH={RAY_SITE}".encode() in (each / "environ").read_bytes().split(b"\0")
+
+
+def _raylets_below_us() -> list[Path]:
+    return [each for each in Path("/proc").iterdir() if each.name.isdigit() and _is_raylet_below_us(each)]
 
 
 def _is_raylet_below_us(process: Path) -> bool:
