@@ -56,7 +56,12 @@ def test_process_answers_in_every_form(address: str) -> None:
     [
         ('[{"txt": "Fine."}]', "a reply has no txt; it has between_s, calls"),
         ('["Fine."]', "a reply is an object such as {'text': 'yes'}, not 'Fine.'"),
-        ('{"text": "Fine."}', "a reply is an object such as {'text': 'yes'}, not 'text'"),
+        ('{"text": "Fine."}', "it is an array of replies, at least one, such as [{'text': 'yes'}]"),
+        ("null", "it is an array of replies"),
+        ("[]", "at least one"),
+        ('[{"text": 5}]', "text of a reply: Input should be a valid string, not 5"),
+        ('[{"calls": [{"nam": "x"}]}]', "calls.0.name of a reply: Field required, not {'nam': 'x'}"),
+        ('[{"events": [7]}]', "of a reply: Input should be a valid"),
     ],
 )
 def test_script_that_is_no_good_is_named(tmp_path: Path, text: str, said: str) -> None:

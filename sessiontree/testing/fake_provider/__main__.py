@@ -35,8 +35,10 @@ def main() -> int:
     if given.script is not None:
         try:
             wire = json.loads(given.script.read_text("utf-8"))
+            if not isinstance(wire, list) or not wire:
+                raise ValueError("it is an array of replies, at least one, such as [{'text': 'yes'}]")
             script = tuple(FakeReply.from_wire(each) for each in wire)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError) as error:
             parser.error(f"--script {str(given.script)!r} can't be used: {error}")
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(script, given.port))

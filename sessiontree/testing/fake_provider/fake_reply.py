@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
 
 @dataclass(frozen=True, slots=True)
 class FakeCall:
@@ -54,7 +56,7 @@ class FakeReply:
         """Return the reply of a JSON object with these members; a call is ``{name, arguments}``.
 
         Raises:
-            ValueError: it is not an object, or a member is not one of these.
+            ValueError: it is not an object, a member is not one of these, or its value is of another type.
         """
         if not isinstance(wire, Mapping):
             raise ValueError(f"a reply is an object such as {{'text': 'yes'}}, not {wire!r}"[:200])
@@ -63,8 +65,13 @@ class FakeReply:
             raise ValueError(
                 f"a reply has no {', '.join(sorted(unknown))}; it has {', '.join(sorted(known))}"
             )
-        calls = tuple(FakeCall(each["name"], each.get("arguments", "{}")) for each in wire.get("calls", ()))
-        return cls(**{**wire, "calls": calls})
+        try:
+            reply: FakeReply = TypeAdapter(cls).validate_python(wire)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise ValueError(f"{place} of a reply: {first['msg']}, not {first['input']!r}"[:300]) from error
+        return reply
 
 
 @dataclass(frozen=True, slots=True)
