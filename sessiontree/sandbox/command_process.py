@@ -112,7 +112,7 @@ def _without_a_part_at_the_beginning(data: bytes) -> bytes:
 LOOK_EVERY_S: Final = 0.1
 SHARE_OF_LOOKING: Final = 0.1
 """The largest share of the loop's time that checks may take."""
-END_WITHIN_S: Final = 5.0
+END_WITHIN_S: Final = 60.0
 """Seconds that a killed command may take to disappear; then an error is raised."""
 CHUNK_BYTES: Final = 65_536
 SIGNAL_LIMITS: Final[dict[int, str]] = {signal.SIGXFSZ: "file_bytes", signal.SIGXCPU: "cpu_s"}

@@ -210,6 +210,15 @@ async def crowd_out(tree: SessionTree) -> None:
     await tree.main.map("worker", ["crowd"] * 4, concurrency=4)
 
 
+def listening(request: ModelRequest) -> Answer:
+    """A Branch has a Worker look, and waits for it; it may have heard of it when it is asked again."""
+    if request.kind is SessionKind.WORKER:
+        return call("look") if request.turn == 1 else "seen"
+    if request.turn == 1:
+        return WORKER
+    return "heard" if any("seen" in each.text for each in request.messages[2:]) else "waiting"
+
+
 def crowded(script: list[Answer], **more: list[Answer]) -> ScriptedModel:
     """Return a model whose first Branch follows a script and whose Workers just look."""
     return ScriptedModel({"main/b1": script, "*": [call("look"), "seen"], **more})
@@ -295,8 +304,7 @@ async def test_a_patient_session_wakes_when_its_patience_ends(open_small: OpenTr
 
 async def test_a_session_waiting_for_its_child_wakes_for_the_result(open_small: OpenTree) -> None:
     """The child's report is heard by whoever embodies the parent then."""
-    model = crowded([WORKER, "waiting", "heard"])
-    async with open_small(model, tools=TOOLS) as tree:
+    async with open_small(FunctionModel(listening), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go")
         await crowd_out(tree)
         assert (await branch.result()).summary == "heard"

@@ -85,9 +85,16 @@ def request(
 
 
 async def replied(model: LocalModel, question: ModelRequest) -> tuple[AssistantMessage, list[Piece]]:
-    """Return a reply, and the pieces it came in."""
+    """Return a reply, and the pieces it came in; asks again, as a session does, where a connection breaks."""
     assembly = StreamAssembler(1, lambda event: None)
-    pieces = [piece async for piece in model.stream(question)]
+    for _ in range(2):
+        try:
+            pieces = [piece async for piece in model.stream(question)]
+            break
+        except ModelUnreachable:
+            continue
+    else:
+        pieces = [piece async for piece in model.stream(question)]
     for piece in pieces:
         assembly.take(piece)
     return assembly.message(), pieces
