@@ -99,7 +99,7 @@ class SessionTurns:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it got its turn at the same moment
                 self.leave()
-            else:
+            elif turn in self._waiting:
                 self._waiting.remove(turn)
                 self._turns.line_up(self, waits=bool(self._waiting))
             raise
@@ -112,7 +112,10 @@ class SessionTurns:
 
     def admit_first(self) -> bool:
         """Give the first who waits a turn; return False if this session may have no more now."""
+        while self._waiting and self._waiting[0].done():  # cancelled; its caller has not run since
+            self._waiting.popleft()
         if not self._waiting or not self._may_enter():
+            self._turns.line_up(self, waits=bool(self._waiting))
             return False
         self._take()
         self._waiting.popleft().set_result(None)
