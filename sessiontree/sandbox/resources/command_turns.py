@@ -60,11 +60,14 @@ class Turns:
 
     def admit(self) -> None:
         """Give the turns that are free, one to each session in its turn."""
-        passed = 0
-        while self._waiting and self.has_room() and passed < len(self._waiting):
-            session = next(iter(self._waiting))
-            self._waiting.move_to_end(session)
-            passed = 0 if session.admit_first() else passed + 1
+        while self.has_room():
+            for session in list(self._waiting):
+                if session in self._waiting:
+                    self._waiting.move_to_end(session)
+                if session.admit_first():
+                    break
+            else:
+                return
 
 
 class SessionTurns:
