@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
@@ -97,6 +97,8 @@ async def walk(make: Callable[[int], Turns], steps: list[Step]) -> None:
 
 @settings(max_examples=100, database=None)
 @given(STEPS)
+@example([*[("come", 0)] * 5, ("come", 1), ("done", 0), ("come", 1), ("done", 1), ("done", 0), ("gone", 4)])
+@example([*[("come", 1)] * 3, ("gone", 4), ("gone", 0), ("come", 1)])
 def test_turns_are_kept(steps: list[Step]) -> None:
     """Whoever comes, ends or is cancelled, at any moment."""
     asyncio.run(asyncio.wait_for(walk(Turns, steps), PATIENCE_S))

@@ -60,14 +60,14 @@ class Turns:
 
     def admit(self) -> None:
         """Give the turns that are free, one to each session in its turn."""
-        while self.has_room():
-            for session in list(self._waiting):
-                if session in self._waiting:
-                    self._waiting.move_to_end(session)
-                if session.admit_first():
-                    break
-            else:
-                return
+        passed = 0
+        while self.has_room() and passed < len(self._waiting):
+            session = next(iter(self._waiting))
+            self._waiting.move_to_end(session)
+            if session.admit_first():
+                passed = 0
+            elif session in self._waiting:  # else all who waited in it were cancelled
+                passed += 1
 
 
 class SessionTurns:
@@ -78,6 +78,8 @@ class SessionTurns:
         self.most = most
         self._given = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waking = 0
+        """How many have a turn and have not run since; who comes meanwhile must not begin before them."""
 
     @property
     def waiting(self) -> int:
@@ -86,7 +88,7 @@ class SessionTurns:
 
     def enter_at_once(self) -> bool:
         """Take a turn without waiting; return False if that is not possible now."""
-        if self._waiting or not self._may_enter():
+        if self._waiting or self._waking or not self._may_enter():
             return False
         self._take()
         return True
@@ -98,14 +100,18 @@ class SessionTurns:
         self._turns.line_up(self, waits=True)
         self._turns.admit()
         try:
+            if turn.done():  # those who got their turn before and have not run since begin first
+                await asyncio.sleep(0)
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it got its turn at the same moment
+                self._waking -= 1
                 self.leave()
             elif turn in self._waiting:
                 self._waiting.remove(turn)
                 self._turns.line_up(self, waits=bool(self._waiting))
             raise
+        self._waking -= 1
 
     def leave(self) -> None:
         """Give a turn back; once for each that was taken."""
@@ -121,6 +127,7 @@ class SessionTurns:
             self._turns.line_up(self, waits=bool(self._waiting))
             return False
         self._take()
+        self._waking += 1
         self._waiting.popleft().set_result(None)
         self._turns.line_up(self, waits=bool(self._waiting))
         return True
