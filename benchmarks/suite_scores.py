@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.report import Figure
 from sessiontree.bench.environment import LOCKS, environment_of
+from sessiontree.bench.recorded_run import ANSWERED
 from sessiontree.bench.suite import Suite
 
 CONCURRENCY = 8
@@ -41,7 +42,7 @@ async def scores_of(suite: Suite, run_dir: Path, **options: Any) -> dict[str, An
     with sqlite3.connect(run_dir / "ledger.sqlite") as ledger:
         rows = ledger.execute("SELECT sample_id, status, scores FROM scores").fetchall()
         errors = dict(ledger.execute("SELECT sample_id, error FROM attempts WHERE error IS NOT NULL"))
-    faulty = [sample for sample, status, _ in rows if status not in {"completed", "empty"}]
+    faulty = [sample for sample, status, _ in rows if status not in ANSWERED]
     if faulty:
         first = faulty[0]
         raise SystemExit(

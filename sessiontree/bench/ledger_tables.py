@@ -81,7 +81,7 @@ class AttemptResult:
 
     scores: Mapping[str, Score]
     status: str
-    """``completed``, ``timeout``, ``budget`` or ``error``."""
+    """``completed``, ``empty``, ``timeout``, ``budget`` or ``error``."""
     wall_ms: int
     output: str = "null"
     """JSON text."""

@@ -25,6 +25,8 @@ from sessiontree.bench.plain_values import plain_text
 LEDGER: Final = "ledger.sqlite"
 STATE: Final = "state"
 """The directory of the trees' journals, below the run's."""
+ANSWERED: Final = frozenset({"completed", "empty"})
+"""How an attempt ends whose model replied to the end, if only by saying nothing."""
 _WAIT_S: Final = 5.0
 _NEAR: Final = 3
 _SHOWN: Final = 100

@@ -9,7 +9,14 @@ from html import escape
 from typing import Any, Final
 
 from sessiontree import ConfigError, JournalError, Usage, visible
-from sessiontree.bench.recorded_run import AttemptRecord, RecordedRun, RunCounts, ScoredSample, usage_by_model
+from sessiontree.bench.recorded_run import (
+    ANSWERED,
+    AttemptRecord,
+    RecordedRun,
+    RunCounts,
+    ScoredSample,
+    usage_by_model,
+)
 from sessiontree.bench.run_facts import RunFacts
 from sessiontree.bench.statistics import (
     CONFIDENCE,
@@ -347,7 +354,7 @@ class _Gathered:
                 while len(clusters) <= place:
                     clusters.append([])
                 clusters[place].append(float(value))
-        if scored.status not in {"completed", "empty"}:
+        if scored.status not in ANSWERED:
             named = f": {scored.error_kind}" if scored.error_kind else ""
             self._fail(f"{scored.status}{named}", scored, scored.error)
         elif not scored.passed:

@@ -204,7 +204,7 @@ _OF_THE_SURVEY = ("tree_sitter",)
 
 
 @contextmanager
-def _plain_warnings() -> Iterator[None]:
+def _show_plain_warnings() -> Iterator[None]:
     """Show our warnings as one line each: the user of a command wrote no source that they could point to."""
     with warnings.catch_warnings():
         usual = warnings.showwarning
@@ -234,7 +234,7 @@ def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> i
         options: The body's options.
     """
     try:
-        with _plain_warnings():
+        with _show_plain_warnings():
             return load()(RichScreen(sys.stdout), **options)
     except BrokenPipeError:
         # what is still buffered must not be written when the interpreter ends

@@ -352,6 +352,17 @@ class ToolResultMessage:
 Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
 
 
+def text_size(message: Message) -> int:
+    """Return how much of a message can be cut, in characters: text and arguments."""
+    size = 0
+    for block in message.content:
+        if isinstance(block, TextContent):
+            size += len(block.text)
+        elif isinstance(block, ToolCall):
+            size += len(dump_json(block.arguments)) if block.unread is None else len(block.unread)
+    return size
+
+
 def shown(message: Message) -> Message:
     """Return a message as a model may see it, without the details of a tool's result."""
     if isinstance(message, ToolResultMessage) and message.details is not None:

@@ -25,6 +25,7 @@ from sessiontree.contracts.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    text_size,
 )
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.contracts.untrusted import BEGIN, END
@@ -41,17 +42,6 @@ _UNKNOWN_SHARE: Final = 0.5
 _MARK_CHARS: Final = 80
 _MARK: Final = re.compile(rf'<<<({BEGIN}|{END}) id="([0-9a-f]+)"')
 _IMAGE_LINE: Final = "(an image was here; it is left out, because the conversation is too long for the model)"
-
-
-def text_size(message: Message) -> int:
-    """Return how much of a message can be cut, in characters: text and arguments."""
-    size = 0
-    for block in message.content:
-        if isinstance(block, TextContent):
-            size += len(block.text)
-        elif isinstance(block, ToolCall):
-            size += len(dump_json(block.arguments)) if block.unread is None else len(block.unread)
-    return size
 
 
 def room_for_results(context_tokens: int, used_tokens: int, full_share: float) -> int:

@@ -86,15 +86,14 @@ def request(
 
 async def replied(model: LocalModel, question: ModelRequest) -> tuple[AssistantMessage, list[Piece]]:
     """Return a reply, and the pieces it came in; asks again, as a session does, where a connection breaks."""
-    assembly = StreamAssembler(1, lambda event: None)
-    for _ in range(2):
+    assembly, pieces = StreamAssembler(1, lambda event: None), list[Piece]()
+    for tries_left in (2, 1, 0):
         try:
             pieces = [piece async for piece in model.stream(question)]
             break
         except ModelUnreachable:
-            continue
-    else:
-        pieces = [piece async for piece in model.stream(question)]
+            if not tries_left:
+                raise
     for piece in pieces:
         assembly.take(piece)
     return assembly.message(), pieces

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sessiontree.contracts.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
+from sessiontree.contracts.messages import (
+    AssistantMessage,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+    text_size,
+)
 from sessiontree.contracts.session_facts import (
     CompactionBegun,
     CompactionFailed,
@@ -20,7 +26,7 @@ from sessiontree.contracts.session_facts import (
     TurnReplied,
     TurnStarted,
 )
-from sessiontree.session.cut_messages import shortened, text_size
+from sessiontree.session.cut_messages import shortened
 from tests.session.call_oracle import CallBooks
 from tests.session.judge_oracle import Judge
 

@@ -13,6 +13,7 @@ from sessiontree.contracts.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    text_size,
 )
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.untrusted import wrapped
@@ -23,7 +24,6 @@ from sessiontree.session.cut_messages import (
     leave_out_seen_images,
     room_for_results,
     share_room,
-    text_size,
 )
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial

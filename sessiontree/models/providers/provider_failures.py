@@ -19,8 +19,7 @@ from sessiontree.contracts.errors import (
     ModelUnreachable,
     words_of,
 )
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.messages import ImageContent, TextContent, ThinkingContent, ToolCall
+from sessiontree.contracts.messages import ImageContent, text_size
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.providers.provider_model import ProviderModel
@@ -142,19 +141,19 @@ def check_size(request: ModelRequest, model: ProviderModel) -> None:
     provider = model.provider
     if not model.is_priced or (provider.most_images is None and provider.most_bytes is None):
         return
-    images, of_images, size = 0, 0, len(request.system_prompt)
-    for message in request.messages:
-        for block in message.content:
-            if isinstance(block, ImageContent):
-                images += 1
-                of_images += len(block.data)
-            else:
-                size += _chars(block)
+    images = [
+        len(block.data)
+        for message in request.messages
+        for block in message.content
+        if isinstance(block, ImageContent)
+    ]
     most = provider.most_images
-    if most is not None and images > most:
+    if most is not None and len(images) > most:
         raise ContextOverflow(
-            f"{model.name}: the question has too many images: {images:,}, and {provider.name} takes {most:,}"
+            f"{model.name}: the question has too many images: {len(images):,}, and {provider.name} "
+            f"takes {most:,}"
         )
+    of_images, size = sum(images), len(request.system_prompt) + sum(map(text_size, request.messages))
     most = provider.most_bytes
     if most is not None and size + of_images > most:
         what = f", {of_images:,} of them images" if of_images > size else ""
@@ -162,11 +161,3 @@ def check_size(request: ModelRequest, model: ProviderModel) -> None:
             f"{model.name}: the question is too large: {size + of_images:,} bytes{what}, and {provider.name} "
             f"takes {most:,}"
         )
-
-
-def _chars(block: TextContent | ThinkingContent | ToolCall) -> int:
-    if isinstance(block, TextContent):
-        return len(block.text)
-    if isinstance(block, ThinkingContent):
-        return 0  # many are not sent back
-    return len(dump_json(block.arguments) if block.unread is None else block.unread)

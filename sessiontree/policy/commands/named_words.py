@@ -408,7 +408,8 @@ class _Collection:
             if (at, is_value) in seen:
                 return
             seen.add((at, is_value))
-            first, word = words[at].parts[0], words[at]
+            word = words[at]
+            first = word.parts[0]
             if is_value:
                 is_value = False
             elif not isinstance(first, str) or (first.startswith("-") and word.text is None):
