@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,8 +26,6 @@ from sessiontree.runtime.supervisor_api import SupervisorApi
 from sessiontree.version import VERSION
 
 READ_BYTES = 64 * 1024
-KNOCK_AGAIN_S = 0.02
-"""Seconds before the next attempt to connect if the server's backlog is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ class Asking:
         asking: Self | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                line = await _knock(state_dir)
+                line = await connect_control_socket(state_dir)
                 if line is None:
                     return None
                 reader, writer = await asyncio.open_unix_connection(sock=line, limit=READ_BYTES)
@@ -184,14 +181,6 @@ class Asking:
         for waiting in self._waiting.values():
             if not waiting.answered.done():
                 waiting.answered.set_exception(self._failure)
-
-
-async def _knock(state_dir: Path) -> socket.socket | None:
-    while True:
-        try:
-            return connect_control_socket(state_dir)
-        except BlockingIOError:
-            await asyncio.sleep(KNOCK_AGAIN_S)
 
 
 def _question(number: int, ask: str, given: Mapping[str, Any]) -> bytes:

@@ -27,7 +27,7 @@ from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.control.call_codec import SocketAnswer
 from sessiontree.journal.tables import write_error
-from sessiontree.runtime.socket_files import listen_at, socket_address
+from sessiontree.runtime.socket_files import listen_at, open_connection_to
 
 SOCKET_NAME = "control"
 
@@ -74,27 +74,21 @@ def open_control_socket(state_dir: Path) -> OpenSocket:
     return OpenSocket(path, listener, _file_at(path))
 
 
-def connect_control_socket(state_dir: Path) -> socket.socket | None:
-    """Return a connection to the process that listens; None if no process listens.
+async def connect_control_socket(state_dir: Path) -> socket.socket | None:
+    """Return a connection to the process that listens, or None if no process listens.
+
+    The caller bounds the time.
 
     Raises:
-        BlockingIOError: the backlog is full; try again.
         JournalError: the system refused.
     """
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    line.setblocking(False)
     try:
-        with socket_address(state_dir / SOCKET_NAME) as address:
-            line.connect(address)
+        return await open_connection_to(state_dir / SOCKET_NAME)
     except OSError as error:
-        line.close()
-        if isinstance(error, BlockingIOError):
-            raise
         if error.errno in _ABSENT:
             return None
         reason = f"the control socket of its runtime can't be opened: {error.strerror or error}"
         raise JournalError(str(state_dir), f"{reason}; only the user who runs it, or root, may") from error
-    return line
 
 
 def _file_at(path: Path) -> tuple[int, int]:

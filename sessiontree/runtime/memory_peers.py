@@ -41,7 +41,7 @@ from sessiontree.memory.place import directory_of
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.memory_api import MemoryStore
 from sessiontree.runtime.rpc import methods_of
-from sessiontree.runtime.socket_files import listen_at, socket_address
+from sessiontree.runtime.socket_files import listen_at, open_connection_to
 
 SOCKET: Final = "writer.socket"
 KEY: Final = "writer.key"
@@ -291,18 +291,17 @@ class _Peer:
         Raises:
             EmbedderMismatch: it uses another embedder.
         """
-        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        line.setblocking(False)
+        writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(HELLO_S):
                 key = await asyncio.to_thread((directory / KEY).read_text, "ascii")
-                with socket_address(directory / SOCKET) as address:
-                    await asyncio.get_running_loop().sock_connect(line, address)
+                line = await open_connection_to(directory / SOCKET)
                 reader, writer = await asyncio.open_unix_connection(sock=line, limit=MAX_LINE_BYTES)
                 await _say(writer, key)
                 theirs = str(json.loads(await reader.readline()))
         except (OSError, ValueError, TimeoutError):
-            line.close()
+            if writer is not None:
+                writer.close()
             return None
         if theirs != embedder:
             writer.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import Final
 
 MAX_ADDRESS_BYTES: Final = 107
 """Longest path that fits a socket's address."""
+TRY_AGAIN_S: Final = 0.02
+"""How long a connection waits until it tries a full backlog again."""
 
 
 def listen_at(path: Path, backlog: int) -> socket.socket:
@@ -37,6 +41,54 @@ def listen_at(path: Path, backlog: int) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def connect_to(path: Path, within_s: float) -> socket.socket:
+    """Return a connection to the process that listens at a path; in a thread.
+
+    Its ``timeout`` is the given time too.
+
+    Raises:
+        OSError: nobody listens there, the system refused, or the process took no connection in time.
+    """
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # A socket with a timeout of Python's gets EAGAIN at once while the backlog is full, which a busy
+        # process at the other end explains. With a timeout of the kernel's it waits for its turn.
+        seconds, rest = divmod(within_s, 1)
+        line.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(seconds), int(rest * 1e6))
+        )
+        with socket_address(path) as address:
+            line.connect(address)
+        line.settimeout(within_s)
+    except OSError:
+        line.close()
+        raise
+    return line
+
+
+async def open_connection_to(path: Path) -> socket.socket:
+    """Return a non-blocking connection to the process that listens at a path; the caller bounds the time.
+
+    Raises:
+        OSError: nobody listens there, or the system refused.
+    """
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    line.setblocking(False)
+    try:
+        while True:
+            try:
+                with socket_address(path) as address:
+                    line.connect(address)
+                return line
+            except BlockingIOError:
+                # The backlog is full. Nothing announces a free place, and asyncio's own sock_connect
+                # takes such a socket for a connected one.
+                await asyncio.sleep(TRY_AGAIN_S)
+    except BaseException:
+        line.close()
+        raise
 
 
 @contextmanager

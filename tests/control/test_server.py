@@ -54,7 +54,7 @@ class Line:
 @contextlib.asynccontextmanager
 async def line_to(state_dir: Path) -> AsyncIterator[Line]:
     """Connect as a peer, and hear the greeting."""
-    found = connect_control_socket(state_dir)
+    found = await connect_control_socket(state_dir)
     assert found is not None
     reader, writer = await asyncio.open_unix_connection(sock=found, limit=2 * MAX_LINE_BYTES)
     line = Line(reader, writer)
@@ -185,7 +185,7 @@ async def test_a_peer_that_does_not_listen_is_hung_up_on(tree: SessionTree, impa
     """What is written ahead for it is bounded; others are answered meanwhile, and the tree goes on."""
     for _ in range(4):
         await tree.main.send("long " + "x" * MAX_BUFFER_BYTES)
-    found = connect_control_socket(impatient)
+    found = await connect_control_socket(impatient)
     assert found is not None
     with found:
         hold_little(found)
@@ -242,7 +242,7 @@ async def test_close_does_not_wait_for_who_does_not_listen(tmp_path: Path, state
     await tree.main.send("long " + "x" * (2 * MAX_BUFFER_BYTES))
     async with line_to(state_dir), line_to(state_dir) as half:
         half.say(b"{")
-        found = connect_control_socket(state_dir)
+        found = await connect_control_socket(state_dir)
         assert found is not None
         with found:
             hold_little(found)

@@ -23,7 +23,7 @@ from typing import Final
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.control.peer import held, peer_of
 from sessiontree.models.api_key import key_text
-from sessiontree.runtime.socket_files import listen_at, socket_address
+from sessiontree.runtime.socket_files import connect_to, listen_at
 
 GATEWAY: Final = "gateway"
 MEMORY: Final = "memory"
@@ -154,10 +154,7 @@ def _answer_from(path: Path, question: str) -> bytes:
 
 
 def _asked(path: Path, question: str) -> bytes:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.settimeout(ASKING_S)
-        with socket_address(path) as address:
-            line.connect(address)
+    with connect_to(path, ASKING_S) as line:
         line.sendall(question.encode())
         data = b""
         while more := line.recv(MAX_KEY_BYTES):

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.control.peer import held, peer_of
-from sessiontree.runtime.socket_files import listen_at, socket_address
+from sessiontree.runtime.socket_files import listen_at, open_connection_to
 
 LINES_SOCKET: Final = "lines"
 """Name of the supervisor's socket in the runtime's private directory."""
@@ -241,6 +241,10 @@ class LineListener:
         opening.add_done_callback(self._opening.discard)
 
 
+CONNECTING_S = 5.0
+"""Longest time until a busy supervisor takes a connection."""
+
+
 async def line_to(path: Path, pid: int, methods: Methods) -> LocalLine | None:
     """Open a line to the process that listens at a path.
 
@@ -252,11 +256,12 @@ async def line_to(path: Path, pid: int, methods: Methods) -> LocalLine | None:
     Returns:
         The line, or None if that process can't be reached over a socket.
     """
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    line.setblocking(False)
     try:
-        with socket_address(path) as address:
-            line.connect(address)
+        async with asyncio.timeout(CONNECTING_S):
+            line = await open_connection_to(path)
+    except (OSError, TimeoutError):
+        return None
+    try:
         peer = peer_of(line)
         if peer.pid != pid or peer.uid != os.getuid():
             raise OSError(f"process {peer.pid} listens at {str(path)!r}, and not {pid}")
