@@ -65,14 +65,14 @@ demo: setup-local ## survey this checkout twice, show the trees, ask, then run a
 	$(BIN)/python docs/examples/local_model.py
 	$(BIN)/sessiontree run "Say hello in one short sentence." --model local:smollm2 --tools none
 
-# Files are dealt out in the order of tests/conftest.py (long ones first), not by their number of tests.
-PYTEST := $(BIN)/pytest --dist=loadfile --no-loadscope-reorder
+# Parts are dealt out in the order of tests/conftest.py (long ones first), not by their number of tests.
+PYTEST := $(BIN)/pytest --dist=loadgroup --no-loadscope-reorder
 
 test: setup-suites ## the whole suite, in as many processes as processors and memory allow
 	$(PYTEST) --numprocesses=auto -m 'not long' $(ARGS)
 
 test-long: setup-suites ## what is random, long or repeats; a short form of each is in test
-	$(PYTEST) --numprocesses=auto -m long --timeout=3600 $(ARGS)
+	SESSIONTREE_TEST_EXAMPLES=500 $(PYTEST) --numprocesses=auto -m 'long or hypothesis' --timeout=3600 $(ARGS)
 
 check: setup ## lint, floors, types and the fast tests
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 lint floors types fast

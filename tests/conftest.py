@@ -26,10 +26,12 @@ assert hasattr(HypothesisProvider, "_local_constants"), "Hypothesis collects con
 # of a run and between commits, so a search with derandomize=True would find a planted bug in one and miss it
 # in the other.
 setattr(HypothesisProvider, "_local_constants", Constants())  # noqa: B010
-settings.register_profile("dev", max_examples=50, deadline=None)
+EXAMPLES = int(os.environ.get("SESSIONTREE_TEST_EXAMPLES", "30"))
+"""How many examples a property gets that does not say so itself; `make test-long` sets many more."""
+settings.register_profile("dev", max_examples=EXAMPLES, deadline=None)
 settings.register_profile(
     "ci",
-    max_examples=100,
+    max_examples=EXAMPLES,
     deadline=None,
     derandomize=True,
     print_blob=True,
@@ -43,8 +45,10 @@ GRACE_S = float(os.environ.get("SESSIONTREE_TEST_GRACE_S", "30"))
 """How long a process that is about to end, or to be waited for, may take."""
 
 
-ORDER = Path(__file__).with_name("order.txt")
-"""The files that take longest: sandboxes with what waits for Ray, then what waits, then what computes."""
+SECONDS = Path(__file__).with_name("seconds.txt")
+"""How long each part of the run takes; a part is a file, or all tests that share the run's Ray."""
+ON_RAY = "ray"
+"""Name of the part whose tests share the run's Ray: one process runs them, so there is one Ray."""
 HIDDEN = "no_module_in_a_fast_test"
 """In place of what runs the local model."""
 PROCESS_BYTES = 3 << 30
@@ -68,15 +72,60 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files of ``order.txt`` first, in its order, and the others as they come.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that measures the parts of a run."""
+    parser.addoption(
+        "--record-seconds", action="store_true", help=f"write how long each part took to {SECONDS}"
+    )
 
-    Whole files are dealt out; one of a minute that came last would leave the other processes idle. Commands
-    in their sandbox run only while nothing else wants a processor, so what computes comes after them.
+
+def part_of(item: pytest.Item) -> str:
+    """Return the part of the run to which a test belongs."""
+    if "ray_runtime" in getattr(item, "fixturenames", ()) or _is_on_ray(item):
+        return ON_RAY
+    return item.path.relative_to(SECONDS.parents[1]).as_posix()
+
+
+def _is_on_ray(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.get("variant") == ON_RAY
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Deal out whole parts, those that take longest first.
+
+    One of a minute that came last would leave the other processes idle.
     """
-    lines = ORDER.read_text("utf-8").splitlines()
-    place = {ORDER.parents[1] / line: number for number, line in enumerate(lines)}
-    items.sort(key=lambda item: place.get(item.path, len(place)))
+    seconds = {
+        part: float(number) for number, part in map(str.split, SECONDS.read_text("utf-8").splitlines())
+    }
+    parts = {item: part_of(item) for item in items}
+    items.sort(key=lambda item: (-seconds.get(parts[item], 0.0), parts[item]))
+    for item, part in parts.items():
+        item.add_marker(pytest.mark.xdist_group(part))
+
+
+class PartClock:
+    """Adds up how long the parts of a run take."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a step of a test to its part."""
+        part = report.nodeid.rpartition("@")[2] if "@" in report.nodeid else report.nodeid.partition("::")[0]
+        self._seconds[part] = self._seconds.get(part, 0.0) + report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the parts, the longest first; those below a tenth of a second are left out."""
+        longest = sorted(self._seconds.items(), key=lambda row: (-row[1], row[0]))
+        SECONDS.write_text("".join(f"{time:.1f} {part}\n" for part, time in longest if time >= 0.1), "utf-8")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure the parts of a run, where that was asked for."""
+    if config.getoption("--record-seconds") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(PartClock())
 
 
 def pytest_collection_finish() -> None:

@@ -16,6 +16,38 @@ from tests.behaviours.tree_fixtures import BACKENDS, TRAVELLED, Opener
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker of tests whose trees share no runtime."""
     config.addinivalue_line("markers", "own_runtime: each tree of the test has a runtime of its own")
+    config.addinivalue_line("markers", "all_on_ray: every test of the file runs on Ray in `make test` too")
+
+
+ON_RAY = "ray"
+SHORT = {TRAVELLED: 1, ON_RAY: 2}
+"""How many tests of a file run in `make test` on the variants that repeat what the local backend showed."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as long what a short form stands for: on Ray, the first cases of the first tests of a file stay.
+
+    Every behaviour runs on the local backend in `make test`, and on every variant in `make test-long`.
+    """
+    kept: dict[tuple[Path, str], list[str]] = {}
+    repeated = [
+        (item, callspec.params["variant"])
+        for item in items
+        if (callspec := getattr(item, "callspec", None)) is not None
+        and callspec.params.get("variant") in SHORT
+        and not item.get_closest_marker("long")
+    ]
+    for item, name in sorted(repeated, key=lambda row: (row[0].path, row[0].reportinfo()[1] or 0)):
+        test = item.name.partition("[")[0]
+        tests = kept.setdefault((item.path, name), [])
+        is_first = test not in tests
+        if is_first and (
+            len(tests) < SHORT[name] or (name == ON_RAY and item.get_closest_marker("all_on_ray"))
+        ):
+            tests.append(test)
+        else:
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,6 +18,8 @@ from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of
 from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import BACKENDS, Opener
 
+pytestmark = pytest.mark.all_on_ray
+
 POINTS = [
     *(("model", number) for number in (1, 2, 5, 9, 14)),
     *(("before", number) for number in (1, 4, 6)),

@@ -25,6 +25,8 @@ from tests.behaviours.effect_fakes import TOOLS, effects
 from tests.behaviours.fact_fixtures import asked, facts_of, results, until
 from tests.behaviours.tree_fixtures import Opener
 
+pytestmark = pytest.mark.all_on_ray
+
 NO_PATIENCE = Limits(approval_patience_s=0)
 ENDLESS = Limits(approval_patience_s=None)
 

@@ -26,6 +26,8 @@ from sessiontree.models.answers import Answer
 from tests.behaviours.fact_fixtures import asked, facts_of, results
 from tests.behaviours.tree_fixtures import Opener
 
+pytestmark = pytest.mark.all_on_ray
+
 PLACES = {
     "a hook": ".git/hooks/pre-commit",
     "a new folder of hooks": "sub/.git/hooks/pre-commit",

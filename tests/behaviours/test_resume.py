@@ -34,6 +34,8 @@ from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import Opener
 from tests.behaviours.waiting_fakes import Sleeper
 
+pytestmark = pytest.mark.all_on_ray
+
 POINTS = [
     *(("main", turn) for turn in (1, 2, 3)),
     *((f"main/b{number}", turn) for number in (1, 2) for turn in range(1, 7)),

@@ -26,6 +26,8 @@ from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import Opener
 from tests.behaviours.waiting_fakes import Late
 
+pytestmark = pytest.mark.all_on_ray
+
 MODEL = ScriptedModel(["fine"])
 
 

@@ -24,6 +24,8 @@ from tests.behaviours.effect_fakes import Append, Launch, Look, Words, effects
 from tests.behaviours.fact_fixtures import asked, facts_of, results
 from tests.behaviours.tree_fixtures import Opener
 
+pytestmark = pytest.mark.all_on_ray
+
 
 class Telling(Append):
     """Tells its tier by its arguments."""

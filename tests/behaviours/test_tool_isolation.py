@@ -27,6 +27,8 @@ from tests.behaviours.signal_fixtures import Log
 from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import Opener
 
+pytestmark = pytest.mark.all_on_ray
+
 HUGE = 1 << 30
 only_local = pytest.mark.parametrize("variant", ["local"], indirect=True)
 

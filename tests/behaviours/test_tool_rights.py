@@ -42,6 +42,8 @@ from tests.behaviours.fact_fixtures import results
 from tests.behaviours.object_graph_oracle import handles, insides, reachable
 from tests.behaviours.tree_fixtures import Opener
 
+pytestmark = pytest.mark.all_on_ray
+
 SYSTEM, ELEVATED = PermissionTier.SYSTEM, PermissionTier.ELEVATED
 EVERYTHING = frozenset(CAPABILITIES)
 SETS: tuple[frozenset[str], ...] = (

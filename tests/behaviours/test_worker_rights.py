@@ -33,6 +33,8 @@ from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import Opener
 from tests.behaviours.waiting_fakes import Late
 
+pytestmark = pytest.mark.all_on_ray
+
 CHANGING = ("writer", "shell", "channel", "memory_writer", "sessions", "subtree")
 FORCED: dict[str, dict[str, Any]] = {
     "write": {"path": "a.txt", "content": "gone"},

@@ -109,6 +109,7 @@ def test_program_is_replaced_by_the_environments_interpreter(built: SuiteEnviron
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_changed_lock_and_broken_builds_are_built_again(tmp_path: Path, wheels: Path) -> None:
     """A wrong hash is refused with pip's words; without the note of a finished build nothing is used."""
     environment = environment_in(tmp_path, wheels)
@@ -154,6 +155,7 @@ def test_nothing_is_built_where_a_run_imports_from(tmp_path: Path, wheels: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_build_does_not_disturb_the_next_one(tmp_path: Path, wheels: Path) -> None:
     """The pip that it left is waited for; the environment is then built from the start."""
     environment = environment_in(tmp_path, wheels)

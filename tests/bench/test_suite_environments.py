@@ -62,6 +62,7 @@ def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_suite_runs_in_its_environment(tmp_path: Path) -> None:
     """Made by the first command that needs it, saying so; then ready; made again when the file changes."""
     (tmp_path / "requirements.txt").write_text(wheel(tmp_path))

@@ -142,6 +142,7 @@ def test_an_interrupted_cell_ends_its_suite(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("C14")
+@pytest.mark.long
 def test_a_killed_program_loses_nothing(tmp_path: Path) -> None:
     """The same command again goes on at once; no attempt of the killed ones is scored twice or not at all."""
     for number in range(1, 5):
@@ -155,6 +156,7 @@ def test_a_killed_program_loses_nothing(tmp_path: Path) -> None:
     assert [each.name for each in (tmp_path / "run" / "workspaces").iterdir()] == []
 
 
+@pytest.mark.long
 def test_two_commands_share_a_run_and_one_is_killed(tmp_path: Path) -> None:
     """The other one does what it had begun."""
     options = ("--backend", "local", "--concurrency", "3", "--retries", "50")
@@ -191,6 +193,7 @@ def test_ctrl_c_ends_a_command_and_gives_its_samples_back(tmp_path: Path) -> Non
 
 
 @pytest.mark.covers("C14")
+@pytest.mark.long
 def test_a_suite_runs_on_ray(tmp_path: Path) -> None:
     """A program on Ray is killed by SIGKILL and goes on."""
     program = start(tmp_path, "--concurrency", "4", "--retries", "50")

@@ -36,6 +36,7 @@ def test_an_environment_is_prepared_on_every_ray_node(tmp_path: Path, short_path
 @pytest.mark.slow
 @pytest.mark.covers("C14")
 @pytest.mark.timeout(400)
+@pytest.mark.long
 def test_a_lost_ray_node_costs_no_score(short_path: Path) -> None:
     """Three raylets, one killed: its attempts are given back and solved on the others."""
     found = program("cluster", short_path / "c", "ray", 40)

@@ -17,7 +17,7 @@ from sessiontree.contracts.tree_facts import SessionEnded
 ROOT = Path(__file__).parents[2]
 ZEROS = ("acknowledged_lost", "effects_twice", "unresolved", "still_running")
 LOCAL = ["points 9", pytest.param("storm 4", marks=pytest.mark.long)]
-ON_RAY = ["storm 2", pytest.param("storm 5", marks=pytest.mark.long)]
+ON_RAY = [pytest.param(each, marks=pytest.mark.long) for each in ("storm 2", "storm 5")]
 
 
 def killed(way: str, backend: str, place: Path) -> dict[str, int]:

@@ -32,8 +32,15 @@ PROMISED = {
     "wake": "raw_rpc_us resident_us wake_2kb_us wake_100kb_us wake_2kb_ratio wake_100kb_ratio",
     "journal": "commit_busy_p50_ms commit_busy_p99_ms facts_per_s evolve_us replay_us",
 }
-LONG = {"cluster --nodes 2", "sandbox"}
-"""What takes minutes on a busy machine: commands give way to all else, nodes start one after the other."""
+SHORT = {
+    "dispatch --backend ray",
+    "schema",
+    "policy",
+    "history",
+    "tree --backend local --sessions 20",
+    "journal",
+}
+"""What takes a few seconds. The others start many processes, or run for a while by design."""
 DIFFERENCES = {"added_calls", "waiting_mib"}
 """Figures that are small differences of large ones: on a busy machine they may be below zero."""
 
@@ -52,7 +59,7 @@ def engine(ray_runtime: Runtime, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    [pytest.param(each, marks=[pytest.mark.long] if each in LONG else []) for each in PROMISED],
+    [pytest.param(each, marks=[] if each in SHORT else [pytest.mark.long]) for each in PROMISED],
 )
 def test_benchmark_prints_its_figures(engine: None, capsys: pytest.CaptureFixture[str], command: str) -> None:
     """One JSON object and nothing else; each figure is a number above zero or a difference of two."""

@@ -45,6 +45,7 @@ def test_attacks_succeed_flat_and_nowhere_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_speed_is_that_of_the_same_work(tmp_path: Path) -> None:
     """The runner and inspect alone solve the same tasks."""
     found = figures_of("inspect_suites", tmp_path)

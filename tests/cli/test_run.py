@@ -606,6 +606,7 @@ def test_local_model_gets_no_tools_unless_they_are_named(capsys: pytest.CaptureF
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
+@pytest.mark.long
 def test_run_on_ray_obeys_the_configuration(
     program: Program,
     serve: Serve,

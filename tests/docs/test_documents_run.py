@@ -179,6 +179,7 @@ def test_page_runs_from_top_to_bottom(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
+@pytest.mark.long
 def test_local_model_does_what_the_page_says(tmp_path: Path) -> None:
     """Three typed results, whatever they are, and a reply; no proxy is asked for what is here."""
     program = (CHECKOUT / "docs" / "examples" / "local_model.py").read_text("utf-8")

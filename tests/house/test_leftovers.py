@@ -48,7 +48,7 @@ def test_cleans_up(tmp_path):
 
 def run_suite(checkout: Path, folder: Path, source: str) -> tuple[int, str]:
     """Run one planted test beneath this suite's conftest; end what it left, return exit code and report."""
-    for name in ("conftest.py", "order.txt"):
+    for name in ("conftest.py", "seconds.txt"):
         shutil.copy(checkout / "tests" / name, folder)
     (folder / "test_planted.py").write_text(source)
     command = [

@@ -228,6 +228,7 @@ async def test_tree_asks_it_by_name(tmp_path: Path) -> None:
         await asked_by(tree)
 
 
+@pytest.mark.long
 async def test_tree_on_ray_asks_it_by_name(tmp_path: Path, ray_runtime: Runtime) -> None:
     """The gateway's process has a server of its own."""
     starts = LocalModel().server.starts

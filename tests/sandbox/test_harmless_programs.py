@@ -99,6 +99,7 @@ def options_of(name: str) -> list[tuple[str, bool]]:
 
 @pytest.mark.covers("REL-L25")
 @pytest.mark.slow
+@pytest.mark.long
 def test_grammars_are_those_of_the_programs(tmp_path: Path) -> None:
     """A value taken for an operand, or the other way round, would hide what is behind it."""
     asked = [

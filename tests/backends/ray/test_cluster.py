@@ -76,6 +76,7 @@ def test_cluster_goes_on_without_a_node_that_is_lost(tmp_path: Path, short_path:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_cluster_is_looked_at_node_by_node(tmp_path: Path, short_path: Path) -> None:
     """Doctor shows releases, processes and confinement of each node; a node that doesn't answer is named."""
     found = played(NODES_PROGRAM, tmp_path, short_path)

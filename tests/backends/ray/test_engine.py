@@ -201,6 +201,7 @@ async def ask(running: Process) -> dict[str, Any]:
         pytest.param(5, None, id="as Ray starts it by itself"),
     ],
 )
+@pytest.mark.long
 async def test_a_raylet_that_is_silent_for_long_is_not_given_up(
     failures: int, count: int | None, tmp_path: Path, short_path: Path
 ) -> None:

@@ -62,7 +62,7 @@ def short_path() -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("server", "whose"),
     [
-        ("gcs_server", "private"),
+        pytest.param("gcs_server", "private", marks=pytest.mark.long),
         pytest.param("raylet", "private", marks=pytest.mark.long),
         pytest.param("gcs_server", "joined", marks=pytest.mark.long),
         ("raylet", "joined"),

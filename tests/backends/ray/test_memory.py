@@ -224,6 +224,7 @@ async def test_a_store_elsewhere_is_hidden_from_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("C6")
+@pytest.mark.long
 async def test_kills_lose_and_double_nothing(runtime: Runtime, tmp_path: Path) -> None:
     """Eight sessions store at once; memory is killed six times: every record is there, once."""
     async with SessionTree(tmp_path, model=FunctionModel(reply), runtime=runtime) as tree:
@@ -275,6 +276,7 @@ async def kill_until(done: asyncio.Future[Any], runtime: Runtime) -> None:
         await asyncio.wait([done], timeout=0.02)
 
 
+@pytest.mark.long
 async def test_a_memory_that_is_killed_each_time_fails_the_call_alone(
     runtime: Runtime, tmp_path: Path
 ) -> None:

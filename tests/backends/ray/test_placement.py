@@ -14,6 +14,7 @@ __all__ = ["short_path"]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_tree_is_spread_over_the_nodes_that_fit(tmp_path: Path, short_path: Path) -> None:
     """Sessions run on the nodes with their labels and resources, as confined as on the program's node.
 

@@ -212,7 +212,7 @@ def test_cells_import_no_plant(ground: Ground, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "variables", "weeded"),
-    [("ray", {}, ()), ("local", {"PYTHONPATH": "."}, OF_A_VARIABLE)],
+    [pytest.param("ray", {}, (), marks=pytest.mark.long), ("local", {"PYTHONPATH": "."}, OF_A_VARIABLE)],
     ids=["ray", "local with a variable"],
 )
 def test_commands_import_no_plant(
@@ -227,6 +227,7 @@ def test_commands_import_no_plant(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_product_works_in_a_checkout_of_what_it_needs(tmp_path: Path) -> None:
     """Whoever works on pydantic, httpx or numpy itself has their packages at the workspace's root."""
     ground = Ground(tmp_path, "ray")

@@ -45,6 +45,7 @@ def known(found: Iterable[Record]) -> list[tuple[int, str, str]]:
     return [(record.seq, record.session, record.text) for record in found]
 
 
+@pytest.mark.long
 async def test_processes_killed_in_the_middle_of_replies(tmp_path: Path, runtime: Runtime) -> None:
     """The gateway, then the supervisor: the provider gets that question once more, and the tree goes on.
 
@@ -98,7 +99,7 @@ def has_come(least: int, counts: FakeCounts) -> bool:
     return counts.requests >= least
 
 
-@pytest.mark.parametrize("role", ["gateway", "supervisor"])
+@pytest.mark.parametrize("role", ["gateway", pytest.param("supervisor", marks=pytest.mark.long)])
 async def test_process_killed_in_the_middle_of_a_summary(tmp_path: Path, runtime: Runtime, role: str) -> None:
     """The summary is asked for once more, in one compaction; records stay, and every message is answered."""
 

@@ -289,6 +289,7 @@ def starting() -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 async def test_starting_processes_are_killed_and_sessions_go_on(tmp_path: Path) -> None:
     """Hosts and supervisor, at any moment of their start: every answer comes, and doctor hears of it."""
     chance = random.Random(3)

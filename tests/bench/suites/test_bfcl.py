@@ -92,6 +92,7 @@ def test_a_function_is_offered_from_its_turn_on(found: dict[str, Any]) -> None:
     assert {said for said, is_offered in found["offered"] if not is_offered} == {1, 2, 3}
 
 
+@pytest.mark.long
 def test_damage_is_the_same_for_the_same_seed(found: dict[str, Any]) -> None:
     """Kinds, outcomes and verdicts; another seed damages other calls."""
     assert found["damaged"] == found["again"]
@@ -114,6 +115,7 @@ def test_the_checker_keeps_no_instance(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.covers("C14")
+@pytest.mark.long
 def test_an_entry_passes_on_ray(tmp_path: Path) -> None:
     """The session is another process; the toy instances stay with the suite."""
     printed = printed_by("bfcl", PROGRAM, str(tmp_path), "ray", CHOSEN[1], "")
