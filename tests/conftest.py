@@ -8,6 +8,7 @@ import gc
 import os
 import select
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Generator, Iterator
@@ -38,6 +39,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As under `nohup make test &`: what the tests start would ignore their interrupts, and they would wait.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MARK = "SESSIONTREE_TEST_RUN"
 """Environment variable that every process started by this run inherits."""

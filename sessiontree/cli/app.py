@@ -6,6 +6,7 @@ The body of a command is loaded when the command runs, so that help is quick.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -44,7 +45,12 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line; characters that a terminal or pipe can't encode are shown as escapes."""
+    """Run the command line; characters that a terminal or pipe can't encode are shown as escapes.
+
+    SIGINT interrupts it however it was started: a shell without job control has its background commands
+    ignore the signal, and then nothing but SIGKILL would end a command that follows a tree.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:  # the parent closed it: the next file opened would take its place

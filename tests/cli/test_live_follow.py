@@ -190,12 +190,16 @@ async def test_lines_are_said_where_no_terminal_is(program: Program, tree: Sessi
     )
 
 
-def at_terminal(program: Program, *arguments: str | Path) -> Terminal:
+DEAF = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
+"""Starts a command as a shell without job control starts those in the background: SIGINT is ignored."""
+
+
+def at_terminal(program: Program, *arguments: str | Path, by: tuple[str, ...] = ()) -> Terminal:
     """Start a command at a terminal that may be drawn on."""
     environment = {
         name: value for name, value in program.environment.items() if name not in {"NO_COLOR", "CI"}
     }
-    return Terminal([str(COMMAND), *map(str, arguments)], {**environment, "TERM": "xterm"})
+    return Terminal([*by, str(COMMAND), *map(str, arguments)], {**environment, "TERM": "xterm"})
 
 
 def seen(terminal: Terminal) -> list[str]:
@@ -219,9 +223,12 @@ async def test_finished_tree_is_drawn_once_and_the_command_ends(program: Program
 
 
 @pytest.mark.slow
-async def test_ctrl_c_ends_following_and_restores_the_terminal(program: Program, tree: SessionTree) -> None:
-    """Ctrl-C ends with 130, the cursor comes back, and the tree goes on."""
-    with at_terminal(program, "tree", "--follow", "--state-dir", tree.state_dir) as terminal:
+@pytest.mark.parametrize("by", [(), DEAF], ids=["a terminal", "a background shell"])
+async def test_ctrl_c_ends_following_and_restores_the_terminal(
+    program: Program, tree: SessionTree, by: tuple[str, ...]
+) -> None:
+    """Ctrl-C ends with 130, the cursor comes back, and the tree goes on; however the command was started."""
+    with at_terminal(program, "tree", "--follow", "--state-dir", tree.state_dir, by=by) as terminal:
         await asyncio.to_thread(terminal.wait_for, "1 live, 0 ended")
         terminal.process.send_signal(signal.SIGINT)
         assert await asyncio.to_thread(terminal.end) == 130
