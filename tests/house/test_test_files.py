@@ -1,4 +1,4 @@
-"""Test files and what helps them are named after what they hold, and the order of the long ones is real."""
+"""Test files and what helps them are named after what they hold, and the times of the long ones are of files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ORDER
+from tests.conftest import ON_RAY, SECONDS
 from tests.house.test_modules import GERUND
 
 HELPERS = ("_fakes", "_fixtures", "_oracle", "_strategies", "_program")
@@ -31,11 +31,13 @@ def test_files_of_tests_are_named_after_what_they_hold(all_modules: list[Path], 
     assert misnamed(files, checkout) == []
 
 
-def test_order_of_the_long_files_names_files(checkout: Path) -> None:
-    """Each is there, once."""
-    lines = ORDER.read_text("utf-8").splitlines()
-    assert [line for line in lines if not (checkout / line).is_file()] == []
-    assert len(set(lines)) == len(lines) > 0
+def test_seconds_are_those_of_files(checkout: Path) -> None:
+    """Each is there, once, with its time."""
+    rows = [line.split() for line in SECONDS.read_text("utf-8").splitlines()]
+    parts = [part for _, part in rows]
+    assert [part for part in parts if part != ON_RAY and not (checkout / part).is_file()] == []
+    assert len(set(parts)) == len(parts) > 0
+    assert min(float(time) for time, _ in rows) >= 0
 
 
 @pytest.mark.parametrize(
