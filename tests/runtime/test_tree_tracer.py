@@ -17,9 +17,9 @@ from sessiontree.journal.record import Record
 from sessiontree.runtime.spans import SpanRecord
 from sessiontree.runtime.supervisor_api import SupervisorApi
 from sessiontree.runtime.tree_tracer import TraceMarks, TreeTracer
+from tests.golden.scenario_fixtures import GOLDEN
 from tests.runtime.span_oracle import check_complete, check_trace, spans_of
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0-checked.ndjson"
 STEP = 10
 """Facts that become durable at a time."""
 
