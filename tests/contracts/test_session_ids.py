@@ -94,5 +94,5 @@ def test_what_makes_ids_is_a_value(nonce: str, session: str) -> None:
     for other in (made(nonce, session), copy.deepcopy(ids), pickle.loads(pickle.dumps(ids))):
         assert (other, hash(other)) == (ids, hash(ids))
         assert other.call("1.0") == ids.call("1.0")
-    assert ids != made("", session)
+    assert ids != made(f"ff{nonce}", session)
     assert ids != session

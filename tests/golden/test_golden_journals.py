@@ -119,7 +119,6 @@ async def test_golden_journal_resumes_and_its_tree_ends(tmp_path: Path) -> None:
         intended = (await facts_of(tree, CallIntended, flown))[-1]
         resolved = [each for each in await facts_of(tree, CallResolved, flown) if each.outcome == "ok"]
         assert [each.key for each in resolved] == [intended.call.key]
-        assert (await tree.main.send("over")).text == "heard over"
-        receipt = await tree.cancel("the fork is over")
-        assert {each.status for each in receipt.sessions} <= set(SessionStatus)
+        assert await tree.main.send("over") == "heard over"
+        await tree.cancel("the fork is over")
         assert tree.main.status().status is SessionStatus.CANCELLED

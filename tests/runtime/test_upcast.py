@@ -6,7 +6,6 @@ Every kind is of version 1 and the product has no step. One step of this file sh
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -107,7 +106,7 @@ def test_what_a_fact_contains_is_brought_to_its_version_too(old: Any) -> None:
 
 def test_members_that_contain_recorded_values_are_found_by_their_types() -> None:
     """A value, one of several, a list of them; arguments of a model are never taken for a value of ours."""
-    assert recorded_members("tree_config") == ("rules", "smart_rules", "tools", "agents", "policy", "forks")
+    assert recorded_members("tree_config") == ("tools", "agents", "policy", "forks")
     assert recorded_members("session_ended") == ("charged", "report")
     assert recorded_members("posted") == ("stimulus",)
     assert recorded_members("call_intended") == ("call",)
@@ -146,7 +145,7 @@ RENAMED = {"turn_started": ("fresh_run", "is_first"), "tool_row": ("schema_diges
 
 
 @pytest.fixture
-def next_version(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two kinds are of version 2, with one step each from version 1."""
 
     def renamed(kind: str) -> replay.Step:
@@ -157,7 +156,6 @@ def next_version(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setitem(codec._SHAPES, kind, replace(codec._SHAPES[kind], version=2))
     steps = {(kind, 1): renamed(kind) for kind in RENAMED}
     monkeypatch.setattr(replay, "UPCASTERS", Upcasters(steps, current_versions(), recorded_members))
-    return
 
 
 @pytest.mark.usefixtures("next_version")
