@@ -267,7 +267,7 @@ def test_writing_again_makes_no_duplicates(tmp_path: Path) -> None:
             2,
         ]
     make_run(run_dir, [GivenSample(f"s{index}", {"exact": 1.0}, epoch=2) for index in range(10)])
-    (results / "samples" / "part-000007.parquet").write_bytes(b"of an earlier release")
+    (results / "samples" / "part-000007.parquet").write_bytes(b"of an earlier write")
     write_tables(run, results, ["samples"], size=4)
     table = ds.dataset(results / "samples").to_table()
     keys = list(zip(table["sample_id"].to_pylist(), table["epoch"].to_pylist(), strict=True))

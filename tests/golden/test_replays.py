@@ -44,7 +44,7 @@ def stored(path: Path) -> tuple[TreeConfig, tuple[Record, ...]]:
 @pytest.mark.parametrize("path", JOURNALS, ids=lambda path: path.stem)
 @pytest.mark.covers("REL-S38")
 def test_golden_journal_of_these_rules_is_decided_again_without_difference(path: Path) -> None:
-    """Change a rule, and this fails: raise RULES and record a journal, or mend the rule."""
+    """Change a rule, and this fails: mend the rule, or raise RULES and record a journal."""
     config, records = stored(path)
     report = replay_records(config, records)
     assert report.is_decided == ((config.package_version, config.rules_number) == (VERSION, RULES))
