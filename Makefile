@@ -101,7 +101,7 @@ bench-quick: setup-suites ## every benchmark in its quick form, one line of JSON
 sync-face: setup ## write the classes of sessiontree.sync from the async ones
 	$(BIN)/python .ci/generate_sync.py
 
-coverage-table: setup ## write the columns of tests in docs/coverage.md from the tests' markers
+coverage-table: setup ## write build/coverage.md: what is built where, and the tests that show it
 	$(BIN)/python -m tests.house.coverage_program
 
 COMPILE := pip compile --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
@@ -118,5 +118,5 @@ lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
 	printf '%s\n' bfcl-eval==2026.3.23 mpmath | $(UV) $(COMPILE) --no-deps - >$(SUITE_LOCKS)/bfcl.txt
 
 clean: ## remove what can be made again
-	rm -rf .venv .venv-bench dist SURVEY.md $(CACHES)
+	rm -rf .venv .venv-bench build dist SURVEY.md $(CACHES)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -65,7 +65,6 @@ SPEC = SessionSpec(
     approver=None,
     owns_channel=True,
     budget=None,
-    expires_at_ms=None,
     key=None,
 )
 FACTS = [

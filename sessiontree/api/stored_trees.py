@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 
 from sessiontree.api.options import new_nonce, new_tree_id
 from sessiontree.api.runtime import late
-from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import (
     ConfigError,
     JournalCorrupt,
@@ -46,7 +45,7 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
 from sessiontree.journal.record import Record
-from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay import read_config, read_fact
 from sessiontree.runtime.replay_check import replay_records
 from sessiontree.runtime.stored_trees import stored_facts, summaries_in
 from sessiontree.runtime.tree_fork import Identity, forked
@@ -515,7 +514,7 @@ def _checked(data: BinaryIO, name: str, *, damaged: bool) -> tuple[Manifest, Exp
 def _check_facts(name: str, manifest: Manifest, records: Sequence[Record]) -> None:
     state, seq = initial_tree(), 0
     try:
-        config = from_wire(manifest.row0)
+        config = read_config(manifest.row0)
         if not isinstance(config, TreeConfig) or config.tree_id != manifest.tree_id:
             raise ValueError("it is of another tree")
         for record in records:

@@ -38,7 +38,7 @@ LOCKS: Final = Path(__file__).parent / "suites" / "locks"
 """Locks of the suites that come with this package."""
 _MARK: Final = "suite.json"
 _LINK: Final = "sessiontree_suite.pth"
-_FORM: Final = 3
+_FORM: Final = 1
 """Changes when environments are built in another way; earlier ones are then built again."""
 _TAIL_CHARS: Final = 2_000
 """Maximum characters of pip's complaint in an error."""

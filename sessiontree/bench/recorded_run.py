@@ -7,9 +7,7 @@ facts of the trees.
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -20,7 +18,6 @@ from typing import Any, Final
 
 from sessiontree import ConfigError, Record, Usage
 from sessiontree.api.paths import absolute_path
-from sessiontree.bench.plain_values import plain_text
 
 LEDGER: Final = "ledger.sqlite"
 STATE: Final = "state"
@@ -278,17 +275,14 @@ def similar(wanted: str, known: Iterable[str]) -> str:
 
 
 def recorded_scores(text: str | None) -> dict[str, dict[str, Any]]:
-    """Return the scores of a ledger's row by name, in their order, each member with its type.
-
-    Ledgers of earlier releases hold whatever a scorer gave as answer, explanation or verdict. An answer or
-    explanation becomes text, and a verdict that was counted as a pass is one.
+    """Return the scores of a ledger's row by name, in their order, each with all its members.
 
     Raises:
         ConfigError: it is not an object of scores.
     """
     try:
-        found = {str(name): _typed(score) for name, score in json.loads(text or "{}").items()}
-    except (ValueError, AttributeError, RecursionError) as error:
+        found = {str(name): _checked(score) for name, score in json.loads(text or "{}").items()}
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(
             f"the ledger holds scores that can't be read: {str(text)[:_SHOWN]!r}: {error}; restore it from a "
             "backup"
@@ -296,30 +290,22 @@ def recorded_scores(text: str | None) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _typed(score: Mapping[str, Any]) -> dict[str, Any]:
-    value, passed, metadata = _number(score.get("value")), score.get("passed"), score.get("metadata")
-    return {
-        "value": value,
-        "passed": value >= 1 if passed is None else bool(passed),
-        "answer": _text(score.get("answer")),
-        "explanation": _text(score.get("explanation")),
-        "metadata": metadata if isinstance(metadata, dict) else {},
-    }
+_MEMBERS: Final[Mapping[str, type]] = {
+    "value": float,
+    "passed": bool,
+    "answer": str,
+    "explanation": str,
+    "metadata": dict,
+}
+"""The members of a score in a ledger, each with its type."""
 
 
-def _number(value: object) -> float:
-    if not isinstance(value, int | float):
-        return 0.0
-    try:
-        found = float(value)
-    except OverflowError:  # a whole number that is too large
-        found = math.copysign(sys.float_info.max, -1 if value < 0 else 1)
-    return found if math.isfinite(found) else 0.0
-
-
-def _text(value: object) -> str:
-    """Return text that every file can hold."""
-    return plain_text("" if value is None else value if isinstance(value, str) else json.dumps(value))
+def _checked(score: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: score[name] for name in _MEMBERS}
+    for name, kind in _MEMBERS.items():
+        if not isinstance(found[name], kind):
+            raise ValueError(f"{name} is {found[name]!r}")
+    return found
 
 
 def fact_kind(text: str) -> str:

@@ -401,8 +401,6 @@ async def _serve(screen: RichScreen, place: Path, tree_id: str | None, action: A
         elif action.answered is not None:
             chosen = await _asked_in(clients, live, action.answered)
             client, trees = await _reached(clients, live, place, tree_id, chosen)
-            if tree_id is None and chosen is not None:
-                check_nonces(chosen, trees)
             await _answer(screen, client, trees, action)
         elif action.watch or (everybody and _at_terminal() and not action.as_json and not action.everything):
             if action.watch and len(live) > 1:
@@ -546,21 +544,6 @@ class _ApprovalWatch:
                 return True
         self._screen.line(f"(tree {tree_id} was closed: its requests can't be answered any more)")
         return False
-
-
-def check_nonces(place: Path, trees: Sequence[str]) -> None:
-    """Refuse to look up a request if another tree could have the same id.
-
-    Raises:
-        ConfigError: a tree is of a release whose ids are the same in every tree.
-    """
-    with Journal.open(place, read_only=True) as journal:
-        for tree in trees:
-            if not journal.row0(tree).get("nonce"):
-                reason = "request ids of its release are the same in every tree"
-                raise ConfigError(
-                    f"tree {tree} was made by an earlier release: {reason}; name it with --tree"
-                )
 
 
 def _named(place: Path, tree_id: str | None) -> dict[Path, list[str]]:

@@ -28,17 +28,15 @@ from sessiontree.cli.reply_text import ReplyText
 from sessiontree.cli.screen import FAILED, RichScreen
 from sessiontree.cli.tree import find_journal, find_state_dir, read_tree, whole_tree_id
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
-from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
 from sessiontree.contracts.events import display_of
 from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import kind_in
 from sessiontree.runtime.progress import ProgressReader
-from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay import read_config, read_fact
 
 MAX_SENT = 16
 """Maximum messages that wait for replies; later messages are held back until a reply arrives."""
@@ -119,7 +117,7 @@ def _opened(
     place = find_state_dir(root, state_dir)
     tree_id = whole_tree_id(place, tree_id)
     with Journal.open(find_journal(place, tree_id), read_only=True) as journal:
-        was: TreeConfig = from_wire(dict(journal.row0(tree_id)))
+        was = read_config(journal.row0(tree_id))
     given = resume_options(configured, was.model, model)
 
     async def resumed() -> SessionTree:

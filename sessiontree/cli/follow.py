@@ -15,12 +15,12 @@ from sessiontree.cli.live_tree import LiveTree
 from sessiontree.cli.live_view import LiveView
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
-from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
+from sessiontree.runtime.replay import read_config
 
 READ_AT_ONCE = 512
 MIN_WAIT_S, MAX_WAIT_S = 0.1, 1.0
@@ -44,7 +44,7 @@ def follow(
     place = find_journal(given, tree_id)
     with Journal.open(place, read_only=True) as journal:
         named = newest_tree(journal, place) if tree_id is None else tree_id
-        config: TreeConfig = from_wire(dict(journal.row0(named)))
+        config = read_config(journal.row0(named))
         if as_json:
             asyncio.run(_tell(journal, named, lambda change: screen.raw(dump_json(change))))
         else:

@@ -15,9 +15,9 @@ from sessiontree.cli.connect import live_trees
 from sessiontree.cli.run import ATTACHED, PURPOSE, TYPED, TaskRun, terminal_channel
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, place_option, whole_tree_id
-from sessiontree.contracts.codec import from_wire
-from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+from sessiontree.contracts.tree_config import TreeSummary
 from sessiontree.journal.journal import Journal
+from sessiontree.runtime.replay import read_config
 from sessiontree.runtime.stored_trees import summaries_of
 
 _RUNS = (PURPOSE, TYPED, ATTACHED)
@@ -63,7 +63,7 @@ def resume(  # noqa: PLR0913 - each option is a parameter
     tree_id = _newest_left(place) if named is None else whole_tree_id(place, named)
     with Journal.open(find_journal(place, tree_id), read_only=True) as journal:
         tree_id = newest_tree(journal, place) if tree_id is None else tree_id
-        left: TreeConfig = from_wire(dict(journal.row0(tree_id)))
+        left = read_config(journal.row0(tree_id))
         last_seq = next(row.last_seq for row in journal.trees() if row.tree_id == tree_id)
     if left.purpose == CHAT:
         again = f"sessiontree chat --tree {tree_id} --model {left.model}{place_option(place)}"

@@ -17,7 +17,6 @@ from sessiontree.api.approval_modes import describe_mode
 from sessiontree.api.paths import absolute_path, default_state_dir, workspace_root
 from sessiontree.cli.changes import shortened
 from sessiontree.cli.screen import RichScreen
-from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import ConfigError, JournalCorrupt, JournalMissing, TreeNotFound
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.contracts.kinds import PermissionTier
@@ -28,7 +27,7 @@ from sessiontree.contracts.truncation import cut_line
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Verification
-from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay import read_config, read_fact
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.report import receipt
 from sessiontree.tree.state import Session, TreeState, initial_tree
@@ -126,7 +125,7 @@ def read_tree(journal: Journal, tree_id: str) -> TreeReport:
     Raises:
         TreeNotFound, JournalCorrupt, JournalTooNew: nothing of it can be shown.
     """
-    config: TreeConfig = from_wire(dict(journal.row0(tree_id)))
+    config = read_config(journal.row0(tree_id))
     state = initial_tree()
     approvals: dict[str, ApprovalLine] = {}
     for record in journal.read_session(tree_id, ""):

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from sessiontree.contracts.codec import added, recorded
+from sessiontree.contracts.codec import recorded, sparse
 from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.glob import glob_of
 from sessiontree.contracts.jsonable import JsonValue, dump_json
@@ -124,7 +124,7 @@ class Precedent:
     can't be judged, and *always* approves only this call."""
     doubt: str
     """Why it can't be judged; empty if it can."""
-    opens: str = added("", sparse=True)
+    opens: str = sparse("")
     """Why it may run files that its words do not name; empty if it can't."""
 
 

@@ -1,16 +1,16 @@
 """The codec for everything that is journaled: facts, and the stimuli that facts contain.
 
 :func:`recorded` registers a value class under a kind and a version. ``pack`` returns its compact JSON text,
-and ``unpack`` returns the value again. A table built from the class's annotations converts each field once.
-A field declared with :func:`added` takes its default if an older journal lacks it. Upcasters handle every
-other change between versions; the codec never guesses. The members ``kind`` and ``v`` of a wire object are
-reserved: a field of that name is written with a trailing underscore.
+and ``from_wire`` returns the value of the JSON object. A table built from the class's annotations converts
+each field once. A field declared with :func:`sparse` is left out if it has its default, so a later release
+may add one. Every other change is a new version, which needs a step in ``runtime/replay.py``; the codec never
+guesses. The members ``kind`` and ``v`` of a wire object are reserved: a field of that name is written with a
+trailing underscore.
 
 A fact may hold facts that always stand next to it, in members declared with :func:`held`. The machines
 decide on single facts. :func:`pack_joined` writes what is journaled; :func:`parts_of` gives the single facts.
 
-A kind is the name of its class in snake case. A renamed kind is still read by its former name
-(:data:`FORMER_KINDS`), wherever it is nested.
+A kind is the name of its class in snake case.
 """
 
 from __future__ import annotations
@@ -57,27 +57,14 @@ class _Shape:
     """Members that need conversion, each with its converter."""
     decode: list[tuple[str, Convert | None]] = field(default_factory=list)
     """All members, each with the converter that reads it back."""
-    added: dict[str, Any] = field(default_factory=dict)
-    """Members that older journals lack, each with the value that its absence means."""
     sparse: dict[str, Any] = field(default_factory=dict)
-    """Members that are omitted if they have that value."""
+    """Members that are omitted if they have that value; their absence means it."""
 
 
 _SHAPES: dict[str, _Shape] = {}
 _KIND_OF: dict[type[Any], str] = {}
 _WRITERS: dict[type[Any], Write] = {}
 """The function that writes values, by class; created on first use."""
-FORMER_KINDS: Final[Mapping[str, str]] = {
-    "approval_hopped": "approval_step_recorded",
-    "approver_answered": "approver_replied",
-    "asker": "principal",
-    "call_asked": "call_opened",
-    "client_call_closed": "client_call_ended",
-    "heard": "message_received",
-    "rested": "run_finished",
-    "session_stirred": "session_reactivated",
-}
-"""Maps each kind that only older journals contain to its current kind."""
 _OWN_MEMBERS = {"kind", "v"}
 _MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage)
 
@@ -89,21 +76,20 @@ def recorded(kind: str, version: int = 1) -> Callable[[C], C]:
         if kind in _SHAPES:
             raise ValueError(f"two classes are recorded as {kind!r}")
         quickly_made(cls)
-        shape = _Shape(cls, version)
-        for name in (kind, *(former for former, now in FORMER_KINDS.items() if now == kind)):
-            _SHAPES[name] = shape
+        _SHAPES[kind] = _Shape(cls, version)
         _KIND_OF[cls] = kind
         return cls
 
     return register
 
 
-def added(default: Any, *, sparse: bool = False) -> Any:
-    """Return the declaration of a field that older journals lack, with the value that its absence means.
+def sparse(default: Any) -> Any:
+    """Return the declaration of a field that is not written if it has its default; absence means the default.
 
-    A sparse field must not be a collection; it is not written if it has its default.
+    A field that a later release adds is declared so: the journals before it lack the field, and mean the
+    default. The default must be immutable.
     """
-    return field(default=default, metadata={"added": True, "sparse": sparse})
+    return field(default=default, metadata={"sparse": True})
 
 
 def held(*, before: bool = False) -> Any:
@@ -111,9 +97,7 @@ def held(*, before: bool = False) -> Any:
 
     Its type is that fact's class or None. A fact holds them in the order in which they are declared.
     """
-    return field(
-        default=None, metadata={"added": True, "sparse": True, "held": "before" if before else "after"}
-    )
+    return field(default=None, metadata={"sparse": True, "held": "before" if before else "after"})
 
 
 class JoinedTexts:
@@ -243,14 +227,22 @@ def recorded_classes() -> dict[type[Any], str]:
     return dict(_KIND_OF)
 
 
-def current_kind(kind: str) -> str:
-    """Return the current name of a kind."""
-    return FORMER_KINDS.get(kind, kind)
-
-
 def current_versions() -> dict[str, int]:
-    """Return the current version of every kind, including former kinds."""
+    """Return the current version of every kind."""
     return {kind: shape.version for kind, shape in _SHAPES.items()}
+
+
+def recorded_members(kind: str) -> tuple[str, ...]:
+    """Return the members of a kind that contain other recorded values, each alone or in a list."""
+    cls = _SHAPES[kind].cls
+    hints = get_type_hints(cls)
+    return tuple(_member(each.name) for each in fields(cls) if _is_recorded(hints[each.name]))
+
+
+def _is_recorded(hint: Any) -> bool:
+    if get_origin(hint) in {Union, types.UnionType, tuple}:
+        return any(_is_recorded(each) for each in get_args(hint))
+    return hint is Recorded or (isinstance(hint, type) and hint in _KIND_OF)
 
 
 def to_wire(value: object) -> dict[str, Any]:
@@ -285,8 +277,8 @@ def from_wire(wire: Mapping[str, Any]) -> Any:
         )
     if shape.values is None:
         _plan(shape)
-    if shape.added and not shape.added.keys() <= wire.keys():
-        wire = {**shape.added, **wire}
+    if shape.sparse and not shape.sparse.keys() <= wire.keys():
+        wire = {**shape.sparse, **wire}
     return shape.cls(
         *[wire[name] if convert is None else convert(wire[name]) for name, convert in shape.decode]
     )
@@ -313,11 +305,6 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
     pairs = [(_member(name), *_converters(hints[name])) for name in names]
     shape.encode = [(member, encode) for member, encode, _ in pairs if encode is not None]
     shape.decode = [(member, decode) for member, _, decode in pairs]
-    shape.added = {
-        _member(member.name): member.default
-        for member in fields(shape.cls)
-        if member.metadata.get("added") is True
-    }
     shape.sparse = {
         _member(member.name): member.default
         for member in fields(shape.cls)
@@ -434,26 +421,12 @@ def _class_converters(hint: type[Any]) -> tuple[Convert | None, Convert | None]:
     if hint is TextContent:
         raise TypeError("record the message, not its TextContent")
     if issubclass(hint, BaseModel):
-        return _model_converters(hint)
+        return lambda model: model.model_dump(mode="json"), hint.model_validate
     if issubclass(hint, Enum):
         return lambda member: member.value, hint
     if hint is Recorded or hint in _KIND_OF:
         return to_wire, from_wire
     return None, None
-
-
-def _model_converters(hint: type[BaseModel]) -> tuple[Convert, Convert]:
-    """Return the converters of settings to and from JSON; members with their older default are omitted."""
-    earlier: Mapping[str, Any] = getattr(hint, "EARLIER", {})
-
-    def encode(model: BaseModel) -> dict[str, Any]:
-        wire = model.model_dump(mode="json")
-        for name, meant in earlier.items():
-            if wire[name] == meant:
-                del wire[name]
-        return wire
-
-    return encode, lambda wire: hint.model_validate({**earlier, **wire})
 
 
 def _message_to_wire(message: Message) -> dict[str, Any]:

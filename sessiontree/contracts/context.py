@@ -167,8 +167,7 @@ class ToolContext:
     """The context of one tool call, with those handles of the session that the tool's class declares.
 
     ``call_id`` is unique among the calls of all trees and stays the same when the call is repeated after a
-    crash, so it can serve as an idempotency key. (In a tree of a release before nonces it is unique only
-    within the tree; see ``tree_id``.)
+    crash, so it can serve as an idempotency key.
     """
 
     __slots__ = ("_rights", "_signals", "call_id")

@@ -97,7 +97,7 @@ class Usage:
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Usage:
-        """Return the usage of a wire object; members that earlier releases did not count are 0."""
+        """Return the usage of a wire object; a count that is left out is 0."""
         return cls(
             wire["inputTokens"],
             wire["outputTokens"],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
-from sessiontree.contracts.codec import Outcome, added, held, recorded
+from sessiontree.contracts.codec import Outcome, held, recorded, sparse
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, Usage, UserMessage
 from sessiontree.contracts.model_settings import ModelSettings
@@ -18,7 +18,7 @@ from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Principal
 
 
-@recorded("opened", version=2)
+@recorded("opened")
 @dataclass(frozen=True, slots=True)
 class Opened:
     """The session was adopted for the first time; its system prompt and tools are fixed.
@@ -29,7 +29,7 @@ class Opened:
     system_prompt: str
     tools: tuple[str, ...]
     model: str
-    compaction_model: str = added("", sparse=True)
+    compaction_model: str = sparse("")
     """Name of the model that writes its summaries; empty = ``model``."""
     task: MessageReceived | None = held()  # noqa: RUF009 - a declaration
     """The message with its task."""
@@ -43,7 +43,7 @@ class ModelChanged:
     """The tree was resumed with other models, which answer and write summaries from now on."""
 
     model: str
-    compaction_model: str = added("", sparse=True)
+    compaction_model: str = sparse("")
     """Name of the model that writes its summaries; empty = ``model``."""
 
 
@@ -57,7 +57,7 @@ class SessionForked:
     """Time between the last shared fact and the fork; deadlines are later by it."""
 
 
-@recorded("message_received", version=2)
+@recorded("message_received")
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
     """A message waits for the next turn."""
@@ -67,9 +67,9 @@ class MessageReceived:
     steer: bool
     wakes: bool
     """Whether it starts a turn by itself."""
-    asked_by: tuple[Principal, ...] = added(())
+    asked_by: tuple[Principal, ...] = ()
     """On whose behalf it was sent; empty = the creating program's."""
-    settings: ModelSettings | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    settings: ModelSettings | None = sparse(None)  # noqa: RUF009 - a declaration
     """Model settings from the turn that takes the message until the run ends; None = the usual ones."""
     turn: TurnStarted | None = held()  # noqa: RUF009 - a declaration
     """The turn that it starts at once, in the journal."""
@@ -94,7 +94,7 @@ class TurnStarted:
     """Whether a new message resets the count of turns."""
 
 
-@recorded("turn_replied", version=2)
+@recorded("turn_replied")
 @dataclass(frozen=True, slots=True)
 class TurnReplied:
     """The model replied; its calls are keyed ``<turn>.<index>``."""
@@ -103,7 +103,7 @@ class TurnReplied:
     message: AssistantMessage
     finished: RunFinished | None = held()  # noqa: RUF009 - a declaration
     """The end of the run whose final message it is, in the journal."""
-    context_tokens: int | None = added(None, sparse=True)
+    context_tokens: int | None = sparse(None)
     """Size of the model's context, if the results of several calls share what is left of it."""
 
 
@@ -136,16 +136,16 @@ class TurnFailed:
 
     turn: int
     reason: str
-    said: str = added("")
+    said: str = ""
     """The text of an incomplete reply; not part of the conversation."""
-    retry_at_ms: int | None = added(None, sparse=True)
+    retry_at_ms: int | None = sparse(None)
     """When the request is retried; None = not at all."""
-    overflow: bool = added(False, sparse=True)
+    overflow: bool = sparse(False)
     """Whether the request was longer than the model's context."""
-    cause: FailureCause = added("", sparse=True)  # noqa: RUF009 - a declaration
-    account: str = added("", sparse=True)
+    cause: FailureCause = sparse("")  # noqa: RUF009 - a declaration
+    account: str = sparse("")
     """The session whose budget the cause names; empty = it names none."""
-    raised: str = added("", sparse=True)
+    raised: str = sparse("")
     """Where the model's own code raised it: lines of ``path:line in function: source``."""
 
 
@@ -189,7 +189,7 @@ class CompactionBegun:
     """Index after the older part."""
     kept: tuple[int, ...]
     """Messages of the older part, besides the first, that the summary does not replace."""
-    model: str = added("", sparse=True)
+    model: str = sparse("")
     """Name of the compaction model, if it is asked; empty = the session's model is asked."""
 
 
@@ -204,7 +204,7 @@ class ContextCompacted:
     summary: UserMessage
     usage: Usage
     """What the summary used."""
-    model: str = added("", sparse=True)
+    model: str = sparse("")
     """Name of the model that wrote the summary, if it is not the session's only one; empty = it is."""
 
 
@@ -219,7 +219,7 @@ class CompactionFailed:
     """What the model's reply used; None = it did not reply."""
     summary_limit: int | None = None
     """Index after the older part of the next attempt at most, because this question was too long."""
-    model: str = added("", sparse=True)
+    model: str = sparse("")
     """Name of the compaction model, if it failed: the session's model is asked next. Empty = that failed."""
 
 
@@ -256,7 +256,7 @@ class CallHeld:
     held: bool
 
 
-@recorded("call_intended", version=2)
+@recorded("call_intended")
 @dataclass(frozen=True, slots=True)
 class CallIntended:
     """A call above ReadOnly is about to run; without a result it may or may not have run."""
@@ -264,7 +264,7 @@ class CallIntended:
     call: CheckedCall
 
 
-@recorded("approval_wanted", version=2)
+@recorded("approval_wanted")
 @dataclass(frozen=True, slots=True)
 class ApprovalWanted:
     """A call waits for an approval."""
@@ -286,7 +286,7 @@ class ApprovalSettled:
     reason: str
 
 
-@recorded("call_delegated", version=2)
+@recorded("call_delegated")
 @dataclass(frozen=True, slots=True)
 class CallDelegated:
     """The creating program must answer a call, by this id."""
@@ -323,7 +323,7 @@ class ArgumentsRejected:
     """Whether the tool is refused until the next incoming message."""
 
 
-@recorded("call_resolved", version=2)
+@recorded("call_resolved")
 @dataclass(frozen=True, slots=True)
 class CallResolved:
     """A call has its result."""
@@ -373,7 +373,7 @@ class ToolGivenUp:
     reason: str
 
 
-@recorded("child_trouble_noted", version=2)
+@recorded("child_trouble_noted")
 @dataclass(frozen=True, slots=True)
 class ChildTroubleNoted:
     """A child gave up on a tool; this session was informed."""
@@ -382,7 +382,7 @@ class ChildTroubleNoted:
     trouble: ToolGivenUp
 
 
-@recorded("approver_consulted", version=2)
+@recorded("approver_consulted")
 @dataclass(frozen=True, slots=True)
 class ApproverConsulted:
     """This session's approver function was asked."""
@@ -428,10 +428,10 @@ class RunFinished:
     result: JsonValue
     """The validated value, if a type was asked for."""
     has_result: bool
-    interrupted: bool = added(False)
+    interrupted: bool = False
     """Whether it stopped short because the session was interrupted."""
-    failure: RunFailure = added("", sparse=True)  # noqa: RUF009 - a declaration
-    is_empty: bool = added(False, sparse=True)
+    failure: RunFailure = sparse("")  # noqa: RUF009 - a declaration
+    is_empty: bool = sparse(False)
     """Whether the model said nothing."""
 
 

@@ -26,9 +26,7 @@ _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 
 def session_key(nonce: str, session_id: str) -> str:
-    """Return the key of a session's ids, hexadecimal; empty for a tree without a nonce."""
-    if not nonce:
-        return ""
+    """Return the key of a session's ids, hexadecimal."""
     inner, outer = _begun_of_tree(nonce)
     return _hmac_hex(inner, outer, session_id)
 
@@ -60,13 +58,12 @@ class SessionIds:
 
     Args:
         session_id: Path of the session.
-        key: Its :func:`session_key`. Empty = the tree is of a release before nonces, whose ids are the same
-            in every tree.
+        key: Its :func:`session_key`; empty in a state that is only read, whose ids nobody uses.
     """
 
     __slots__ = ("_inner", "_outer", "key", "session_id")
 
-    def __init__(self, session_id: str, key: str = "") -> None:
+    def __init__(self, session_id: str, key: str) -> None:
         self.session_id = session_id
         self.key = key
         self._inner, self._outer = _begun(bytes.fromhex(key))
@@ -91,17 +88,15 @@ class SessionIds:
 
     def request(self, key: str) -> str:
         """Return the id of the approval request of the call with a key."""
-        if self.key:
-            return self._id_of("request", key)
-        return hashlib.sha256(f"{self.session_id}#{key}".encode()).hexdigest()[:ID_CHARS]
+        return self._id_of("request", key)
 
     def call(self, key: str) -> str:
         """Return the id that a tool gets for the call with a key: its idempotency key."""
-        return self._id_of("call", key) if self.key else f"{self.session_id}#{key}"
+        return self._id_of("call", key)
 
-    def client(self, key: str) -> str | None:
-        """Return the id that the program gets for the call with a key; None = a random id is used."""
-        return self._id_of("client", key) if self.key else None
+    def client(self, key: str) -> str:
+        """Return the id that the program gets for the call with a key."""
+        return self._id_of("client", key)
 
     def _id_of(self, purpose: Purpose, key: str) -> str:
         return _hmac_hex(self._inner, self._outer, f"{purpose}\0{key}")[:ID_CHARS]

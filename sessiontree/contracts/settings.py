@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
@@ -143,15 +143,6 @@ def _short(value: object) -> str:
 
 class Limits(StrictSettings):
     """Bounds of one tree; all are checked before anything starts."""
-
-    EARLIER: ClassVar[Mapping[str, Any]] = {
-        "model_retries": 0,
-        "model_timeout_s": None,
-        "max_commands": 16,
-        "max_open_approvals": None,
-        "max_repeats": None,
-    }
-    """Members that older journals lack, each with the value that its absence means."""
 
     max_depth: int = Field(default=4, ge=1, le=64)
     """Deepest level; Main is 0, a Branch at most one above this, a Worker at most this."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall, RejectedCall
 from sessiontree.contracts.client_tool import ClientAnswer
-from sessiontree.contracts.codec import Outcome, added, recorded
+from sessiontree.contracts.codec import Outcome, recorded, sparse
 from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ImageContent, Origin, ToolResultMessage
@@ -66,17 +66,17 @@ class Incoming:
     text: str
     mode: SendMode
     origin: Origin
-    asked_by: tuple[Principal, ...] = added(())
+    asked_by: tuple[Principal, ...] = ()
     """On whose behalf it was sent; empty = the creating program's."""
-    taint: str = added("")
+    taint: str = ""
     """Source of untrusted text in it; empty = none known."""
-    settings: ModelSettings | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    settings: ModelSettings | None = sparse(None)  # noqa: RUF009 - a declaration
     """Model settings for it; None = the usual ones."""
-    images: tuple[ImageContent, ...] = added((), sparse=True)
+    images: tuple[ImageContent, ...] = sparse(())
     """Images that belong to it."""
-    followed: bool = added(False, sparse=True)
+    followed: bool = sparse(False)
     """Whether the next report of a child is already there: no turn begins before that is taken in too."""
-    joins: bool = added(False, sparse=True)
+    joins: bool = sparse(False)
     """Whether it starts no turn by itself, because results of other children are still to come."""
 
 
@@ -200,7 +200,7 @@ class ApprovalAnswered:
     by: str
     """The person or rule that answered."""
     reason: str
-    intended: bool = added(False)
+    intended: bool = False
     """Whether the call's intent is durable with the answer, so that no further commit is needed to run it."""
 
 
@@ -214,7 +214,7 @@ class CallAsked:
     arguments: Mapping[str, JsonValue]
 
 
-@recorded("child_troubled", version=2)
+@recorded("child_troubled")
 @dataclass(frozen=True, slots=True)
 class ChildTroubled:
     """A child's model could not make a valid call and gave up on the tool."""
@@ -227,7 +227,7 @@ class ChildTroubled:
     """Source of untrusted text in it; empty = none known."""
 
 
-@recorded("approver_asked", version=2)
+@recorded("approver_asked")
 @dataclass(frozen=True, slots=True)
 class ApproverAsked:
     """This session's approver function must answer."""

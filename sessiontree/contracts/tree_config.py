@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalMode, Rule
-from sessiontree.contracts.codec import added, recorded
+from sessiontree.contracts.codec import recorded, sparse
 from sessiontree.contracts.context import SHELL, capabilities_of
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import (
@@ -54,32 +54,30 @@ class SessionSpec:
     """Whether approvals can be shown here."""
     budget: Budget | None
     """Budget reserved for it and everything below it; None = it uses its parent's."""
-    expires_at_ms: int | None
-    """When its time to live ends, in a tree of a release that counted from the spawn; else None."""
     key: str | None
     """Identifies the spawn; a repeat with the same key returns the same child."""
     system_tier: SystemAnswer = "allow"
     """What happens to its System calls: the strictest setting of its agent and of the sessions above it."""
-    dedicated: bool = added(False)
+    dedicated: bool = False
     """Whether it keeps its own host for life."""
-    exec_security: ExecSecurity = added("full")  # noqa: RUF009 - a declaration
+    exec_security: ExecSecurity = "full"
     """Which commands it may run: the strictest setting of its agent and of the sessions above it."""
-    asked_by: tuple[Principal, ...] = added(())
+    asked_by: tuple[Principal, ...] = ()
     """Principals of its parent, for whom it acts in addition to its senders. They never make it an owner."""
-    workspace_access: WorkspaceAccess = added("rw")  # noqa: RUF009 - a declaration
+    workspace_access: WorkspaceAccess = "rw"
     """What it may do to the workspace: the strictest setting of its agent and of the sessions above it."""
-    stays_open: bool = added(False)
+    stays_open: bool = False
     """Whether it completes only after the creating program asks for its result."""
-    ttl_s: float | None = added(None)
+    ttl_s: float | None = None
     """Its time to live in seconds, from its first adoption by a host; None = as long as its parent lives."""
-    taint: str = added("")
+    taint: str = ""
     """Source of the untrusted text that its parent had read before; empty = none."""
-    settings: ModelSettings | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    settings: ModelSettings | None = sparse(None)  # noqa: RUF009 - a declaration
     """Model settings that differ from its agent's; None = the agent's."""
-    skills: tuple[str, ...] = added((), sparse=True)
+    skills: tuple[str, ...] = sparse(())
     """Names of the skills it may read: those that its agent names and its parent holds."""
-    wait: Wait = added("each", sparse=True)  # noqa: RUF009 - a declaration
-    """When its result makes its parent's model continue. Older journals lack it: at once."""
+    wait: Wait = sparse("each")  # noqa: RUF009 - a declaration
+    """When its result makes its parent's model continue."""
 
     @property
     def strictness(self) -> Mapping[str, str]:
@@ -104,7 +102,7 @@ class ToolRow:
     name: str
     kinds: tuple[SessionKind, ...]
     schema_digest: str
-    command_in: str = added("")
+    command_in: str = ""
     """Its parameter with a command line; empty = it runs no command."""
 
 
@@ -119,13 +117,13 @@ class AgentRow:
     """Tools that its sessions may hold; None = all that their kind allows."""
     system_tier: SystemAnswer = "allow"
     """What happens to its System calls."""
-    exec_security: ExecSecurity = added("full")  # noqa: RUF009 - a declaration
+    exec_security: ExecSecurity = "full"
     """Which commands its sessions may run."""
-    workspace_access: WorkspaceAccess = added("rw")  # noqa: RUF009 - a declaration
+    workspace_access: WorkspaceAccess = "rw"
     """What its sessions may do to the workspace."""
-    skills: tuple[str, ...] = added((), sparse=True)
+    skills: tuple[str, ...] = sparse(())
     """Names of the skills that its sessions may read."""
-    description: str = added("", sparse=True)
+    description: str = sparse("")
     """What it is for, for sessions that choose an agent."""
 
 
@@ -175,6 +173,10 @@ class TreeConfig:
     workspace: str
     """Absolute path of the workspace root."""
     package_version: str
+    rules_number: int
+    """Number of the rules it was made under."""
+    nonce: str
+    """128 random bits, hexadecimal, which make the tree's outgoing ids unique."""
     created_at_ms: int
     model: str
     """Name of the model; the model itself is given again on resume."""
@@ -193,26 +195,21 @@ class TreeConfig:
     """All agents; the first is Main's."""
     purpose: str
     """Purpose of the tree, as shown in listings."""
-    dedicated: bool = added(False)
+    dedicated: bool = False
     """Whether every session keeps its own host for life."""
-    policy: PolicyRow | None = added(None)  # noqa: RUF009 - a declaration, as above
+    policy: PolicyRow | None = None
     """Its owner's tool policy."""
-    guards: tuple[str, ...] = added(())
+    guards: tuple[str, ...] = ()
     """Names of the hooks that are required to resume it, in the order given."""
-    owners: tuple[str, ...] = added(())
+    owners: tuple[str, ...] = ()
     """Ids of the senders that Main's channel lists as owners."""
-    system_tier: SystemAnswer = added("allow")  # noqa: RUF009 - a declaration, as above
+    system_tier: SystemAnswer = "allow"
     """Setting of Main's channel for System calls; no session is laxer, even if its agent is."""
-    nonce: str = added("")
-    """128 random bits, hexadecimal, which make the tree's outgoing ids unique. Empty = a tree of an earlier
-    release."""
-    messages: tuple[MessagePolicy, ...] = added(())
+    messages: tuple[MessagePolicy, ...] = ()
     """Limits on messages of Branches to people: the owner's policy, then Main's channel. All apply."""
-    guidance: str = added("", sparse=True)
+    guidance: str = sparse("")
     """What system prompts say of the workspace's AGENTS.md; empty = nothing."""
-    rules_number: int = added(0, sparse=True)
-    """Number of the rules it was made under; 0 = those of a program before rules were numbered."""
-    forks: tuple[ForkPoint, ...] = added((), sparse=True)
+    forks: tuple[ForkPoint, ...] = sparse(())
     """Where it was forked from another tree, and that tree from another one: the oldest first."""
 
 

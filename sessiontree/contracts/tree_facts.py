@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
 from sessiontree.contracts.client_tool import ClientCall
-from sessiontree.contracts.codec import Recorded, added, held, recorded
+from sessiontree.contracts.codec import Recorded, held, recorded, sparse
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.results import SessionResult
@@ -114,7 +114,7 @@ class ResultHeld:
     """Whether no input was in transit to it; if there was any, only a new offer can end it."""
 
 
-@recorded("session_ended", version=2)
+@recorded("session_ended")
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
     """A session reached a final state; its unspent budget returns to its parent's account."""
@@ -143,7 +143,7 @@ class LeftoversEnded:
     count: int
 
 
-@recorded("approval_requested", version=2)
+@recorded("approval_requested")
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
     """A call needs an approval, and its request begins to climb."""
@@ -201,7 +201,7 @@ class DigestDenied:
 
     digest: str
     sessions: tuple[str, ...]
-    request_id: str = added("", sparse=True)
+    request_id: str = sparse("")
     """The request that was denied."""
 
 
@@ -232,11 +232,11 @@ class ToolAlwaysAllowed:
     """The owner allowed later calls of a tool in this tree."""
 
     tool: str
-    covers: tuple[str, ...] | None = added(None)
+    covers: tuple[str, ...] | None = None
     """Shapes of the commands that are allowed; None = every call."""
 
 
-@recorded("client_call_opened", version=2)
+@recorded("client_call_opened")
 @dataclass(frozen=True, slots=True)
 class ClientCallOpened:
     """A session's call waits for the creating program."""
@@ -305,8 +305,8 @@ class ChannelSaid:
     channel: str
     """The session that owns the channel."""
     text: str
-    at_ms: int = added(0)
-    """When; 0 in a tree of an earlier release."""
+    at_ms: int = 0
+    """When."""
 
 
 @recorded("message_passed")

@@ -187,7 +187,7 @@ def _has_json(fields: list[Any]) -> bool:
     return True
 
 
-PROTOCOL = 2
+PROTOCOL = 1
 MAX_ID = 2**53
 MAX_PART_CHARS = 256 * 1024
 """Items are sent in parts of about this size, so that a long answer does not delay others."""

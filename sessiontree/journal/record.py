@@ -1,4 +1,4 @@
-"""Facts on their way into the journal and out of it, facts of earlier releases, and rows of trees."""
+"""Facts on their way into the journal and out of it, and rows of trees."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sessiontree.contracts import session_facts, tree_facts
-from sessiontree.contracts.codec import current_kind, wire_parts
+from sessiontree.contracts.codec import wire_parts
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import JsonValue
 
@@ -18,9 +18,9 @@ _KIND = re.compile(r'\{"kind":"(\w+)"')
 
 
 def kind_in(text: str) -> str:
-    """Return the current name of a fact's kind; empty if the text does not begin as a fact."""
+    """Return a fact's kind; empty if the text does not begin as a fact."""
     found = _KIND.match(text)
-    return "" if found is None else current_kind(found[1])
+    return "" if found is None else found[1]
 
 
 class Packed(NamedTuple):

@@ -77,7 +77,7 @@ def _corrupt(path: Path, error: Exception) -> JournalCorrupt:
     return JournalCorrupt(str(path), f"the database file is damaged ({error}); restore it from a backup")
 
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x73747265
 _PAGE_BYTES = 4096
 _BUSY_TIMEOUT_S = 5.0
@@ -106,12 +106,6 @@ _TABLES = {
         hash BLOB, body BLOB, found_ms INTEGER NOT NULL, reason TEXT NOT NULL
     )""",
 }
-_SNAPSHOTS = """CREATE TABLE snapshots(
-        tree_id TEXT NOT NULL, session TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL,
-        hash BLOB NOT NULL, PRIMARY KEY(tree_id, session)
-    )"""
-_TABLES_OF = {1: {**_TABLES, "snapshots": _SNAPSHOTS}, SCHEMA_VERSION: _TABLES}
-"""The tables of each schema version. No release wrote to the table that version 1 has in addition."""
 
 INTAKE_COLUMNS = "kind, tree_id, n, first_seq, count, prev_hash, hash, body, at_ms, touched, blobs"
 """One row is a tree (its row 0 in ``body``) or a segment."""
@@ -178,8 +172,6 @@ def create_tables(path: Path) -> None:
 def connect_writer(path: Path) -> sqlite3.Connection:
     """Open the one connection that writes. A statement without a BEGIN before it commits by itself.
 
-    A journal of schema version 1 is migrated.
-
     Raises:
         sqlite3.Error: the file can't be opened or is not a database.
         JournalCorrupt, JournalTooNew: it is a database, but not a journal that this release can read.
@@ -188,28 +180,12 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     try:
         for pragma in ("synchronous=FULL", "wal_autocheckpoint=0", "temp_store=MEMORY", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
-        _migrate(connection)
         for statement in _INTAKE:
             connection.execute(statement)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring a journal of schema version 1 to the current version, in one transaction."""
-    if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        connection.execute("DROP TABLE snapshots")
-        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
@@ -275,7 +251,7 @@ def _check_version(version: int, path: Path) -> None:
 
 def _check_tables(connection: sqlite3.Connection, path: Path, expected_mode: str) -> None:
     names = ("application_id", "user_version", "journal_mode")
-    connection.execute("BEGIN")  # a writer may migrate the journal between two of these statements
+    connection.execute("BEGIN")  # all of these statements see one state of the file
     application, version, mode = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     if application != _APPLICATION_ID:
         raise JournalCorrupt(
@@ -284,5 +260,5 @@ def _check_tables(connection: sqlite3.Connection, path: Path, expected_mode: str
     _check_version(version, path)
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall())
     connection.execute("COMMIT")
-    if mode != expected_mode or found != _TABLES_OF.get(version):
+    if mode != expected_mode or version != SCHEMA_VERSION or found != _TABLES:
         raise JournalCorrupt(str(path), "its header or its tables are damaged; restore it from a backup")

@@ -50,7 +50,7 @@ class Adopt:
     equipment: str = ""
     """Names the tools and model the tree was opened with here."""
     id_key: str = ""
-    """The key from which the session derives ids; empty in a tree of an earlier release."""
+    """The key from which the session derives ids."""
     clock_offset_ms: int | None = None
     """Offset of the tree's clock, which the session uses; None = it uses the host's own clock."""
     has_channel: bool = True

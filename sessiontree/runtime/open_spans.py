@@ -68,12 +68,12 @@ class OpenSpans:
     """The open spans of one tree, oldest first.
 
     Args:
-        config: The tree's configuration; ids are derived from its tree id and its nonce.
+        config: The tree's configuration; ids are derived from its nonce.
     """
 
     def __init__(self, config: TreeConfig) -> None:
         self._tree_id = config.tree_id
-        self._key = (config.nonce or config.tree_id).encode()
+        self._key = config.nonce.encode()
         self._spans: dict[str, OpenSpan] = {}
         self._of_session: dict[str, dict[str, None]] = {}
         """By session, what its open spans stand for, oldest first."""

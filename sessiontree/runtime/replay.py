@@ -1,29 +1,35 @@
-"""Replay: facts that any release wrote, read as values of this release, and the state that they make."""
+"""Replay: facts of this release and those before it, read as values, and the state that they make."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from sessiontree.contracts import session_facts, stimuli, tree_facts
-from sessiontree.contracts.codec import FORMER_KINDS, current_versions, from_wire, parts_of
+from sessiontree.contracts.codec import current_versions, from_wire, parts_of, recorded_members
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
-from sessiontree.contracts.older_facts import NESTED, STEPS, Step
 from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial
 
+Wire: TypeAlias = dict[str, Any]
+Step: TypeAlias = Callable[[Wire], Wire]
+"""Takes the JSON object of version v and returns it as of v + 1; pure, never changes its argument."""
+
+STEPS: Final[Mapping[tuple[str, int], Step]] = {}
+"""By kind and version, the step to the next version. A step is never edited once a release has written the
+version to which it leads."""
+
 
 class Upcasters:
-    """The steps of every kind of fact.
+    """Brings recorded values to the current versions of their kinds, with all that they contain.
 
     Args:
         steps: (kind, v) → the function from v to v + 1. The function need not set ``v``.
-        current: Every kind and its current version; former kinds too, with the version of what they are now.
-        former: By a former kind, the kind it is now; steps are listed under that.
-        nested: By kind, the members that hold another recorded value.
+        current: Every kind and its current version.
+        nested: Returns a kind's members that contain other recorded values, each alone or in a list.
 
     Raises:
         ValueError: a step of an unknown kind, a step from the current version or beyond, or a gap
@@ -34,9 +40,7 @@ class Upcasters:
         self,
         steps: Mapping[tuple[str, int], Step],
         current: Mapping[str, int],
-        *,
-        former: Mapping[str, str] | None = None,
-        nested: Mapping[str, Sequence[str]] | None = None,
+        nested: Callable[[str], Sequence[str]],
     ) -> None:
         for kind, version in steps:
             if version >= current.get(kind, version):
@@ -45,22 +49,20 @@ class Upcasters:
                 raise ValueError(f"no step leads on from version {version + 1} of the fact kind {kind!r}")
         self._steps = dict(steps)
         self._current = dict(current)
-        self._former = dict(former or {})
-        self._nested = dict(nested or {})
+        self._nested = nested
+        self._members: dict[str, Sequence[str]] = {}
+        """What ``nested`` returned, by kind: it reads annotations."""
 
-    def upcast(self, fact: dict[str, Any]) -> dict[str, Any]:
-        """Return the fact in its current form; the given one where it is current.
+    def upcast(self, wire: Wire) -> Wire:
+        """Return a value in its current form; the given object where it is current.
 
         Raises:
             JournalTooNew: a later release wrote it.
-            JournalCorrupt: its kind or version names nothing this release ever wrote.
+            JournalCorrupt: its kind or version names nothing a release ever wrote.
         """
-        kind, version = fact.get("kind"), fact.get("v")
+        kind, version = wire.get("kind"), wire.get("v")
         if not isinstance(kind, str) or not isinstance(version, int) or isinstance(version, bool):
             raise JournalCorrupt("fact", "it names no kind and version")
-        now = self._former.get(kind)
-        if now is not None:
-            kind, fact = now, {**fact, "kind": now}
         current = self._current.get(kind)
         if current is None or version > current:
             raise JournalTooNew("fact", f"{kind!r} version {version} is unknown here; use a later release")
@@ -69,24 +71,39 @@ class Upcasters:
             if step is None:
                 raise JournalCorrupt("fact", f"no release wrote {kind!r} version {version}")
             version += 1
-            fact = {"kind": kind, "v": version, **_members(step(fact))}
-        for member in self._nested.get(kind, ()):
-            if isinstance(held := fact.get(member), dict):
-                upcast = self.upcast(held)
-                if upcast is not held:
-                    fact = {**fact, member: upcast}
-        return fact
+            wire = {**step(wire), "kind": kind, "v": version}
+        members = self._members.get(kind)
+        if members is None:
+            members = self._members[kind] = self._nested(kind)
+        for member in members:
+            inner = wire.get(member)
+            upcast = self._upcast_inner(inner)
+            if upcast is not inner:
+                wire = {**wire, member: upcast}
+        return wire
 
-
-def _members(fact: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fact.items() if name not in {"kind", "v"}}
+    def _upcast_inner(self, inner: object) -> object:
+        if isinstance(inner, dict):
+            return self.upcast(inner)
+        if isinstance(inner, list):
+            upcast = [self._upcast_inner(each) for each in inner]
+            return upcast if any(new is not old for new, old in zip(upcast, inner, strict=True)) else inner
+        return inner
 
 
 FACTS = (session_facts, stimuli, tree_facts)
 """Rooms whose import makes every kind of fact known."""
 
-UPCASTERS = Upcasters(STEPS, current_versions(), former=FORMER_KINDS, nested=NESTED)
-"""Brings facts of any release to the current kinds and versions."""
+UPCASTERS = Upcasters(STEPS, current_versions(), recorded_members)
+"""Brings facts of every release up to this one to the current versions."""
+
+
+def _read(wire: Wire) -> Any:
+    try:
+        return from_wire(wire)
+    except (KeyError, TypeError, ValueError):
+        # Of another version, or damaged. What is current is decoded without this look at everything in it.
+        return from_wire(UPCASTERS.upcast(wire))
 
 
 def read_fact(text: str) -> Any:
@@ -94,9 +111,9 @@ def read_fact(text: str) -> Any:
 
     Raises:
         JournalTooNew: a later release wrote it.
-        JournalCorrupt: it names nothing any release wrote.
+        JournalCorrupt: it names nothing a release ever wrote.
     """
-    return from_wire(UPCASTERS.upcast(json.loads(text)))
+    return _read(json.loads(text))
 
 
 def read_facts(text: str) -> tuple[Any, ...]:
@@ -106,6 +123,16 @@ def read_facts(text: str) -> tuple[Any, ...]:
         JournalTooNew, JournalCorrupt: as :func:`read_fact`.
     """
     return parts_of(read_fact(text))
+
+
+def read_config(row0: Mapping[str, Any]) -> TreeConfig:
+    """Return the configuration in a tree's first row, in the form of this release.
+
+    Raises:
+        JournalTooNew, JournalCorrupt: as :func:`read_fact`.
+    """
+    config: TreeConfig = _read(dict(row0))
+    return config
 
 
 def replay_session(spec: SessionSpec, limits: Limits, texts: Iterable[str], id_key: str = "") -> SessionState:

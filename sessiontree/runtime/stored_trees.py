@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
 from sessiontree.contracts.session_facts import MessageReceived
 from sessiontree.contracts.session_ids import MAIN
@@ -14,7 +13,7 @@ from sessiontree.contracts.tree_facts import SessionSpawned
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record, TreeRow
-from sessiontree.runtime.replay import read_fact, read_facts
+from sessiontree.runtime.replay import read_config, read_fact, read_facts
 from sessiontree.tree.evolve import evolve as evolve_tree
 from sessiontree.tree.state import TreeState, initial_tree
 
@@ -35,7 +34,7 @@ def load_tree(journal: Journal, tree_id: str) -> tuple[TreeConfig, TreeState, in
         raise JournalCorrupt(
             tree_id, "its first facts are missing or damaged; restore the journal from a backup"
         )
-    config: TreeConfig = from_wire(dict(journal.row0(tree_id)))
+    config = read_config(journal.row0(tree_id))
     return config, state, last_ms
 
 
@@ -48,7 +47,7 @@ def stored_facts(journal: Journal, tree_id: str) -> tuple[TreeConfig, list[Recor
         JournalTooNew: a later release wrote it.
     """
     verdict = journal.verify(tree_id)
-    config: TreeConfig = from_wire(dict(journal.row0(tree_id)))
+    config = read_config(journal.row0(tree_id))
     records = journal.read(tree_id, max_n=verdict.last_good_seq)
     return config, records, None if verdict.bad_segment is None else verdict.reason
 

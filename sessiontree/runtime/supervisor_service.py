@@ -11,7 +11,6 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
-from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import (
     ApprovalClosed,
     ConfigError,
@@ -45,7 +44,7 @@ from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.effects import answer as bring_answer
 from sessiontree.runtime.effects import waiting_in
 from sessiontree.runtime.live_session import session_report
-from sessiontree.runtime.replay import read_fact, read_facts
+from sessiontree.runtime.replay import read_config, read_fact, read_facts
 from sessiontree.runtime.result_push import ResultListener
 from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor_api import (
@@ -122,8 +121,7 @@ class SupervisorService(SupervisorApi):
         Raises:
             TreeNotFound: the journal has none of that id.
         """
-        config: TreeConfig = from_wire(dict(self._supervisor.journal.row0(tree_id)))
-        return config
+        return read_config(self._supervisor.journal.row0(tree_id))
 
     async def send(  # noqa: PLR0913 - as the interface says
         self,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import secrets
 import threading
 import time
 from collections import deque
@@ -473,7 +472,7 @@ class Delegation:
             return checked
         at_ms = self._now_ms()
         expires_at_ms = at_ms + int(self._dispatcher.timeout_s(checked) * 1000)
-        client_id = self._ids.client(key) or secrets.token_hex(16)
+        client_id = self._ids.client(key)
         delegated = stimuli.CallHandedOver(at_ms, client_id, checked.call, expires_at_ms)
         self._due.append((f"call:{key}", delegated))
         return None

@@ -390,7 +390,7 @@ def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decis
         asked = ApprovalAsked(request_id, call.final, call.asked_by, runs_at_once=True)
         decision.instructions.append(todo.ToTree(asked))
     elif call.phase == "delegated":
-        client_id = state.ids.client(call.key) or f"{call.client_id}.fork"
+        client_id = state.ids.client(call.key)
         ends_ms = call.expires_at_ms + stimulus.shift_ms
         decision.facts.append(facts.CallDelegated(client_id, call.final, at_ms, ends_ms))
         decision.instructions.append(todo.ToTree(ClientCallDelegated(client_id, call.final, ends_ms)))

@@ -196,7 +196,7 @@ def _forked(state: TreeState, fact: TreeForked) -> None:
 def _spawned(state: TreeState, fact: SessionSpawned) -> None:
     spec = fact.spec
     state.now_ms = max(state.now_ms, fact.at_ms)
-    session = Session(spec, fact.account, fact.at_ms, expires_at_ms=spec.expires_at_ms, taint=spec.taint)
+    session = Session(spec, fact.account, fact.at_ms, taint=spec.taint)
     parent = None if spec.parent is None else state.sessions.open(spec.parent)
     above = None
     if parent is not None:

@@ -212,8 +212,8 @@ def test_import_keeps_records_blobs_and_creation_time(export: list[str], tmp_pat
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_import_takes_the_journals_of_earlier_releases(path: Path, tmp_path: Path) -> None:
-    """Every recorded journal is imported, and exported again it gives the same lines."""
+def test_import_takes_the_golden_journals(path: Path, tmp_path: Path) -> None:
+    """Each is imported, and exported again it gives the same lines."""
     summary = import_tree(path, tmp_path / "state")
     state, again = tmp_path / "state", tmp_path / "again"
     with Journal.open(state, read_only=True) as journal, again.open("w", newline="\n") as out:

@@ -10,6 +10,7 @@ from sessiontree import ScriptedModel, SessionTree, call
 from sessiontree.contracts.errors import TreeNotFound
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.journal import Journal
+from sessiontree.version import RULES
 from tests.behaviours import household_fakes as household
 from tests.behaviours.effect_fakes import TOOLS
 from tests.behaviours.tree_fixtures import Opener
@@ -64,10 +65,10 @@ async def test_a_tree_of_other_rules_is_only_read(open_tree: Opener, tmp_path: P
         tree_id, state_dir = tree.tree_id, tree.state_dir
     with Journal.open(state_dir, read_only=True) as journal:
         row0, records = journal.row0(tree_id), journal.read(tree_id)
-    del row0["rules_number"]
-    with Journal.open(tmp_path / "older") as journal:
+    row0["rules_number"] = RULES + 1
+    with Journal.open(tmp_path / "other") as journal:
         journal.import_tree(Manifest(tree_id, 0, row0), records)
-    report = await SessionTree.replay(tree_id, state_dir=tmp_path / "older")
+    report = await SessionTree.replay(tree_id, state_dir=tmp_path / "other")
     assert (report.is_decided, report.compared, report.facts) == (False, 0, len(records))
     assert report.matches
 

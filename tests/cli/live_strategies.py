@@ -53,7 +53,6 @@ def spawned(session: str, parent: str | None = None, label: str | None = None) -
         approver=None,
         owns_channel=False,
         budget=None,
-        expires_at_ms=None,
         key=None,
     )
     return facts.SessionSpawned(spec, "main", 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import subprocess
@@ -12,9 +11,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sessiontree.cli.approvals import check_nonces
-from sessiontree.contracts.errors import ConfigError
-from sessiontree.journal.journal import Journal
 from tests.cli.command_fixtures import COMMAND, Done, Program
 from tests.cli.errand_program import errands
 
@@ -319,18 +315,6 @@ def test_a_copied_id_never_means_another_trees_request(program: Program, tmp_pat
             )
             assert f"ApprovalClosed: approval {copied.request_id} is already unknown" in line
         assert second.waiting() == [request]
-
-
-async def test_a_tree_of_an_earlier_release_is_named(tmp_path: Path) -> None:
-    """Its ids are the same in every tree, so that an id alone does not say which request was shown."""
-    journal = Journal.open(tmp_path)
-    journal.start(asyncio.get_running_loop())
-    await journal.create_tree("t0", {"tree_id": "t0"})
-    await journal.create_tree("t1", {"tree_id": "t1", "nonce": "ab" * 16})
-    check_nonces(tmp_path, ["t1"])
-    with pytest.raises(ConfigError, match=r"tree t0 was made by an earlier release.* name it with --tree"):
-        check_nonces(tmp_path, ["t1", "t0"])
-    await journal.close()
 
 
 @pytest.mark.parametrize(

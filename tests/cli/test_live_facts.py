@@ -111,11 +111,6 @@ def test_text_that_is_no_fact_has_no_kind() -> None:
     assert [kind_in(text) for text in texts] == [""] * 5
 
 
-def test_kind_of_an_older_journal_is_what_it_is_called_now() -> None:
-    """A reader knows current kinds alone."""
-    assert kind_in('{"kind":"rested","v":1}') == "run_finished"
-
-
 def test_fact_of_a_later_release_is_a_typed_error() -> None:
     """A later version is never read by its beginning."""
     with pytest.raises(JournalTooNew):

@@ -152,8 +152,8 @@ def test_new_folder_has_nothing_to_show(program: Program, tmp_path: Path) -> Non
         assert not (tmp_path / "none").exists()
 
 
-def test_trees_of_earlier_releases_are_shown(program: Program, tmp_path: Path) -> None:
-    """Facts of other versions and kinds are read as those of this release."""
+def test_golden_journals_are_shown(program: Program, tmp_path: Path) -> None:
+    """Journals of this release, and of those before it."""
     for index, file in enumerate(sorted(HERE.glob("*.ndjson"))):
         place = tmp_path / str(index)
         import_tree(file, place)

@@ -369,7 +369,7 @@ def test_a_missing_member_is_refused() -> None:
 
 
 def test_a_users_message_names_its_origin_and_is_a_persons_where_it_does_not() -> None:
-    """Children's results and notices come in the user role; older records do not say."""
+    """Children's results and notices come in the user role; messages of the specification do not say."""
     assert UserMessage((TextContent("a"), TextContent("b")), 1, "child").to_wire()["origin"] == "child"
     message = message_from_wire({"role": "user", "content": [{"type": "text", "text": "a"}], "timestamp": 1})
     assert message == UserMessage((TextContent("a"),), 1, "user")
@@ -377,7 +377,7 @@ def test_a_users_message_names_its_origin_and_is_a_persons_where_it_does_not() -
 
 @pytest.mark.covers("I29")
 def test_a_result_without_content_gets_a_block_however_it_is_made() -> None:
-    """Made, replaced, or read from a journal of before."""
+    """Made, replaced, or read."""
     made = ToolResultMessage("c", "look", ())
     assert [block.to_json() for block in made.content] == ['{"type":"text","text":"(no content)"}']
     full = ToolResultMessage("c", "look", (TextContent("x"),))

@@ -14,14 +14,6 @@ from sessiontree.tree.state import initial_tree
 from tests.tree.tree_state_oracle import snapshot
 
 
-def _recorded(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a tree's state without what it keeps about batches of children: older summaries lack it."""
-    for session in tree["sessions"]:
-        for name in ("batch", "joined", "reporting"):
-            del session[name]
-    return tree
-
-
 def summary_of(lines: Iterable[str]) -> dict[str, Any]:
     """Replay an export and return the tree's state and every session's transcript and ledgers."""
     export = load_export(lines)
@@ -30,7 +22,7 @@ def summary_of(lines: Iterable[str]) -> dict[str, Any]:
     sessions: dict[str, SessionState] = {}
     kinds: set[str] = set()
     for record in export.records:
-        kinds.add(record.fact()["kind"])
+        kinds.update(fact["kind"] for fact in record.facts())
         fact = read_fact(record.text)
         if record.session:
             state = sessions.get(record.session)
@@ -42,7 +34,7 @@ def summary_of(lines: Iterable[str]) -> dict[str, Any]:
             evolve_tree(tree, fact)
     return {
         "kinds": sorted(kinds),
-        "tree": _recorded(snapshot(tree)),
+        "tree": snapshot(tree),
         "sessions": {name: _session(state) for name, state in sorted(sessions.items())},
     }
 

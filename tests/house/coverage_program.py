@@ -1,14 +1,15 @@
-"""Write the test columns of ``docs/coverage.md`` from the markers of the tests.
+"""Build the tables of coverage: each row of ``coverage_rows.md``, with the tests whose marker names it.
 
-A test says ``@pytest.mark.covers("A12", "REL-P6")``; the lines of these ids cite it. Everything else of the
-tables is written by hand. Usage, in the checkout: ``python -m tests.house.coverage_program``.
+A test says ``@pytest.mark.covers("A12", "REL-P6")``; the rows of these ids cite it. What a row says is
+written by hand, and its tests are not kept anywhere. Usage, in the checkout:
+``python -m tests.house.coverage_program`` writes ``build/coverage.md``.
 
 A marker may also name a statement of SEMANTICS.md, such as ``JAIL5``; no table lists these. An id means one
 thing: a row (one letter and a number, or ``REL-``) or a statement (three or four letters and a number). A
 marker whose id is both is refused, because nobody could tell which is meant; give the statement another id.
 The section headings of SEMANTICS.md (``A13.``) are not ids: ``A13`` in a marker is always the row.
 
-The exit code is 1 when a marker names an id that neither a table nor SEMANTICS.md has, or that both have.
+The exit code is 1 when a marker names an id that neither a row nor SEMANTICS.md has, or that both have.
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-TABLES = Path("docs", "coverage.md")
+ROWS_FILE = Path("tests", "house", "coverage_rows.md")
+"""The rows without their tests."""
+TABLES = Path("build", "coverage.md")
+"""Where the tables are written."""
 LINE = re.compile(r"^\| ([A-Z]\d+|REL-[PSL]\d+) \|(.*)\|$", re.MULTILINE)
-"""One line of a table: the id, and the cells after it; the last two are tests and what is later."""
+"""One row: the id, and the cells after it; the last one is what is later, and tests come before it."""
+HEADING = re.compile(r"^\| (?:row|rule) \|.*\|$|^\|(?:---\|)+$", re.MULTILINE)
+"""The two lines above the rows of a table."""
 
 SEMANTICS = Path(__file__).resolve().parents[2] / "SEMANTICS.md"
 STATEMENT = re.compile(r"^- ([A-Z]+\d+)\. ", re.MULTILINE)
@@ -58,36 +64,41 @@ def unknown_ids(text: str, covering: Mapping[str, list[str]], semantics: str | N
     """Return a line for every test whose marker names an id that is unknown, or a row and a statement.
 
     Args:
-        text: The tables.
+        text: The rows.
         covering: Ids and the tests that name them.
         semantics: The statements; None = those of SEMANTICS.md.
     """
     statements = set(STATEMENT.findall(SEMANTICS.read_text("utf-8") if semantics is None else semantics))
     rows = {line[1] for line in LINE.finditer(text)}
-    wrong = dict.fromkeys(covering.keys() - rows - statements, "is in no table")
+    wrong = dict.fromkeys(covering.keys() - rows - statements, "is in no row")
     wrong |= dict.fromkeys(covering.keys() & rows & statements, "is a row and a statement of SEMANTICS.md")
     return sorted(f"{test}: {word} {why}" for word, why in wrong.items() for test in covering[word])
 
 
-def with_tests(text: str, covering: Mapping[str, list[str]]) -> str:
-    """Return the tables with their test columns as the markers say."""
+def add_tests(text: str, covering: Mapping[str, list[str]]) -> str:
+    """Return the rows as tables with a column of tests, before the last one."""
 
-    def rewritten(line: re.Match[str]) -> str:
-        *cells, _, later = line[2].split("|")
-        tests = ", ".join(f"`{test}`" for test in covering.get(line[1], []))
-        return f"| {line[1]} |{'|'.join([*cells, f' {tests} ' if tests else ' ', later])}|"
+    def insert(line: str, cell: str) -> str:
+        *cells, later = line.removesuffix("|").split("|")
+        return f"{'|'.join([*cells, cell, later])}|"
 
-    return LINE.sub(rewritten, text)
+    def add(row: re.Match[str]) -> str:
+        tests = ", ".join(f"`{test}`" for test in covering.get(row[1], []))
+        return insert(row[0], f" {tests} " if tests else " ")
+
+    text = HEADING.sub(lambda line: insert(line[0], "---" if "---" in line[0] else " tests "), text)
+    return LINE.sub(add, text)
 
 
 def main(checkout: Path) -> int:
-    """Rewrite the tables of a checkout; return the exit code."""
-    tables = checkout / TABLES
-    text = tables.read_text("utf-8")
+    """Write the tables of a checkout; return the exit code."""
+    text = (checkout / ROWS_FILE).read_text("utf-8")
     covering = covering_tests((checkout / "tests").rglob("test_*.py"), checkout)
     wrong = unknown_ids(text, covering)
     if not wrong:
-        tables.write_text(with_tests(text, covering), "utf-8")
+        tables = checkout / TABLES
+        tables.parent.mkdir(exist_ok=True)
+        tables.write_text(add_tests(text, covering), "utf-8")
     sys.stderr.writelines(f"{line}\n" for line in wrong)
     return 1 if wrong else 0
 

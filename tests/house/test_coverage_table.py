@@ -1,4 +1,7 @@
-"""The tables of coverage have a line for every row and rule; it cites the tests whose marker names it."""
+"""The tables of coverage have a line for every row and rule; it cites the tests whose marker names it.
+
+The tables are built in memory: the file that ``make coverage-table`` writes is not read.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.coverage_program import LINE, TABLES, covering_tests, main, unknown_ids, with_tests
+from tests.house.coverage_program import (
+    LINE,
+    ROWS_FILE,
+    TABLES,
+    add_tests,
+    covering_tests,
+    main,
+    unknown_ids,
+)
 
 ROWS = tuple(
     f"{letter}{number}"
@@ -50,22 +61,38 @@ def wrong_lines(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def tables(checkout: Path) -> str:
-    """The text of docs/coverage.md."""
-    return (checkout / TABLES).read_text("utf-8")
+def covering(checkout: Path) -> dict[str, list[str]]:
+    """Ids and the tests whose marker names them."""
+    return covering_tests((checkout / "tests").rglob("test_*.py"), checkout)
 
 
-def test_tables_cite_the_tests_whose_markers_name_their_lines(tables: str, checkout: Path) -> None:
-    """The columns of tests are what ``make coverage-table`` writes."""
-    covering = covering_tests((checkout / "tests").rglob("test_*.py"), checkout)
+@pytest.fixture(scope="module")
+def rows(checkout: Path) -> str:
+    """The rows without their tests."""
+    return (checkout / ROWS_FILE).read_text("utf-8")
+
+
+def test_every_marker_names_a_row_or_a_statement(rows: str, covering: dict[str, list[str]]) -> None:
+    """A marker that names something else shows nothing."""
     assert covering
-    assert unknown_ids(tables, covering) == []
-    assert with_tests(tables, covering) == tables, "run make coverage-table"
+    assert unknown_ids(rows, covering) == []
 
 
-def test_every_row_and_every_rule_has_its_line(tables: str) -> None:
-    """Each says where it is built and which tests show it, or what is still missing."""
-    assert wrong_lines(tables) == []
+def test_every_row_and_every_rule_has_its_line(rows: str, covering: dict[str, list[str]]) -> None:
+    """Each says where it is built and has tests that show it, or says what is still missing."""
+    assert wrong_lines(add_tests(rows, covering)) == []
+
+
+def test_row_whose_tests_are_gone_is_found(rows: str, covering: dict[str, list[str]]) -> None:
+    """Without the markers that name it a row has no test."""
+    assert covering["C7"]
+    left = {word: tests for word, tests in covering.items() if word != "C7"}
+    assert wrong_lines(add_tests(rows, left)) == ["C7 has no test and nothing later"]
+
+
+def test_rows_keep_no_tests(rows: str) -> None:
+    """What the markers say is not written a second time."""
+    assert "::test_" not in rows
 
 
 def test_tests_name_only_rules_that_there_are(checkout: Path) -> None:
@@ -92,40 +119,45 @@ def test_a(): ...
 """
 
 
+ROWS_OF_SMALL = (
+    "| row | what | file | later |\n|---|---|---|---|\n"
+    "| C7 | what | `a.py` | |\n| C8 | what | `a.py` | it |\n"
+    "text\n| rule | what | later |\n|---|---|---|\n| REL-P6 | what | later |\n"
+)
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A checkout with three tests, and tables whose columns of tests are wrong in each way."""
+    """A checkout with three tests and three rows."""
     (tmp_path / "tests" / "room").mkdir(parents=True)
     (tmp_path / "tests" / "room" / "test_room.py").write_text(MARKED)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / TABLES).write_text(
-        "| C7 | what | `a.py` | `tests/gone.py::test_gone` | |\n"
-        "| C8 | what | `a.py` | `tests/gone.py::test_gone` | it |\n"
-        "text\n| REL-P6 | what | | later |\n"
-    )
+    (tmp_path / ROWS_FILE).parent.mkdir()
+    (tmp_path / ROWS_FILE).write_text(ROWS_OF_SMALL)
     return tmp_path
 
 
-def test_columns_are_written_from_the_markers(small: Path) -> None:
-    """Tests by file and line, an empty cell where no marker names the line; nothing else changes."""
+def test_tables_are_built_from_rows_and_markers(small: Path) -> None:
+    """Tests by file and line, an empty cell where no marker names the row; the rows do not change."""
     assert main(small) == 0
     written = (small / TABLES).read_text()
     assert written == (
+        "| row | what | file | tests | later |\n|---|---|---|---|---|\n"
         "| C7 | what | `a.py` | `tests/room/test_room.py::test_b`, `tests/room/test_room.py::test_a` | |\n"
         "| C8 | what | `a.py` | | it |\n"
-        "text\n| REL-P6 | what | `tests/room/test_room.py::test_b` | later |\n"
+        "text\n| rule | what | tests | later |\n|---|---|---|---|\n"
+        "| REL-P6 | what | `tests/room/test_room.py::test_b` | later |\n"
     )
+    assert (small / ROWS_FILE).read_text() == ROWS_OF_SMALL
     assert main(small) == 0
     assert (small / TABLES).read_text() == written
 
 
-def test_marker_of_an_unknown_line_is_found(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_marker_of_an_unknown_row_is_found(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is named with its test, and nothing is written."""
     (small / "tests" / "test_more.py").write_text('@pytest.mark.covers("C99")\ndef test_c(): ...\n')
-    before = (small / TABLES).read_text()
     assert main(small) == 1
-    assert capsys.readouterr().err == "tests/test_more.py::test_c: C99 is in no table\n"
-    assert (small / TABLES).read_text() == before
+    assert capsys.readouterr().err == "tests/test_more.py::test_c: C99 is in no row\n"
+    assert not (small / TABLES).exists()
 
 
 def test_marker_that_may_mean_two_things_is_refused() -> None:
@@ -135,7 +167,7 @@ def test_marker_that_may_mean_two_things_is_refused() -> None:
     assert unknown_ids(rows, marked, "- S18. It holds.\n- EXE3. It holds.\n") == [
         "a.py::test_a: S18 is a row and a statement of SEMANTICS.md"
     ]
-    assert unknown_ids(rows, marked, "") == ["a.py::test_b: EXE3 is in no table"]
+    assert unknown_ids(rows, marked, "") == ["a.py::test_b: EXE3 is in no row"]
 
 
 GOOD = "| `runtime/tree_controller.py` | `tests/a.py::test_a` | |"

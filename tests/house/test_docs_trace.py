@@ -15,7 +15,7 @@ DOCUMENTS = (
     "SEMANTICS.md",
     "CHANGELOG.md",
     "docs/agents.md",
-    "docs/coverage.md",
+    "tests/house/coverage_rows.md",
     "docs/hierarchies.md",
     "docs/notebooks.md",
     "docs/operators.md",

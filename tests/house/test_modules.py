@@ -1,7 +1,4 @@
-"""Modules and classes are what a newcomer looks up: nouns, unique names, no crumb of a neighbour, no circle.
-
-Some modules and classes are older than these rules. ``older_names.txt`` lists them; the list may only shrink.
-"""
+"""Modules and classes are what a newcomer looks up: nouns, unique names, no crumb, no circle."""
 
 from __future__ import annotations
 
@@ -20,11 +17,6 @@ FACES = {"__init__.py", "__main__.py"}
 GERUND = re.compile(r"(?:^|_)(?!(?:string|setting|streaming|pricing|testing|docstring)$)[a-z]+ing$")
 TWIN = "sync"
 """The room whose classes bear the names of their asynchronous twins on purpose."""
-
-
-def older_names() -> set[str]:
-    """Return the findings that are older than the rules, one a line."""
-    return set((Path(__file__).with_name("older_names.txt")).read_text("utf-8").splitlines())
 
 
 def gerunds(files: Iterable[Path], root: Path) -> set[str]:
@@ -108,14 +100,9 @@ def test_top_level_is_the_specification_s(checkout: Path) -> None:
 
 
 def test_modules_and_classes_follow_the_rules(shipped_modules: list[Path], checkout: Path) -> None:
-    """No new gerund, no new class name that means two things, no new crumb."""
+    """No gerund, no class name that means two things, no crumb."""
     assert shipped_modules
-    assert sorted(findings(shipped_modules, checkout) - older_names()) == []
-
-
-def test_the_list_of_older_names_only_shrinks(shipped_modules: list[Path], checkout: Path) -> None:
-    """What no longer breaks a rule leaves the list."""
-    assert sorted(older_names() - findings(shipped_modules, checkout)) == []
+    assert sorted(findings(shipped_modules, checkout)) == []
 
 
 def test_no_modules_import_each_other_in_a_circle(shipped_modules: list[Path], checkout: Path) -> None:

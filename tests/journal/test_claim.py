@@ -58,7 +58,7 @@ def test_programs_take_one_each_and_leave_it_free(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_is_written_is_not_taken(tmp_path: Path) -> None:
-    """Whoever writes it without a claim, such as an older release, keeps it."""
+    """Whoever writes it without a claim keeps it."""
     journal = Journal.open(tmp_path)
     claim = JournalClaim.take(tmp_path)
     assert claim.directory == tmp_path / "journals" / "2"

@@ -219,37 +219,10 @@ def test_journal_of_a_later_release_is_too_new(tmp_path: Path) -> None:
     """A schema this release does not know is neither read nor written."""
     Journal.open(tmp_path).release()
     with closing(sqlite3.connect(tmp_path / "journal.db")) as connection:
-        connection.execute("PRAGMA user_version=3")
+        connection.execute("PRAGMA user_version=2")
     for read_only in (False, True):
         with pytest.raises(JournalTooNew, match="later release"):
             Journal.open(tmp_path, read_only=read_only)
-
-
-SNAPSHOTS = """CREATE TABLE snapshots(
-        tree_id TEXT NOT NULL, session TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL,
-        hash BLOB NOT NULL, PRIMARY KEY(tree_id, session)
-    )"""
-
-
-async def test_journal_of_schema_1_is_read_as_it_is_and_migrated_by_its_next_writer(
-    written: Written, opened: OpenJournal, fact: MakeFact, tmp_path: Path
-) -> None:
-    """The table that version 1 had in addition is ignored by readers and dropped by a writer; facts stay."""
-    state = written.copy_to(tmp_path)
-    with closing(sqlite3.connect(state / "journal.db")) as connection:
-        connection.execute(SNAPSHOTS)
-        connection.execute("PRAGMA user_version=1")
-    with Journal.open(state, read_only=True) as early:
-        assert early.read("tree") == list(written.records)
-        async with opened(state) as journal:
-            await journal.append("tree", [("main", [fact(1)])])[1]
-            assert early.read("tree") == journal.read("tree")
-            assert journal.read("tree")[:-1] == list(written.records)
-    with closing(sqlite3.connect(state / "journal.db")) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
-        assert not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'snapshots'").fetchall()
-    with Journal.open(state, read_only=True) as journal:
-        assert journal.verify("tree").ok
 
 
 def test_opening_that_was_killed_half_way_is_done_again(written: Written, tmp_path: Path) -> None:

@@ -90,7 +90,6 @@ def adopt(kind: SessionKind, agent: str, tools: tuple[str, ...], model: str) -> 
         approver=None,
         owns_channel=False,
         budget=None,
-        expires_at_ms=None,
         key=None,
     )
     config = AgentConfig(agent_id=agent)

@@ -72,7 +72,6 @@ def spec(
         approver=None,
         owns_channel=is_main,
         budget=None,
-        expires_at_ms=None,
         key=None,
     )
 

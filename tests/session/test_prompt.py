@@ -36,7 +36,6 @@ def prompt_of(kind: SessionKind, *, typed: bool = False) -> str:
         approver=None,
         owns_channel=False,
         budget=None,
-        expires_at_ms=None,
         key=None,
     )
     return system_prompt(spec, "Do what is asked.", tools)

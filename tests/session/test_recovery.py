@@ -7,6 +7,7 @@ import json
 import pytest
 
 from sessiontree.contracts.session_facts import Opened
+from sessiontree.contracts.session_ids import SessionIds
 from sessiontree.contracts.stimuli import Adopted, ApprovalAsked, ApproverAsked
 from sessiontree.session.instructions import (
     CallModel,
@@ -82,7 +83,7 @@ def test_repeatable_effect_is_repeated_under_the_same_id() -> None:
     world = opened()
     world.runs(call("mark"))
     lost(world)
-    assert [each.call_id for each in world.found(ExecuteCall)] == ["main/b1#1.0"]
+    assert [each.call_id for each in world.found(ExecuteCall)] == [SessionIds("main/b1", "").call("1.0")]
     world.finish("1.0")
     assert world.result_of("1.0") == "ok"
 

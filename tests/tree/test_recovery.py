@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from sessiontree.contracts.settings import Budget
 from sessiontree.tree.decide import react
 from sessiontree.tree.protocol import (
@@ -125,9 +123,3 @@ def test_a_snapshot_goes_on_as_the_tree_would() -> None:
 def test_an_empty_tree_has_a_snapshot() -> None:
     """Nothing is something to come back to."""
     assert as_json(restore(snapshot(initial_tree()))) == as_json(initial_tree())
-
-
-def test_another_format_is_not_guessed() -> None:
-    """A snapshot is a cache: what cannot be read is made again from the facts."""
-    with pytest.raises(ValueError, match="format 0"):
-        restore({**snapshot(initial_tree()), "format": 0})

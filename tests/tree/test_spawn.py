@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
-from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.settings import Budget, Limits
 from sessiontree.contracts.tree_facts import (
     CancelBegun,
@@ -19,12 +17,9 @@ from sessiontree.contracts.tree_facts import (
     TreeCreated,
 )
 from sessiontree.tree.decide import react
-from sessiontree.tree.evolve import evolve
 from sessiontree.tree.protocol import (
     AcceptSpawn,
-    ClockRang,
     RefuseSpawn,
-    SessionEmbodied,
     SpawnAsked,
     TreeOpened,
     WakeTreeAt,
@@ -345,18 +340,6 @@ def test_waiting_for_a_host_costs_no_life() -> None:
     harness.embody("main")
     harness.embody("main/w9")
     assert SessionAdopted not in map(type, harness.facts)
-
-
-def test_a_time_to_live_of_an_earlier_release_goes_on_as_it_was() -> None:
-    """It was counted from the spawn; no host begins it again."""
-    state = Harness().open().state
-    spec = replace(Harness().open().session("main").spec, session_id="main/w1", kind=WORKER, parent="main")
-    evolve(state, SessionSpawned(replace(spec, expires_at_ms=7000), "main", 1, 2000))
-    assert react(state, SessionEmbodied(3000, "main/w1")) == ([], [])
-    assert react(state, ClockRang(6999))[0] == []
-    assert react(state, ClockRang(7000))[0][0] == CancelBegun(
-        ("main/w1",), "the time to live of 'main/w1' is over", SessionStatus.EXPIRED, 37_000
-    )
 
 
 @pytest.mark.covers("REL-L55")

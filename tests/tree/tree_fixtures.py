@@ -66,6 +66,8 @@ def config(
         tree_id="t1",
         workspace="/somewhere",
         package_version="0",
+        rules_number=0,
+        nonce="00" * 16,
         created_at_ms=0,
         model="m",
         limits=limits or Limits(),

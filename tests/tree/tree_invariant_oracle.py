@@ -87,7 +87,7 @@ def _check_rights(state: TreeState, name: str, session: Session) -> None:
 
 
 def _check_life(state: TreeState, name: str, session: Session) -> None:
-    is_bounded = session.spec.ttl_s is not None or session.spec.expires_at_ms is not None
+    is_bounded = session.spec.ttl_s is not None
     _hold(is_bounded or session.expires_at_ms is None, f"{name} ends at a time that nobody set")
     _hold(session.is_live is not session.status.is_final, f"{name} is {session.status} and has a result")
     is_suspended = session.status is SessionStatus.SUSPENDED

@@ -23,8 +23,6 @@ from sessiontree.tree.evolve import (
 )
 from sessiontree.tree.state import ClosedCall, Post, Request, Session, Stop, TreeState
 
-FORMAT = 3
-
 
 def snapshot(state: TreeState) -> dict[str, Any]:
     """Return everything the state holds, as JSON; what can be made from the rest is left out.
@@ -32,7 +30,6 @@ def snapshot(state: TreeState) -> dict[str, Any]:
     Lists keep their order: sessions by spawn, posts and requests by age. O(size of the tree).
     """
     return {
-        "format": FORMAT,
         "config": None if state.config is None else to_wire(state.config),
         "nowMs": state.now_ms,
         "sessions": [_session_to_wire(session) for session in state.sessions.values()],
@@ -56,11 +53,8 @@ def restore(value: Mapping[str, Any]) -> TreeState:
     """Return the state of a snapshot; it behaves as the one the snapshot was taken of.
 
     Raises:
-        ValueError: it is of another format.
         KeyError: a member is missing.
     """
-    if value["format"] != FORMAT:
-        raise ValueError(f"a snapshot of format {value['format']!r} cannot be read; evolve the facts instead")
     state = TreeState(now_ms=value["nowMs"])
     if value["config"] is not None:
         state.config = from_wire(value["config"])
