@@ -75,7 +75,7 @@ def promised(named: ApprovalMode | None, *, with_person: bool) -> dict[str, str]
 
 
 @pytest.mark.slow
-@pytest.mark.covers("A12")
+@pytest.mark.covers("A12", "APP1", "APP13")
 @pytest.mark.parametrize("variant", ["local"])
 async def test_each_cell_of_the_table_is_what_happens(open_tree: Opener) -> None:
     """A real call for each mode, named or not, and tier, with a person and without."""
