@@ -151,6 +151,6 @@ def test_a_screen_says_what_becomes_of_commands(mode: str, tier: SystemAnswer, s
 
 
 def test_the_documents_show_the_table() -> None:
-    """The table in README.md is the one that the code makes."""
-    readme = Path(sys.modules["sessiontree"].__file__ or "").parents[1] / "README.md"
-    assert mode_table() in readme.read_text("utf-8")
+    """The table in docs/approvals.md is the one that the code makes."""
+    page = Path(sys.modules["sessiontree"].__file__ or "").parents[1] / "docs" / "approvals.md"
+    assert mode_table() in page.read_text("utf-8")

@@ -151,7 +151,7 @@ def test_played_model_does_the_task_of_the_recording(tmp_path: Path) -> None:
     """The documents are given to Workers, a command counts their lines, and Main answers."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    for page in ("README.md", "ARCHITECTURE.md", "SEMANTICS.md"):
+    for page in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md"):
         (workspace / page).write_text("one\ntwo\n")
     command = [sys.executable, str(CHECKOUT / "docs" / "examples" / "played_model.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as playing:
@@ -166,7 +166,7 @@ def test_played_model_does_the_task_of_the_recording(tmp_path: Path) -> None:
             playing.kill()
     assert "ended main/w3: completed" in said
     assert "approved by mode: exec for main" not in said  # only who asks a person asks about commands
-    assert "SEMANTICS.md is the longest" in said
+    assert "ARCHITECTURE.md is the longest" in said
     assert re.search(r"\(completed: .*, \$0\.\d{4}; ", said)
 
 
