@@ -20,7 +20,17 @@ LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")
 """A link; ``tests/docs/test_site.py`` follows it."""
 MARKED = re.compile(r"@pytest\.mark\.covers\(([^)]*)\)")
 READERS = frozenset(
-    {"SURVEY.md", "addition.py", "agents/", "fetched/", "skills/", "src/again.py", "suite.json", "suite.toml"}
+    {
+        "SURVEY.md",
+        "first.py",
+        "addition.py",
+        "agents/",
+        "fetched/",
+        "skills/",
+        "src/again.py",
+        "suite.json",
+        "suite.toml",
+    }
 )
 """Files and folders of the reader, and what commands write."""
 GROUPS = frozenset(
