@@ -1,4 +1,4 @@
-"""The site's pages, links and anchors hold together; neither the site's environment nor its builder is needed.
+"""The site's pages, links and anchors hold together; the site's environment and its builder are not needed.
 
 ``make docs`` builds the site with the builder's own checks.
 """
