@@ -40,6 +40,8 @@ TOP: Mapping[str, str] = {
     "CONTRIBUTING.md": "contributing.md",
 }
 """Documents of the top folder, and their pages."""
+FOLDERS: Mapping[str, str] = {"docs/decisions": "decisions/index.md"}
+"""Folders that documents link to, and their pages."""
 STATEMENT = re.compile(r"^- ([A-Z]{3,4}\d+)\. ", re.MULTILINE)
 CITED = re.compile(r"\b[A-Z]{3,4}\d+\b")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]*`|\]\([^)]*\))", re.MULTILINE | re.DOTALL)
@@ -231,7 +233,7 @@ def move_links(text: str, place: str) -> str:
         path = "/".join(parts)
         if path not in TOP and not path.startswith("docs/"):
             return label
-        found = "decisions/index.md" if path == "docs/decisions" else TOP.get(path, path.removeprefix("docs/"))
+        found = {**TOP, **FOLDERS}.get(path, path.removeprefix("docs/"))
         return f"{picture}[{label}]({'../' * here.count('/')}{found}{fragment})"
 
     return LINK.sub(move, text)

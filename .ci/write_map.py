@@ -2,8 +2,8 @@
 """Write the table of floors in ARCHITECTURE.md from the docstrings of the rooms.
 
 A room's docstring says in its first paragraph what it holds, and then its floor, the room that it is over if
-that is on the same floor, and what is not here. Usage: ``python .ci/write_map.py [--check]``; with ``--check``
-nothing is written, and the exit code is 1 where the table differs.
+that is on the same floor, and what is not here. Usage: ``python .ci/write_map.py [--check]``; with
+``--check`` nothing is written, and the exit code is 1 where the table differs.
 """
 
 from __future__ import annotations
