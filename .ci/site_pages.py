@@ -56,7 +56,7 @@ def read_public_names(module: Path) -> dict[str, str]:
     Args:
         module: The ``__init__.py``; imports for type checking count.
     """
-    found = {}
+    found: dict[str, str] = {}
     for node in ast.walk(ast.parse(module.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sessiontree."):
             found |= {alias.asname or alias.name: str(node.module) for alias in node.names}
