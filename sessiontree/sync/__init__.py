@@ -1,7 +1,7 @@
 """Trees without ``await``: the same public classes, for scripts and for cells of a running notebook.
 
-Above ``api``. Calls cross from any thread to the one event loop of this process's sync trees; questions to
-people are asked on the threads that wait.
+Floor 6, over ``api``. Calls cross from any thread to the one event loop of this process's sync trees;
+questions to people are asked on the threads that wait.
 Not here: what a call does; the async classes in ``api`` define that.
 """
 

@@ -28,7 +28,7 @@ async def decide(request: PendingApproval, yes: bool) -> bool | None:
     return yes
 
 
-@pytest.mark.covers("REL-L15", "REL-L19")
+@pytest.mark.covers("REL-L15", "REL-L19", "APP6")
 @pytest.mark.slow
 async def test_of_a_hundred_answers_one_counts_for_its_own_call(open_tree: Opener) -> None:
     """REL-L15, REL-L16, REL-L19: yes and no at once, fifty each, to both of two requests that wait."""

@@ -43,7 +43,7 @@ def deep_model(text: str = "moon") -> ScriptedModel:
     )
 
 
-@pytest.mark.covers("C5")
+@pytest.mark.covers("C5", "APP2")
 async def test_a_request_from_depth_3_reaches_mains_queue_and_runs_once_when_approved(
     open_tree: Opener,
 ) -> None:
@@ -191,6 +191,7 @@ async def test_siblings_and_the_turns_other_calls_go_on_meanwhile(open_tree: Ope
         assert texts == ["appended moon", "appended step", "looked at sky"]
 
 
+@pytest.mark.covers("APP14")
 async def test_an_unanswered_request_expires_and_counts_as_denied(open_tree: Opener) -> None:
     """Time says no, and says why."""
     model = ScriptedModel([call("launch"), "done"])

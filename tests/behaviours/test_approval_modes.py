@@ -75,7 +75,7 @@ def promised(named: ApprovalMode | None, *, with_person: bool) -> dict[str, str]
 
 
 @pytest.mark.slow
-@pytest.mark.covers("A12")
+@pytest.mark.covers("A12", "APP1", "APP13")
 @pytest.mark.parametrize("variant", ["local"])
 async def test_each_cell_of_the_table_is_what_happens(open_tree: Opener) -> None:
     """A real call for each mode, named or not, and tier, with a person and without."""
@@ -151,6 +151,6 @@ def test_a_screen_says_what_becomes_of_commands(mode: str, tier: SystemAnswer, s
 
 
 def test_the_documents_show_the_table() -> None:
-    """The table in README.md is the one that the code makes."""
-    readme = Path(sys.modules["sessiontree"].__file__ or "").parents[1] / "README.md"
-    assert mode_table() in readme.read_text("utf-8")
+    """The table in docs/approvals.md is the one that the code makes."""
+    page = Path(sys.modules["sessiontree"].__file__ or "").parents[1] / "docs" / "approvals.md"
+    assert mode_table() in page.read_text("utf-8")

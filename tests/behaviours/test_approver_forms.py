@@ -229,6 +229,7 @@ async def test_mode_always_asks_each_time(open_tree: Opener) -> None:
         assert [text for _, text in effects(open_tree.workspace)] == ["one", "two"]
 
 
+@pytest.mark.covers("APP12")
 async def test_always_allow_answers_every_later_call_and_those_that_wait(open_tree: Opener) -> None:
     """A person's "always" holds for the tool in this tree, for requests on the screen too."""
     model = ScriptedModel(

@@ -263,7 +263,7 @@ async def test_a_model_that_says_nothing_is_asked_once_more(open_tree: Opener) -
         assert await tree.main.send("go on") == "more"
 
 
-@pytest.mark.covers("I13")
+@pytest.mark.covers("I13", "ORD6")
 async def test_a_reply_of_many_calls_gets_every_result_in_order(open_tree: Opener) -> None:
     """REL-P33: two hundred calls at once, the same id for all of them."""
     reply = [ToolCall("same", "look", {"text": str(number)}) for number in range(200)]

@@ -113,6 +113,7 @@ async def test_a_tool_that_never_returns_times_out(
         assert sleeper.ended == ["cancelled"] * 2
 
 
+@pytest.mark.covers("STP3")
 @pytest.mark.slow
 async def test_a_tool_that_ignores_its_cancel_is_left_behind(open_tree: Opener, board: Switchboard) -> None:
     """After the clean-up window the session goes on without it; its late result changes nothing."""

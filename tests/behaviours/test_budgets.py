@@ -85,7 +85,7 @@ async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener, board: Switchb
             await tree.main.send("more")
 
 
-@pytest.mark.covers("C12")
+@pytest.mark.covers("C12", "LIM3")
 async def test_a_childs_budget_is_set_aside_and_the_rest_comes_back(open_tree: Opener) -> None:
     """What is reserved cannot be promised twice; what is left over returns at the child's end."""
     model = ScriptedModel({"main/b1": [call("launch"), "done"], "*": ["done"]})
@@ -149,7 +149,7 @@ async def test_what_was_used_is_counted_per_session_and_in_its_result(open_tree:
         assert tree.main.status().usage == Usage()
 
 
-@pytest.mark.covers("REL-L55")
+@pytest.mark.covers("REL-L55", "LIM1")
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", ["max_total", "max_live", "budget"])
 async def test_a_runaway_spawner_stops_at_the_caps(open_tree: Opener, limit: str) -> None:

@@ -46,7 +46,7 @@ async def test_smart_runs_harmless_commands_and_asks_about_others(open_tree: Ope
     assert (open_tree.workspace / "words").read_text() == "a\nb\n"
 
 
-@pytest.mark.covers("REL-L14")
+@pytest.mark.covers("REL-L14", "APP12")
 @pytest.mark.slow
 async def test_always_for_a_command_covers_its_shape(open_tree: Opener) -> None:
     """REL-L14: the wrapper names nothing; another program behind it is asked about again."""

@@ -25,7 +25,7 @@ from tests.behaviours.tree_fixtures import Opener
 from tests.tree.tree_invariant_oracle import check_invariants
 
 
-@pytest.mark.covers("REL-S38")
+@pytest.mark.covers("REL-S38", "DUR7")
 async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: Opener) -> None:
     """REL-S38: evolving the tree's facts from nothing gives its state, receipt and invariants included."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
@@ -70,6 +70,7 @@ async def test_every_sessions_facts_replay_to_its_transcript(open_tree: Opener) 
         assert [artifact.path for artifact in result.artifacts] == ["a.txt"]
 
 
+@pytest.mark.covers("ORD9")
 async def test_events_are_all_facts_in_order_and_once(open_tree: Opener) -> None:
     """A reader that comes first, one that comes late and one that comes again read the same numbers."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
@@ -124,7 +125,7 @@ async def test_facts_are_plain_json_with_a_kind_and_a_version(open_tree: Opener)
         assert isinstance(read_fact(found[0].text), TreeCreated)
 
 
-@pytest.mark.covers("REL-S43")
+@pytest.mark.covers("REL-S43", "DUR4")
 async def test_an_intent_precedes_its_effect_and_a_result_the_next_question(open_tree: Opener) -> None:
     """REL-S43: in every session, calls are intended before they run, resolved before the next turn."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:

@@ -111,7 +111,7 @@ async def test_guards_see_what_other_hooks_made_of_a_call(open_tree: Opener, boa
     assert log.items() == ["plain-1 {'text': 'one'}", "plain-0 {'text': 'one'}", "guard-9 {'text': 'two'}"]
 
 
-@pytest.mark.covers("I3")
+@pytest.mark.covers("I3", "HOK2")
 async def test_changed_parameters_are_judged_as_if_the_model_had_sent_them(open_tree: Opener) -> None:
     """They need the same approval, and the person sees what would run."""
     script = ScriptedModel([call("launch", text="one"), "went on"])

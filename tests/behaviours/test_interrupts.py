@@ -52,7 +52,7 @@ class Hanging:
         return f"heard {said}"
 
 
-@pytest.mark.covers("Z2")
+@pytest.mark.covers("Z2", "STP15")
 async def test_a_hung_model_call_is_waited_for_no_more(open_tree: Opener, board: Switchboard) -> None:
     """The waiting reply gets a typed error, the next message is answered, the late answer counts nothing."""
     hangs = Flag(board)
@@ -72,7 +72,7 @@ async def test_a_hung_model_call_is_waited_for_no_more(open_tree: Opener, board:
         assert [fact.turn for fact in await facts_of(tree, TurnCut)] == [1]
 
 
-@pytest.mark.covers("Z2")
+@pytest.mark.covers("Z2", "STP15")
 async def test_running_tools_end_and_the_session_goes_on(open_tree: Opener, board: Switchboard) -> None:
     """They are asked to stop, their results say why, and the model sees them with the next message."""
     sleeper = Sleeper(board)

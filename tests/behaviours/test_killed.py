@@ -27,6 +27,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.covers("DUR1")
 @pytest.mark.slow
 @pytest.mark.own_runtime
 @pytest.mark.parametrize("variant", BACKENDS, indirect=True)

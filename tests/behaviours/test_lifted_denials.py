@@ -29,6 +29,7 @@ def launch() -> str:
     return "launched"
 
 
+@pytest.mark.covers("APP11")
 async def test_a_denial_binds_until_it_is_lifted(open_tree: Opener) -> None:
     """The repeated call is refused without a question, then asked about again, also after a resume."""
     answers = [False, True]

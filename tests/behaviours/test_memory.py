@@ -68,7 +68,7 @@ async def run(parent: SessionHandle, kind: Any, steps: list[dict[str, Any]]) -> 
     return child
 
 
-@pytest.mark.covers("A19")
+@pytest.mark.covers("A19", "MEM3")
 @pytest.mark.slow
 async def test_a_session_finds_its_own_and_what_those_above_it_stored(open_tree: Opener) -> None:
     """Neither siblings nor parents see what a branch stored; its children do, Workers too."""

@@ -48,7 +48,7 @@ class Gate(AsyncFunctionModel):
         return f"{len(said(request))}: {said(request)[-1]}"
 
 
-@pytest.mark.covers("REL-S45")
+@pytest.mark.covers("REL-S45", "ORD1")
 async def test_messages_are_answered_in_the_order_they_were_sent(
     open_tree: Opener, board: Switchboard
 ) -> None:
@@ -68,6 +68,7 @@ async def test_messages_are_answered_in_the_order_they_were_sent(
         assert [fact.took for fact in started] == [1, 2]
 
 
+@pytest.mark.covers("ORD3")
 async def test_a_follow_up_waits_for_the_end_of_the_turn(open_tree: Opener, board: Switchboard) -> None:
     """A running tool is left alone; the message comes after its result."""
     held = Held(board)

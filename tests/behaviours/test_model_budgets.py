@@ -82,6 +82,7 @@ async def test_a_budget_in_tokens_holds(open_tree: Opener, name: str) -> None:
         )
 
 
+@pytest.mark.covers("LIM11")
 async def test_a_budget_in_usd_holds(open_tree: Opener) -> None:
     """Sessions that ask at once cost no more than the budget, at the price that was given for the model."""
     many = MANY[open_tree.backend]

@@ -122,6 +122,7 @@ async def test_lists_for_children_models_and_groups_bind_those_alone(open_tree: 
         assert "find" in json.loads(await tree.main.send("what is there?"))
 
 
+@pytest.mark.covers("POL5")
 async def test_a_resumed_tree_is_under_the_policy_it_was_made_with(open_tree: Opener) -> None:
     """Nothing comes back, also for a model the tree did not have then; a slip that is one now is no error."""
     policy = PolicyConfig(

@@ -43,6 +43,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.covers("STP10")
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point[0]} turn {point[1]}")
 async def test_a_tree_closed_at_any_turn_comes_to_the_same_end(
@@ -114,6 +115,7 @@ async def interrupted(open_tree: Opener, board: Switchboard, kind: type[Stuck]) 
     return tree.tree_id
 
 
+@pytest.mark.covers("EFF1", "EFF2")
 @pytest.mark.slow
 async def test_an_effect_that_may_have_happened_is_never_repeated(
     open_tree: Opener, board: Switchboard
@@ -133,6 +135,7 @@ async def test_an_effect_that_may_have_happened_is_never_repeated(
         assert len(effects(open_tree.workspace)) == 1
 
 
+@pytest.mark.covers("EFF3")
 @pytest.mark.parametrize(("kind", "intents"), [(Repeatable, 1), (Observing, 0)])
 async def test_what_may_be_repeated_is_repeated_under_the_same_id(
     open_tree: Opener, board: Switchboard, kind: type[Stuck], intents: int
@@ -148,6 +151,7 @@ async def test_what_may_be_repeated_is_repeated_under_the_same_id(
         assert len(await facts_of(tree, CallIntended)) == intents
 
 
+@pytest.mark.covers("DUR10")
 async def test_a_tool_that_is_gone_after_the_resume_is_told_so(open_tree: Opener, board: Switchboard) -> None:
     """The call ends typed, the session goes on."""
     tree_id = await interrupted(open_tree, board, Repeatable)
@@ -157,6 +161,7 @@ async def test_a_tool_that_is_gone_after_the_resume_is_told_so(open_tree: Opener
         assert len(effects(open_tree.workspace)) == 1
 
 
+@pytest.mark.covers("APP16")
 @pytest.mark.parametrize("patience", [None, 0])
 async def test_a_pending_approval_survives_with_its_id(open_tree: Opener, patience: float | None) -> None:
     """The same request waits after the resume; one yes is one effect, and a second answer is refused."""
@@ -182,6 +187,7 @@ async def test_a_pending_approval_survives_with_its_id(open_tree: Opener, patien
         assert [text for _, text in effects(open_tree.workspace)] == ["moon"]
 
 
+@pytest.mark.covers("APP14")
 async def test_a_request_that_expired_meanwhile_is_denied_at_once(open_tree: Opener) -> None:
     """Time goes on while nobody keeps the tree."""
     limits = Limits(approval_expiry_s=0.05, approval_patience_s=None)
@@ -242,6 +248,7 @@ async def test_what_a_person_decided_for_good_stands(open_tree: Opener) -> None:
             await tree.main.call("launch", {"text": "no"})
 
 
+@pytest.mark.covers("DUR10")
 async def test_the_limits_and_rights_are_the_journals(open_tree: Opener) -> None:
     """A resumed tree has the limits and tools it was made with; new tools do not come in."""
     tree = await open_tree(ScriptedModel(["done"]), tools=[Look()], limits=Limits(max_children=1)).start()

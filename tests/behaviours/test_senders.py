@@ -211,7 +211,7 @@ class Crowd(QueueChannel):
         return ApprovalAnswer(approve=True, always=True, sender=Sender(self.answers.pop(0)))
 
 
-@pytest.mark.covers("A13", "REL-L13", "I34")
+@pytest.mark.covers("A13", "REL-L13", "I34", "APP19")
 async def test_only_an_owner_s_answer_decides(open_tree: Opener) -> None:
     """REL-L13: a stranger's is written down and changes nothing; the request is asked again."""
     async with open_tree(OBEYING, tools=(deploy,), channel=channel()) as tree:

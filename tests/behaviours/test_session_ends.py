@@ -44,6 +44,7 @@ def family(request: ModelRequest) -> Answer:
     return "well"
 
 
+@pytest.mark.covers("STP2")
 async def test_a_receipt_lists_every_descendant_and_how_it_ended(
     open_tree: Opener, board: Switchboard
 ) -> None:
@@ -78,6 +79,7 @@ async def test_a_receipt_lists_every_descendant_and_how_it_ended(
         assert await tree.cancel() == whole
 
 
+@pytest.mark.covers("STP1")
 async def test_cancelling_tells_a_session_why_before_it_ends(open_tree: Opener, board: Switchboard) -> None:
     """The wrap-up is the session's own: its calls end aborted, and whoever waits for it is informed."""
     sleeper = Sleeper(board)
@@ -176,6 +178,7 @@ async def test_a_time_to_live_counts_from_the_first_host(open_tree: Opener, boar
         assert worker.status().expires_at_ms == adopted.expires_at_ms
 
 
+@pytest.mark.covers("END6")
 async def test_children_end_with_their_parent(open_tree: Opener, board: Switchboard) -> None:
     """A Branch that ends against its will takes everything below it along, leaves first."""
     sleeper = Sleeper(board)

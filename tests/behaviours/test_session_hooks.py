@@ -64,6 +64,7 @@ async def test_a_spawn_that_is_refused_starts_nothing(open_tree: Opener) -> None
         assert children(await facts_of(tree, SessionSpawned)) == []
 
 
+@pytest.mark.covers("HOK2")
 @only_local
 @pytest.mark.parametrize("answer", [None, REWORDED], ids=["as it is", "reworded"])
 async def test_a_hook_widens_no_limit(open_tree: Opener, answer: SpawnAnswer) -> None:

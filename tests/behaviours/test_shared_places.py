@@ -72,6 +72,7 @@ async def test_other_settings_are_another_runtime(open_tree: Opener, tmp_path: P
             assert await again.main.send("x") == "back"
 
 
+@pytest.mark.covers("DUR9")
 @pytest.mark.slow
 async def test_two_programs_work_over_one_place(open_tree: Opener) -> None:
     """A second runtime has a journal of its own; what it wrote is resumed from there, by name or by tree."""

@@ -92,6 +92,7 @@ class Undeclared(Tool[Words]):
         return await Append().execute(params, ctx)
 
 
+@pytest.mark.covers("APP1")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "setting", "how"),

@@ -190,7 +190,7 @@ async def answers(
 
 @HOOKED
 @pytest.mark.parametrize("kind", [SessionKind.MAIN, SessionKind.BRANCH])
-@pytest.mark.covers("A17", "A18", "A36")
+@pytest.mark.covers("A17", "A18", "A36", "RGT9")
 async def test_a_tool_holds_what_it_declares_and_nothing_else(
     open_tree: Opener, kind: SessionKind, hooks: tuple[Hook, ...]
 ) -> None:

@@ -57,6 +57,7 @@ async def idempotency_keys(open_tree: Opener) -> tuple[str, list[str]]:
         return tree.tree_id, [call_id for _, call_id in found]
 
 
+@pytest.mark.covers("IDS1")
 @pytest.mark.own_runtime
 async def test_no_tool_is_given_one_key_twice(open_tree: Opener) -> None:
     """The same calls in two trees have other ids; a tool can also see which tree it works in."""
@@ -104,6 +105,7 @@ async def test_an_answer_means_the_request_that_was_shown(open_tree: Opener) -> 
         await second.close()
 
 
+@pytest.mark.covers("IDS1")
 @pytest.mark.own_runtime
 async def test_ids_are_the_same_after_a_restart(open_tree: Opener) -> None:
     """A request and a call that wait for the program keep their ids when the tree is taken up elsewhere."""

@@ -62,6 +62,7 @@ def steps(*calls: Answer) -> FunctionModel:
     return FunctionModel(reply)
 
 
+@pytest.mark.covers("UNT1")
 @pytest.mark.parametrize("asking", [call("mail"), call("sometimes", foreign=True), call("failing")])
 async def test_text_from_outside_stands_between_marks(open_tree: Opener, asking: Any) -> None:
     """Results and errors; what looks like a mark inside is not one; the session says where it was from."""

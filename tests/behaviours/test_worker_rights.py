@@ -70,7 +70,7 @@ class Handles(Tool[Nothing]):
         return ToolResult([name for name in CHANGING if getattr(ctx, name) is not None])
 
 
-@pytest.mark.covers("A20")
+@pytest.mark.covers("A20", "RGT1")
 @pytest.mark.slow
 @pytest.mark.parametrize("system_tier", ["allow", "ask", "deny"])
 @pytest.mark.parametrize("tools", [None, ("handles", "write", "sessions_spawn")])

@@ -179,7 +179,7 @@ def search(machine: type[LedgerMachine]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.covers("C14")
+@pytest.mark.covers("C14", "SUI1")
 def test_every_sample_is_scored_once() -> None:
     """Whatever programs do, and whatever their wall clocks say."""
     search(LedgerMachine)

@@ -32,6 +32,7 @@ from tests.bench.suite_fixtures import ECHO, Heard, ended, exact, rows, samples,
 LOCAL: dict[str, Any] = {"backend": "local"}
 
 
+@pytest.mark.covers("SUI1")
 @pytest.mark.slow
 async def test_every_sample_is_scored_once(tmp_path: Path) -> None:
     """All epochs of all samples, with what their trees used; a second run finds nothing to do."""

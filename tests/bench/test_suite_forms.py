@@ -141,7 +141,7 @@ def test_an_interrupted_cell_ends_its_suite(tmp_path: Path) -> None:
         assert kernel.value("results.counts.leased") == 0
 
 
-@pytest.mark.covers("C14")
+@pytest.mark.covers("C14", "SUI2")
 @pytest.mark.long
 def test_a_killed_program_loses_nothing(tmp_path: Path) -> None:
     """The same command again goes on at once; no attempt of the killed ones is scored twice or not at all."""

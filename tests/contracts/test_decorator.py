@@ -89,7 +89,7 @@ async def test_the_function_runs_with_validated_arguments(ctx: ToolContext) -> N
     assert repeat.function("a", 1) == "a"
 
 
-@pytest.mark.covers("A5")
+@pytest.mark.covers("A5", "RGT3")
 def test_a_tool_that_says_nothing_is_dangerous() -> None:
     """Elevated, and not for Workers."""
     assert repeat.tier is PermissionTier.ELEVATED

@@ -110,7 +110,7 @@ async def test_a_process_of_its_user_is_heard(tree: SessionTree) -> None:
     assert answer == {"id": 1, "items": [tree.tree_id]}
 
 
-@pytest.mark.covers("A13", "REL-L13")
+@pytest.mark.covers("A13", "REL-L13", "DOR2")
 async def test_a_confined_process_is_no_owner(tree: SessionTree) -> None:
     """What a Worker's host can reach, it cannot use: it would answer its own requests."""
     (refusal,) = await connect_control_socket(tree.state_dir, "confined")
@@ -119,6 +119,7 @@ async def test_a_confined_process_is_no_owner(tree: SessionTree) -> None:
     assert await tree.main.send("x") == "heard: x"
 
 
+@pytest.mark.covers("DOR2")
 async def test_another_user_is_no_owner(tree: SessionTree) -> None:
     """File modes keep others out; where somebody loosened them, the peer's user does."""
     if os.geteuid() != 0:

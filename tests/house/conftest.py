@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-LEFT_OUT = {".git", ".venv", ".venv-bench", "__pycache__", "build", "dist"}
+LEFT_OUT = {".git", ".venv", ".venv-bench", ".venv-docs", "__pycache__", "build", "dist"}
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,12 @@ A test says ``@pytest.mark.covers("A12", "REL-P6")``; the rows of these ids cite
 written by hand, and its tests are not kept anywhere. Usage, in the checkout:
 ``python -m tests.house.coverage_program`` writes ``build/coverage.md``.
 
-A marker may also name a statement of SEMANTICS.md, such as ``JAIL5``; no table lists these. An id means one
-thing: a row (one letter and a number, or ``REL-``) or a statement (three or four letters and a number). A
-marker whose id is both is refused, because nobody could tell which is meant; give the statement another id.
-The section headings of SEMANTICS.md (``A13.``) are not ids: ``A13`` in a marker is always the row.
+A marker may also name a statement of a page of ``docs/``, such as ``JAIL5``; no table lists these. An id
+means one thing: a row (one letter and a number, or ``REL-``) or a statement (three or four letters and a
+number). A marker whose id is both is refused, because nobody could tell which is meant; give the statement
+another id.
 
-The exit code is 1 when a marker names an id that neither a row nor SEMANTICS.md has, or that both have.
+The exit code is 1 when a marker names an id that neither a row nor a page has, or that both have.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LINE = re.compile(r"^\| ([A-Z]\d+|REL-[PSL]\d+) \|(.*)\|$", re.MULTILINE)
 HEADING = re.compile(r"^\| (?:row|rule) \|.*\|$|^\|(?:---\|)+$", re.MULTILINE)
 """The two lines above the rows of a table."""
 
-SEMANTICS = Path(__file__).resolve().parents[2] / "SEMANTICS.md"
+PAGES = Path(__file__).resolve().parents[2] / "docs"
 STATEMENT = re.compile(r"^- ([A-Z]+\d+)\. ", re.MULTILINE)
-"""A statement of semantics. Any number of letters is read, so that one with the id of a row is noticed."""
+"""A statement of a page. Any number of letters is read, so that one with the id of a row is noticed."""
 
 
 def covering_tests(files: Iterable[Path], checkout: Path) -> dict[str, list[str]]:
@@ -60,18 +60,20 @@ def _ids(test: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     ]
 
 
-def unknown_ids(text: str, covering: Mapping[str, list[str]], semantics: str | None = None) -> list[str]:
+def unknown_ids(text: str, covering: Mapping[str, list[str]], pages: str | None = None) -> list[str]:
     """Return a line for every test whose marker names an id that is unknown, or a row and a statement.
 
     Args:
         text: The rows.
         covering: Ids and the tests that name them.
-        semantics: The statements; None = those of SEMANTICS.md.
+        pages: Text with the statements; None = the pages of ``docs/``.
     """
-    statements = set(STATEMENT.findall(SEMANTICS.read_text("utf-8") if semantics is None else semantics))
+    if pages is None:
+        pages = "\n".join(page.read_text("utf-8") for page in PAGES.glob("*.md"))
+    statements = set(STATEMENT.findall(pages))
     rows = {line[1] for line in LINE.finditer(text)}
     wrong = dict.fromkeys(covering.keys() - rows - statements, "is in no row")
-    wrong |= dict.fromkeys(covering.keys() & rows & statements, "is a row and a statement of SEMANTICS.md")
+    wrong |= dict.fromkeys(covering.keys() & rows & statements, "is a row and a statement")
     return sorted(f"{test}: {word} {why}" for word, why in wrong.items() for test in covering[word])
 
 

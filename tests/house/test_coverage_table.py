@@ -165,7 +165,7 @@ def test_marker_that_may_mean_two_things_is_refused() -> None:
     rows, marked = "| S18 | what | `a.py` | | it |\n", {"S18": ["a.py::test_a"], "EXE3": ["a.py::test_b"]}
     assert unknown_ids(rows, marked, "## S18. Heading\n- EXE3. It holds.\n") == []
     assert unknown_ids(rows, marked, "- S18. It holds.\n- EXE3. It holds.\n") == [
-        "a.py::test_a: S18 is a row and a statement of SEMANTICS.md"
+        "a.py::test_a: S18 is a row and a statement"
     ]
     assert unknown_ids(rows, marked, "") == ["a.py::test_b: EXE3 is in no row"]
 

@@ -136,6 +136,13 @@ def test_lock_of_the_local_model_holds_two_names_that_nothing_else_asks_for(
     assert not local & (set(read_lock(lock)) | {canonicalize_name(each.name) for each in asked_for(project)})
 
 
+def test_lock_of_the_site_pins_its_builder(checkout: Path, lock: str) -> None:
+    """Each distribution with hashes; the builder is in no environment of the tests."""
+    builder = {"mkdocs-material", "mkdocstrings-python"}
+    assert builder <= read_lock((checkout / "requirements-docs.lock").read_text("utf-8")).keys()
+    assert not builder & read_lock(lock).keys()
+
+
 def test_locks_of_suites_pin_everything_with_hashes(checkout: Path) -> None:
     """Every lock that a suite comes with; inspect's holds the releases that the adapter was written for."""
     locks = {lock.stem: read_lock(lock.read_text("utf-8")) for lock in (checkout / SUITE_LOCKS).iterdir()}

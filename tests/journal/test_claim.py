@@ -115,6 +115,7 @@ def test_what_was_made_for_no_journal_goes_again(tmp_path: Path) -> None:
     assert (kept / "journal.db").is_file()
 
 
+@pytest.mark.covers("DUR9")
 def test_two_programs_never_hold_one_journal(tmp_path: Path) -> None:
     """Taking back and taking at once, many times over: the lock that was taken back is held by nobody."""
     state, held, rounds = tmp_path / "state", Lock(), 300

@@ -148,7 +148,7 @@ def flipped_database_never_differs(
     assert own == [record for record in prefix if record.session == "main"]
 
 
-@pytest.mark.covers("REL-S39")
+@pytest.mark.covers("REL-S39", "DAM2")
 @given(place=st.integers(0), mask=st.integers(1, 255))
 @example(place=18, mask=3)
 @example(place=60, mask=1)

@@ -63,7 +63,7 @@ def said_without_disk(place: Path, how: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.covers("REL-S40")
+@pytest.mark.covers("REL-S40", "DUR2")
 @pytest.mark.slow
 def test_nothing_is_acknowledged_that_the_disk_did_not_take(tmp_path: Path) -> None:
     """What the kernel was asked counts, not what a setting says; a careless journal is noticed."""

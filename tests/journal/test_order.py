@@ -72,7 +72,7 @@ def reads_what_was_appended(opened: OpenJournal, state: Path, plan: Plan, read: 
     asyncio.run(run())
 
 
-@pytest.mark.covers("REL-S41")
+@pytest.mark.covers("REL-S41", "ORD9")
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(plan=PLANS)

@@ -247,6 +247,7 @@ async def test_journal_may_be_moved_while_closed(
         assert journal.read("tree") == list(written.records)
 
 
+@pytest.mark.covers("DUR6")
 @pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
 async def test_journal_taken_away_while_open_acknowledges_nothing_more(
     fact: MakeFact, tmp_path: Path, how: str

@@ -36,6 +36,7 @@ def check_visible(
     assert see(mirror, scope, finished).tolist() == expected
 
 
+@pytest.mark.covers("MEM3")
 @pytest.mark.slow
 @given(stored_records(), finished_trees, st.data())
 def test_scope_is_the_rule(

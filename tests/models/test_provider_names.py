@@ -97,6 +97,7 @@ OF_THE_USER = {
 }
 
 
+@pytest.mark.covers("PRV2")
 @pytest.mark.slow
 async def test_nothing_of_the_users_variables_goes_to_an_address_given_in_code() -> None:
     """Neither keys nor tokens, organisations or headers that providers' libraries read by themselves."""

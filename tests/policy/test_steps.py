@@ -121,7 +121,7 @@ def empty_is_empty(sift_: Sift) -> None:
 PROPERTIES = [only_removes, never_adds, deny_wins, order_is_no_matter, twice_is_once, empty_is_empty]
 
 
-@pytest.mark.covers("S41", "REL-P1", "REL-P2", "REL-P3", "REL-P4", "REL-P5", "REL-P6", "S42")
+@pytest.mark.covers("S41", "REL-P1", "REL-P2", "REL-P3", "REL-P4", "REL-P5", "REL-P6", "S42", "POL1")
 @pytest.mark.slow
 @pytest.mark.parametrize("holds", PROPERTIES)
 def test_steps_keep_their_promises(holds: Callable[[Sift], None]) -> None:

@@ -104,6 +104,7 @@ async def test_without_deaths_every_effect_happens_exactly_once(tmp_path: Path, 
     await run_household(tmp_path, faults_of(seed, deaths=0), seed)
 
 
+@pytest.mark.covers("EFF1")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 async def test_dying_hosts_repeat_no_effect(tmp_path: Path, seed: int) -> None:

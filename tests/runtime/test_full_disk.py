@@ -15,6 +15,7 @@ REFUSED = ("send", "send again", "spawn", "call", "other tree", "on a full disk"
 OWN_MOUNTS = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
+@pytest.mark.covers("DUR6")
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["local", pytest.param("ray", marks=pytest.mark.long)])
 def test_a_full_disk_stops_trees_and_loses_nothing(backend: str, tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ async def test_the_supervisor_says_who_a_session_is_to_memory(tmp_path: Path) ->
         assert [type(answer) for answer in unknown] == [SessionClosed] * 3
 
 
+@pytest.mark.covers("GRN2")
 async def test_a_worker_and_a_freed_host_get_nothing(tmp_path: Path) -> None:
     """No message and no child comes of a Worker's grant, of a revoked one, or of a made-up one."""
     async with (

@@ -109,6 +109,7 @@ async def resumed_from(written: Written, cut: int, happened: bool, directory: Pa
         assert max(asked.values()) == 1
 
 
+@pytest.mark.covers("DUR5")
 @pytest.mark.slow
 async def test_a_tree_goes_on_from_a_few_of_its_prefixes(written: Written, tmp_path: Path) -> None:
     """Every seventh append, with and without what may have happened: the same end."""

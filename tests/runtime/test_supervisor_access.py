@@ -131,6 +131,7 @@ async def test_a_tree_whose_main_has_ended_bounds_no_nodes(tmp_path: Path) -> No
         assert serving.places() == (b"other",)
 
 
+@pytest.mark.covers("ORD2")
 async def test_what_is_said_is_begun_in_the_order_of_its_numbers(tmp_path: Path) -> None:
     """What overtook the rest waits for it; a number counted for another supervisor waits for nobody."""
     async with opened(tmp_path / "state") as serving:

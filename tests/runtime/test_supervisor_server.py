@@ -37,7 +37,7 @@ async def taken_up(order: Order, arrivals: list[int]) -> list[int]:
     return done
 
 
-@pytest.mark.covers("REL-S45")
+@pytest.mark.covers("REL-S45", "ORD2")
 @given(st.permutations(range(1, 9)))
 def test_every_order_of_arrival_is_put_right(arrivals: list[int]) -> None:
     """Nobody is taken up before those with a smaller number."""

@@ -50,7 +50,7 @@ def made() -> Made:
     return {user: as_user(user) for user in USERS}
 
 
-@pytest.mark.covers("REL-L33", "REL-L71")
+@pytest.mark.covers("REL-L33", "REL-L71", "EXE3")
 @pytest.mark.slow
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("name", ATTEMPTS)
@@ -61,6 +61,7 @@ def test_no_way_leads_out(made: Made, user: str, name: str) -> None:
     assert told in LIMITS or (told.startswith("E") and told.isupper()), told
 
 
+@pytest.mark.covers("EXE1")
 @pytest.mark.slow
 @pytest.mark.parametrize("user", USERS)
 def test_nothing_outside_changes(made: Made, user: str) -> None:
@@ -132,6 +133,7 @@ def test_each_part_left_out_opens_a_way(careless: dict[str, Any], names: tuple[s
         assert changes
 
 
+@pytest.mark.covers("EXE3")
 @pytest.mark.slow
 def test_namespaces_alone_close_the_network() -> None:
     """Without the filter and without rules for ports there is still no way to the machine's network."""

@@ -79,6 +79,7 @@ def test_output_comes_in_the_order_it_was_written(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.covers("EXE1")
 def test_workspace_is_written_at_its_own_path(tmp_path: Path) -> None:
     """A command starts there, and what it writes stays."""
     assert output_of(tmp_path, "pwd; mkdir -p a/b; echo kept >a/b/c; chmod 750 a/b/c").strip() == str(
@@ -318,6 +319,7 @@ def test_time_out_ends_all(tmp_path: Path, nothing_left: Watched) -> None:
     pytest.fail("the command never began")
 
 
+@pytest.mark.covers("EXE8")
 @pytest.mark.slow
 def test_nothing_lives_when_the_result_is_here(tmp_path: Path) -> None:
     """Not even for a moment: whatever held the pipe's other end is gone, however it ended."""

@@ -107,7 +107,7 @@ def assert_refused(escape: Escape, name: str) -> None:
     assert escape.changes[name] == []
 
 
-@pytest.mark.covers("A37", "REL-L57")
+@pytest.mark.covers("A37", "REL-L57", "JAIL1")
 @pytest.mark.slow
 @as_every_user
 @pytest.mark.parametrize("name", [*CONTENTS, *METADATA, *SECRETS, *SYSTEM])

@@ -237,6 +237,7 @@ def on_a_kernel_without_landlock(*words: str) -> Done:
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.covers("JAIL3")
 def test_kernel_without_landlock_is_refused() -> None:
     """Never a silent fall-back: a message, an exit code of its own, and the command does not run."""
     done = on_a_kernel_without_landlock("--", "echo", "ran")

@@ -61,7 +61,7 @@ def test_confined_actor_changes_no_file(found: dict[str, Any]) -> None:
     assert found["untouched"] == [True, True]
 
 
-@pytest.mark.covers("REL-L71")
+@pytest.mark.covers("REL-L71", "JAIL4")
 def test_confined_actor_does_not_read_journal_and_token(found: dict[str, Any]) -> None:
     """State and Ray's token are hidden, though the actor talks to Ray with that token; a neighbour is not."""
     assert (found["journal"], found["token"]) == ("PermissionError", "PermissionError")

@@ -11,7 +11,7 @@ from tests.session.session_strategies import SessionRules
 PATIENCE = [0.0, 30.0, None]
 
 
-@pytest.mark.covers("REL-S16", "REL-P26", "REL-P33", "REL-S38", "REL-L11", "REL-L51")
+@pytest.mark.covers("REL-S16", "REL-P26", "REL-P33", "REL-S38", "REL-L11", "REL-L51", "ORD7")
 @pytest.mark.parametrize("patience_s", PATIENCE)
 def test_nothing_that_must_never_be_is_ever_found(patience_s: float | None) -> None:
     """P21 to P26, P33, S14 to S20, S38, S42 to S46: after every step of any history, losses included."""

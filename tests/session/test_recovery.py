@@ -43,6 +43,7 @@ def test_asking_call_is_asked_again() -> None:
     assert [each.call.key for each in world.found(ApprovalAsked)] == ["1.0"]
 
 
+@pytest.mark.covers("EFF2")
 def test_begun_effect_is_unknown_and_never_repeated() -> None:
     """S42: what may have run is reported as unknown, once, on any number of hosts."""
     world = opened()
@@ -55,6 +56,7 @@ def test_begun_effect_is_unknown_and_never_repeated() -> None:
     assert not world.found(ExecuteCall)
 
 
+@pytest.mark.covers("EFF9")
 def test_call_whose_intent_came_with_the_approval_runs_at_once() -> None:
     """The answer is all it waits for; nothing of its intent is written again."""
     world = opened()
@@ -66,6 +68,7 @@ def test_call_whose_intent_came_with_the_approval_runs_at_once() -> None:
     assert world.result_of("1.0") == "ok"
 
 
+@pytest.mark.covers("EFF9")
 def test_effect_intended_with_its_approval_is_unknown_after_a_loss() -> None:
     """S42: the lost host had the answer or not; either way the call may have run, and is not repeated."""
     world = opened()
@@ -160,7 +163,7 @@ def test_patience_goes_on_after_a_loss() -> None:
     assert world.live.asking
 
 
-@pytest.mark.covers("REL-P33")
+@pytest.mark.covers("REL-P33", "ORD7")
 @pytest.mark.parametrize("steps", range(12))
 def test_reply_cut_anywhere_ends_with_one_result_per_call(steps: int) -> None:
     """P33: whichever step a host is lost after, each call has one result, in call order."""

@@ -94,7 +94,7 @@ def test_steered_host_that_is_lost_begins_nothing_again() -> None:
     assert world.shown()[-1] == "user: stop that"
 
 
-@pytest.mark.covers("REL-S46")
+@pytest.mark.covers("REL-S46", "ORD1")
 def test_messages_stand_in_the_order_heard_each_once() -> None:
     """S45, S46: steering does not jump the queue in the transcript, and an id counts once."""
     world = opened()

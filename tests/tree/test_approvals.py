@@ -48,7 +48,7 @@ def hops(harness: Harness) -> list[tuple[str, str, str]]:
     return [(hop.session, hop.answer, hop.by) for hop in harness.found(ApprovalStepRecorded)]
 
 
-@pytest.mark.covers("A13")
+@pytest.mark.covers("A13", "APP2")
 def test_a_request_climbs_to_the_human() -> None:
     """Every session on the way escalates by default; the first with a channel shows it."""
     harness = Harness().open(limits=Limits(approval_expiry_s=60))
@@ -69,7 +69,7 @@ def test_a_request_climbs_to_the_human() -> None:
     assert request_of(harness.state, "r1") is None
 
 
-@pytest.mark.covers("S55")
+@pytest.mark.covers("S55", "APP13")
 @pytest.mark.parametrize(("mode", "decision"), [("never", "denied"), ("auto", "approved")])
 def test_two_modes_answer_at_once(mode: ApprovalMode, decision: str) -> None:
     """Nobody is asked, and the record says it was the mode."""
@@ -223,7 +223,7 @@ def test_a_function_is_heard_once_and_only_where_it_is_asked() -> None:
     assert harness.facts == []
 
 
-@pytest.mark.covers("REL-L19")
+@pytest.mark.covers("REL-L19", "APP6")
 def test_one_decision_for_each_request() -> None:
     """Every later answer is refused with the state it came too late for."""
     harness = Harness().open()
@@ -287,7 +287,7 @@ def test_an_answer_that_comes_too_late_finds_the_request_expired() -> None:
     assert harness.facts == []
 
 
-@pytest.mark.covers("A13")
+@pytest.mark.covers("A13", "APP11")
 def test_a_persons_no_binds_the_call_for_everybody_on_the_path() -> None:
     """The same digest is denied without asking again, for who asked and for all that climb through."""
     harness = Harness().open()

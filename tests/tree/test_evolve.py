@@ -105,6 +105,7 @@ def test_an_unknown_fact_is_a_mistake() -> None:
         evolve(initial_tree(), typing.cast("typing.Any", object()))
 
 
+@pytest.mark.covers("DUR7")
 def test_a_change_of_limits_rewrites_nothing() -> None:
     """Facts that no limit of today allows are booked as they were decided."""
     harness = Harness().open()

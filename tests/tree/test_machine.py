@@ -14,7 +14,7 @@ from tests.tree.tree_strategies import TreeRules
 
 
 @pytest.mark.covers(
-    "REL-P9", "REL-P10", "REL-S13", "REL-S14", "REL-S15", "REL-S17", "REL-S18", "REL-S19", "REL-S20"
+    "REL-P9", "REL-P10", "REL-S13", "REL-S14", "REL-S15", "REL-S17", "REL-S18", "REL-S19", "REL-S20", "STP11"
 )
 def test_nothing_that_must_never_be_is_ever_found() -> None:
     """P9, P10, P12, S13 to S20, P33, S38: after every step of any history, crashes included."""

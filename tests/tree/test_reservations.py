@@ -66,6 +66,7 @@ def spend(random: Random, make: type[Reservations]) -> None:
                 assert account.used[member] <= cap, (account, member)
 
 
+@pytest.mark.covers("LIM11")
 @given(st.integers(0, 2**32))
 @settings(max_examples=100)
 def test_budgets_are_never_exceeded(seed: int) -> None:

@@ -121,6 +121,7 @@ def test_depth_one_has_workers_only() -> None:
     harness.spawn("main", WORKER)
 
 
+@pytest.mark.covers("LIM1")
 @pytest.mark.parametrize(
     ("limits", "limit"),
     [
@@ -186,6 +187,7 @@ def test_a_budget_that_is_not_finite_is_refused() -> None:
     assert "cost_usd of its budget" in error.reason
 
 
+@pytest.mark.covers("KEY1")
 def test_a_key_names_the_same_child_for_ever() -> None:
     """Asked again, alive, ended, or below an ended parent, it is the same child, and nothing starts."""
     harness = Harness().open()
@@ -219,7 +221,7 @@ def test_nothing_is_spawned_below_what_stops_or_has_ended() -> None:
     assert "it has ended (cancelled)" in harness.refused(branch, WORKER).reason
 
 
-@pytest.mark.covers("U16", "REL-L49")
+@pytest.mark.covers("U16", "REL-L49", "RGT2")
 @pytest.mark.parametrize(
     ("kind", "agent", "tools"),
     [
@@ -240,7 +242,7 @@ def test_the_ceiling_is_what_parent_kind_agent_and_policy_share(
     assert harness.session(harness.spawn("main", kind, agent=agent)).spec.tools == tools
 
 
-@pytest.mark.covers("REL-P10")
+@pytest.mark.covers("REL-P10", "RGT2")
 def test_the_ceiling_never_rises_again() -> None:
     """A child of a narrow parent stays narrow, whatever agent it names; it keeps its parent's else."""
     harness = Harness().open()
@@ -273,6 +275,7 @@ def test_what_happens_to_system_calls_only_gets_stricter(above: str, agent: str 
         assert (spec.system_tier, spec.exec_security) == (holds, commands)
 
 
+@pytest.mark.covers("APP5")
 def test_a_model_gives_nobody_the_power_to_approve() -> None:
     """Rules, function and channel come from the creating program alone."""
     given: dict[str, Any] = {"rules": (Rule(answer="approve"),), "approver": "m:f", "owns_channel": True}

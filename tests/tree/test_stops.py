@@ -76,6 +76,7 @@ def test_what_is_stopped_ends_as_told_after_its_children() -> None:
     assert not any(fact.forced for fact in harness.found(SessionEnded))
 
 
+@pytest.mark.covers("STP1")
 def test_after_the_grace_all_end_by_force_from_the_leaves() -> None:
     """Nobody is asked any more; who had said its word ends by it."""
     harness = family()

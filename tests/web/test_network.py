@@ -21,7 +21,7 @@ def public_web(names: Names, detour: Detour, **settings: object) -> OutboundWeb:
     return OutboundWeb(WebSettings.model_validate(settings), resolve=names, connector=detour)
 
 
-@pytest.mark.covers("REL-L43")
+@pytest.mark.covers("REL-L43", "WEB2")
 async def test_connection_goes_to_the_judged_address_and_the_name_stays() -> None:
     """Resolved once; connected to that very address; the Host header is the name."""
     names = Names(site_example=[[PUBLIC], ["127.0.0.1"]])
@@ -110,7 +110,7 @@ async def test_resolver_that_hangs_is_given_up() -> None:
         await web.get("http://site.example/")
 
 
-@pytest.mark.covers("S7", "REL-L45")
+@pytest.mark.covers("S7", "REL-L45", "WEB2")
 @pytest.mark.parametrize(
     ("target", "said"),
     [

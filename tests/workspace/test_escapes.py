@@ -74,7 +74,7 @@ ONLY_STRANGE = [
 """Traversals something else would have to decode first: here they are names like any other."""
 
 
-@pytest.mark.covers("I38", "REL-L34")
+@pytest.mark.covers("I38", "REL-L34", "WSP1")
 @EVERY_VERB
 def test_traversal_is_denied_on_every_verb(grounds: Grounds, verb: str) -> None:
     """REL-L34: a path that leads outside is refused as Elevated, and nothing outside changes."""

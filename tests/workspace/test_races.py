@@ -87,7 +87,7 @@ def directory_and_link(grounds: Grounds) -> tuple[Path, Path]:
     return way, decoy
 
 
-@pytest.mark.covers("REL-L38")
+@pytest.mark.covers("REL-L38", "WSP1")
 @pytest.mark.slow
 def test_nothing_escapes_while_a_directory_is_swapped_for_a_link(grounds: Grounds) -> None:
     """REL-L38: nothing comes between the check and the use of a path, on any verb."""

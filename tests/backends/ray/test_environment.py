@@ -59,6 +59,7 @@ asyncio.run(main(*sys.argv[1:]))
 '''
 
 
+@pytest.mark.covers("JAIL10")
 @pytest.mark.slow
 def test_tools_get_no_key_of_the_program(tmp_path: Path) -> None:
     """Neither a key nor Ray's token; what is harmless is there, and what the owner passes on, even late."""

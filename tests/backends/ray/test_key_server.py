@@ -59,6 +59,7 @@ def test_variables_arrive_as_they_are(tmp_path: Path, role: str) -> None:
     assert found == {**VARIABLES[role], "OF_A_TEST_1": "mine"}
 
 
+@pytest.mark.covers("PRV3")
 def test_only_the_gateway_gets_keys(tmp_path: Path) -> None:
     """A reference that nobody knows is refused, and so are other texts."""
     key, roles = ApiKey("sk-of-a-test"), [GATEWAY]

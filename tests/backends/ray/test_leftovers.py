@@ -75,6 +75,7 @@ async def said(tree: SessionTree, name: str, **given: str) -> list[str]:
     return str((await tree.main.call(name, given)).output).split()
 
 
+@pytest.mark.covers("STP13")
 @pytest.mark.parametrize("kind", [SessionKind.BRANCH, SessionKind.WORKER])
 async def test_nothing_is_left_of_a_session_that_ended(
     ray_runtime: Runtime, tmp_path: Path, kind: SessionKind

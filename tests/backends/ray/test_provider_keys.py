@@ -170,6 +170,7 @@ asyncio.run(main(*sys.argv[1:]))
 '''
 
 
+@pytest.mark.covers("PRV3")
 @pytest.mark.slow
 def test_keys_reach_the_gateway_alone(tmp_path: Path) -> None:
     """Keys of variables, of a configuration and of code are sent to their servers, and found nowhere else.

@@ -1,4 +1,4 @@
-"""What code in a Worker's process reaches by Ray's own API: what SEMANTICS.md states (JAIL6), and no more."""
+"""What code in a Worker's process reaches by Ray's own API: the statement JAIL6, and no more."""
 
 from __future__ import annotations
 
