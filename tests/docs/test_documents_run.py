@@ -29,6 +29,7 @@ PAGES = (
 )
 """Pages whose blocks are one program, from top to bottom, with ``await`` at the top level."""
 MAX_S = 600
+MAX_README_LINES = 200
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -129,8 +130,9 @@ def test_readme_names_targets_that_there_are(tmp_path: Path) -> None:
     assert "pytest" in said
 
 
-def test_readme_has_no_block_that_nobody_runs() -> None:
+def test_readme_is_short_and_has_no_block_that_nobody_runs() -> None:
     """A block is a program, commands, or what these print."""
+    assert len((CHECKOUT / "README.md").read_text("utf-8").splitlines()) <= MAX_README_LINES
     fences = re.findall(r"^```(.*)$", (CHECKOUT / "README.md").read_text("utf-8"), re.MULTILINE)
     assert set(fences[::2]) == {"python", "console", "text"}
     assert set(fences[1::2]) == {""}

@@ -178,6 +178,17 @@ def test_every_promise_is_held_by_a_test(checkout: Path) -> None:
     assert [name for name in promised if name not in covering] == []
 
 
+def test_promises_list_every_limit(checkout: Path) -> None:
+    """Whoever reads the promises sees where they end: each limit is in the table of its page."""
+    table = (checkout / "docs" / "promises.md").read_text("utf-8").partition("\n## Limits\n")[2]
+    listed = set(REFERENCE.findall(table))
+    for letters, first, last in re.findall(r"\b([A-Z]{3,4})(\d+) to [A-Z]{3,4}(\d+)", table):
+        listed |= {f"{letters}{number}" for number in range(int(first), int(last) + 1)}
+    limits = re.findall(r"^- ([A-Z]+\d+)\. Limits?:", statement_pages(checkout), re.MULTILINE)
+    assert len(limits) > 40
+    assert [name for name in limits if name not in listed] == []
+
+
 def test_decisions_say_whether_they_are_in_force(checkout: Path) -> None:
     """A decision that another one replaced says which."""
     pages = sorted((checkout / "docs/decisions").glob("[0-9]*.md"))
