@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-LEFT_OUT = {".git", ".venv", ".venv-bench", "__pycache__", "dist"}
+LEFT_OUT = {
+    ".git",
+    ".venv",
+    ".venv-bench",
+    ".venv-mutation",
+    ".venv-release",
+    "__pycache__",
+    "dist",
+    "mutants",
+}
 
 
 @pytest.fixture(scope="session")
