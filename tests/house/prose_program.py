@@ -1,6 +1,6 @@
 """Print each word of files that is not plain English, as the test of prose finds it; a hook of commits.
 
-``python -m tests.house.prose_program FILE…`` exits with 1 where it found one.
+``python -m tests.house.prose_program FILE…`` names files of the checkout; it exits with 1 if it found any.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from tests.house.conftest import CHECKOUT
 from tests.house.test_prose import findings
 
 
-def main(*names: str) -> int:
-    """Look at files, named from the working directory; return the exit code."""
-    found = findings([Path(name).resolve() for name in names], CHECKOUT)
-    print(*found, sep="\n", end="\n" if found else "")  # noqa: T201 - what it is for
+def main(*names: str, checkout: Path = CHECKOUT) -> int:
+    """Look at files of a checkout; return the exit code."""
+    found = findings([checkout / name for name in names], checkout)
+    sys.stdout.writelines(f"{line}\n" for line in found)
     return 1 if found else 0
 
 

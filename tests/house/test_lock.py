@@ -131,6 +131,16 @@ def test_lock_holds_everything_the_project_asks_for(project: str, lock: str) -> 
     assert unmet(project, lock) == []
 
 
+@pytest.mark.parametrize("group", ["release", "mutation"])
+def test_environments_apart_have_a_lock(checkout: Path, project: str, group: str) -> None:
+    """What makes a release and what changes the code on purpose are pinned as well."""
+    versions = read_lock((checkout / ".ci" / "locks" / f"{group}.txt").read_text("utf-8"))
+    wanted = [Requirement(line) for line in list_group(tomllib.loads(project), group)]
+    assert wanted
+    for requirement in wanted:
+        assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)])
+
+
 def test_lock_can_install_the_package_itself(lock: str) -> None:
     """The set-up installs the package without build isolation, so its builder is in the lock."""
     assert {"hatchling", "editables"} <= set(read_lock(lock))
