@@ -128,7 +128,7 @@ def measure(modules: Collection[str], sources: Sources) -> dict[str, int]:
         for file in files & sources.texts.keys():
             distances.setdefault(file, steps)
         near = {user for module in frontier for user in sources.importers.get(module, ())}
-        near |= {module for file in files - sources.texts.keys() if (module := module_of(file))}
+        near |= {name for file in files - sources.texts.keys() if (name := module_of(file))}
         frontier = near - seen
         seen |= frontier
         steps += 1
@@ -195,16 +195,13 @@ def find_room(checkout: Path, room: str) -> list[str]:
 
 
 def run_pytest(checkout: Path, marks: str, *arguments: str) -> int:
-    """Run tests in two processes, file by file; return the exit code, 0 where all of them are left out."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--dist=loadfile",
-        "--no-loadscope-reorder",
-        "--numprocesses=2",
-    ]
-    code = subprocess.run([*command, "-m", marks, *arguments], cwd=checkout, check=False).returncode
+    """Run tests in two processes, test by test: one long file must not keep a process waiting.
+
+    Returns:
+        The exit code; 0 where every test of the files is left out by its marks.
+    """
+    command = [sys.executable, "-m", "pytest", "--quiet", "--dist=worksteal", "--numprocesses=2", "-m", marks]
+    code = subprocess.run([*command, *arguments], cwd=checkout, check=False).returncode
     return 0 if code == NO_TESTS else code
 
 
