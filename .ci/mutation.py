@@ -3,12 +3,12 @@
 ``python .ci/mutation.py [--minutes N] [ROOM | ROOM.MODULE]…``; without a name policy, schema, session, tree.
 ``make mutation R=policy`` makes the environment that this needs (mutmut, over the libraries of ``.venv``).
 
-Each room is copied with the tests to ``mutants/ROOM``, where mutmut runs the fast tests of the folders that
-have the room's name; only those that call a changed function. The copy keeps its results, so a run that was
-stopped, or ``--minutes``, goes on the next time; remove ``mutants/`` to start again. Hypothesis draws few
-examples there, always the same ones.
+Each name's code is copied with the tests to ``mutants/NAME``, where mutmut runs the fast tests of the folders
+that have the room's name; only those that call a changed function. A change that was found stays found the
+next time, so a run that was stopped, or had ``--minutes``, goes on; survivors are tried again. Remove
+``mutants/`` to start again. Hypothesis draws few examples there, always the same ones.
 
-``mutants/ROOM/survivors.txt`` holds each surviving change as a diff. The exit code is 0 also with survivors:
+``mutants/NAME/survivors.txt`` holds each surviving change as a diff. The exit code is 0 also with survivors:
 a person decides which of them deserve a test (another wording of an error rarely does).
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -30,6 +31,8 @@ PYTHON = CHECKOUT / ".venv-mutation" / "bin" / "python"
 ROOMS = ("policy", "schema", "session", "tree")
 PROCESSES = 2
 STOP_S = 60
+FOUND = 1
+"""Exit code of pytest where a test failed."""
 SETTINGS = """[tool.pytest.ini_options]
 addopts = "--strict-markers --import-mode=importlib"
 anyio_mode = "auto"
@@ -84,7 +87,8 @@ def prepare(room: str, module: str) -> Path:
     folders = [path.relative_to(CHECKOUT) for path in (CHECKOUT / "tests").rglob(room) if path.is_dir()]
     if not folders:
         raise FileNotFoundError(f"tests/ has no folder {room}")
-    place = CHECKOUT / "mutants" / room
+    place = CHECKOUT / "mutants" / (f"{room}.{module}" if module else room)
+    _forget(place / "mutants")
     ignore = shutil.ignore_patterns("__pycache__")
     for name in ("sessiontree", "tests", "tools/sessiontree_tools"):
         copy = place / Path(name).name
@@ -94,6 +98,16 @@ def prepare(room: str, module: str) -> Path:
     (place / "pyproject.toml").write_text(SETTINGS.format(code=code, folders=listed), "utf-8")
     (place / "mutation_profile.py").write_text(PROFILE, "utf-8")
     return place
+
+
+def _forget(results: Path) -> None:
+    """Forget which tests call which function, and every result but the changes that a test found."""
+    (results / "mutmut-stats.json").unlink(missing_ok=True)
+    for path in results.rglob("*.meta"):
+        held = json.loads(path.read_text("utf-8"))
+        codes = held["exit_code_by_key"]
+        held["exit_code_by_key"] = {name: code if code == FOUND else None for name, code in codes.items()}
+        path.write_text(json.dumps(held), "utf-8")
 
 
 def start(place: Path, *words: str, output: int | None = None) -> subprocess.Popen[str]:
