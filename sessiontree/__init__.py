@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from sessiontree.api.session_tree import SessionTree as SessionTree
     from sessiontree.api.skills import SkillsLike as SkillsLike
     from sessiontree.api.skills import SkillWarning as SkillWarning
+    from sessiontree.api.stored_trees import StoredTrees as StoredTrees
     from sessiontree.api.telemetry import Telemetry as Telemetry
     from sessiontree.api.telemetry import TelemetryLike as TelemetryLike
     from sessiontree.channels.port import HumanChannel as HumanChannel
@@ -523,6 +524,7 @@ _ROOMS = {
     "schema.dialect": ("SchemaWarning",),
     "schema.derive": ("to_mcp",),
     "api.session_tree": ("SessionTree",),
+    "api.stored_trees": ("StoredTrees",),
     "api.telemetry": ("Telemetry", "TelemetryLike"),
     "tree.report": ("ReceiptLine",),
     "contracts.jsonable": ("JsonValue",),

@@ -55,14 +55,7 @@ _LATE = {
     "journal_holding": "sessiontree.journal.claim:journal_holding",
     "summaries_of": "sessiontree.runtime.stored_trees:summaries_of",
     "state_dir_of_journal": "sessiontree.journal.claim:state_dir_of_journal",
-    "export_tree": "sessiontree.api.stored_trees:export_tree",
-    "import_tree": "sessiontree.api.stored_trees:import_tree",
-    "replay_tree": "sessiontree.api.stored_trees:replay_tree",
     "not_here": "sessiontree.api.stored_trees:not_here",
-    "fork_tree": "sessiontree.api.stored_trees:fork_tree",
-    "erase_tree": "sessiontree.api.stored_trees:erase_tree",
-    "plan_prune": "sessiontree.api.stored_trees:plan_prune",
-    "prune": "sessiontree.api.stored_trees:prune",
     "stored_embedder": "sessiontree.memory.reindex:stored_embedder",
     "open_as_stored": "sessiontree.memory.reindex:open_as_stored",
     "desk": "sessiontree.api.inbox:HumanInbox",
@@ -363,6 +356,17 @@ def check_backend(name: str) -> None:
         raise ConfigError(f"backend {name!r} is not one of {', '.join(BACKENDS)}{meant(name, BACKENDS)}")
 
 
+def check_purpose(purpose: str | None) -> str | None:
+    """Return the purpose of the trees to list; None = all.
+
+    Raises:
+        ConfigError: it is not text.
+    """
+    if purpose is not None and not isinstance(purpose, str):
+        raise ConfigError(f"purpose is {purpose!r}; give the text trees were opened with, or None for all")
+    return purpose
+
+
 def shard_count(shards: object, backend: str, memory: MemorySettings | None) -> int:
     """Return the maximum number of shards on this node.
 
@@ -536,10 +540,7 @@ class Runtime:
         Raises:
             JournalError: a journal can't be read.
         """
-        if purpose is not None and not isinstance(purpose, str):
-            raise ConfigError(
-                f"purpose is {purpose!r}; give the text trees were opened with, or None for all"
-            )
+        check_purpose(purpose)
         found: list[TreeSummary] = await asyncio.to_thread(late("summaries_of"), self.state_dir, purpose)
         if self._sharded is None:
             return found

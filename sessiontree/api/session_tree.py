@@ -1,4 +1,4 @@
-"""A tree, as programs open, resume, fork, export and erase it.
+"""A tree, as programs open, resume and fork it.
 
 Long because programs look all of this up in one class: half of it is docstrings and overloads.
 
@@ -57,6 +57,7 @@ from sessiontree.api.paths import (
     default_state_dir,
     make_folders,
     owner_folders,
+    resolve_state_dir,
     workspace_root,
 )
 from sessiontree.api.plugins import check_claims, installed_tools
@@ -86,7 +87,6 @@ if TYPE_CHECKING:
     from sessiontree.api.program_hooks import ProgramHooks
     from sessiontree.api.session_handle import SessionHandle
     from sessiontree.api.skills import SkillsLike
-    from sessiontree.contracts.replay_report import ReplayReport
     from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.skills import Skill
     from sessiontree.contracts.tree_config import PolicyRow, TreeConfig
@@ -352,7 +352,9 @@ class SessionTree:
         _check_memory(memory, runtime)
         text_of(tree_id, "tree_id")
         cell = Cell.now()
-        serving = runtime or Sharing.join(_state_dir_of(state_dir), backend, slots, memory, tree_id=tree_id)
+        serving = runtime or Sharing.join(
+            resolve_state_dir(state_dir), backend, slots, memory, tree_id=tree_id
+        )
         async with serving.sharing.kept():
             try:
                 config = await serving.backend.config_of(tree_id)
@@ -412,179 +414,6 @@ class SessionTree:
         await supervisor.fork(self.tree_id, at, tree_id, new_nonce())
         again = dict(zip(_GIVEN_AGAIN, self._given_again, strict=True), hooks=self._setup.hooks)
         return await type(self).resume(tree_id, runtime=runtime, approver=approver, channel=channel, **again)
-
-    @classmethod
-    async def fork_stored(
-        cls, tree_id: str, *, at: int | None = None, state_dir: str | Path | None = None
-    ) -> str:
-        """Write a new tree that shares the first facts of another one; :meth:`resume` then opens it.
-
-        As :meth:`fork`, of a tree that need not be open here; another program may run it meanwhile.
-
-        Args:
-            tree_id: The other tree.
-            at: Number of the last shared fact; None = the newest.
-            state_dir: As for :meth:`resume`.
-
-        Returns:
-            The new tree's id.
-
-        Raises:
-            TreeNotFound: no journal there holds the tree.
-            ConfigError: no tree can be forked at this fact; says where it can.
-            JournalError: the journal can't be read or written.
-        """
-        place, tree_id = _state_dir_of(state_dir), text_of(tree_id, "tree_id")
-        summary = await asyncio.to_thread(late("fork_tree"), place, tree_id, at)
-        new_id: str = summary.tree_id
-        return new_id
-
-    async def export(self, path: str | Path) -> int:
-        """Write the tree's durable facts to a file, whether the tree is open or closed.
-
-        The file is NDJSON in which each line carries a hash, and only its owner may read it. It holds
-        everything that sessions read and wrote, and the configuration of the tree; memory is not part of it.
-
-        Args:
-            path: Replaced once the export is whole.
-
-        Returns:
-            How many facts it holds.
-
-        Raises:
-            JournalError: the tree was never opened, or its journal can't be read.
-            OSError: the file can't be written; the earlier file is unchanged.
-        """
-        out = absolute_path(path, "path")
-        summary = await asyncio.to_thread(late("export_tree"), self.state_dir, self.tree_id, out)
-        records: int = summary.records
-        return records
-
-    @classmethod
-    async def import_journal(
-        cls, path: str | Path, *, state_dir: str | Path | None = None, damaged: bool = False
-    ) -> str:
-        """Write an exported tree into a journal, whole or not at all; :meth:`resume` then continues it.
-
-        The tree keeps its id, its facts and its configuration: workspace, limits, rights and rules. Import
-        files you trust. Resume only one of several copies: they know nothing of each other's effects.
-
-        Args:
-            path: A file that :meth:`export` wrote.
-            state_dir: As for :meth:`resume`.
-            damaged: Accept the export of a damaged tree, which holds only its good beginning.
-
-        Returns:
-            The tree's id.
-
-        Raises:
-            JournalCorrupt: the file is not an export, is cut or altered, or is the export of a damaged tree.
-            JournalTooNew: a later release wrote it.
-            JournalError: the file is not a regular file or can't be read, or the state directory holds the
-                tree already or can't be read.
-            JournalUnwritable: the state directory can't be written.
-        """
-        file, place = absolute_path(path, "path"), _state_dir_of(state_dir)
-        summary = await asyncio.to_thread(late("import_tree"), file, place, damaged=damaged)
-        tree_id: str = summary.tree_id
-        return tree_id
-
-    @classmethod
-    async def replay(cls, tree_id: str, *, state_dir: str | Path | None = None) -> ReplayReport:
-        """Apply the rules of this release again to what a tree recorded, and compare every fact.
-
-        Nothing is asked, called or written: what models, tools and people answered is in the facts. The tree
-        may be open; its facts up to now are compared. A tree of another release is only read.
-
-        Args:
-            tree_id: The tree.
-            state_dir: As for :meth:`resume`.
-
-        Returns:
-            What was compared, and the first difference.
-
-        Raises:
-            TreeNotFound: no journal there holds the tree.
-            JournalError: it can't be read.
-        """
-        place, tree_id = _state_dir_of(state_dir), text_of(tree_id, "tree_id")
-        report: ReplayReport = await asyncio.to_thread(late("replay_tree"), place, tree_id)
-        return report
-
-    @classmethod
-    async def erase(
-        cls,
-        tree_id: str,
-        *,
-        state_dir: str | Path | None = None,
-        memory: MemorySettings | None = None,
-        keep_memory: bool = False,
-    ) -> int:
-        """Erase a tree that no program runs: its facts, and the records its sessions stored in memory.
-
-        Exports of the tree, and files in its workspace, stay.
-
-        Args:
-            tree_id: The tree.
-            state_dir: As for :meth:`resume`.
-            memory: Where memory is; None = in the state directory.
-            keep_memory: Leave memory as it is.
-
-        Returns:
-            How many records of memory were erased.
-
-        Raises:
-            TreeNotFound: no journal there holds the tree.
-            JournalLocked, MemoryLocked: a program writes its journal, or memory; nothing was erased.
-            JournalError, MemoryFailed: the journal or memory can't be written.
-        """
-        place, tree_id = _state_dir_of(state_dir), text_of(tree_id, "tree_id")
-        uri = None if keep_memory else (memory or MemorySettings()).uri_in(place)
-        forgotten: int = await late("erase_tree")(place, tree_id, uri)
-        return forgotten
-
-    @classmethod
-    async def prune(
-        cls,
-        *,
-        state_dir: str | Path | None = None,
-        older_than_s: float | None = None,
-        keep: int | None = None,
-        max_bytes: int | None = None,
-        unfinished: bool = True,
-    ) -> list[str]:
-        """Erase old trees from the journals that no program writes now; what they stored in memory stays.
-
-        A tree must meet every condition that is given.
-
-        Args:
-            state_dir: As for :meth:`resume`.
-            older_than_s: Only trees whose newest fact is older than this, in seconds.
-            keep: Leave out this many of the most recently written trees.
-            max_bytes: Only the least recently written trees, until the facts of all that are left take so
-                many bytes at most.
-            unfinished: Also trees that were left open, which could be resumed, and damaged ones.
-
-        Returns:
-            The ids of the erased trees.
-
-        Raises:
-            ConfigError: no condition is given, or one is out of bounds.
-            JournalError: a journal can't be read or written.
-        """
-
-        def run() -> list[str]:
-            plan = late("plan_prune")(
-                _state_dir_of(state_dir),
-                older_than_s=older_than_s,
-                keep=keep,
-                max_bytes=max_bytes,
-                unfinished=unfinished,
-            )
-            erased: list[str] = late("prune")(plan)
-            return erased
-
-        return await asyncio.to_thread(run)
 
     def _open_desk(self, backend: Backend, *, after: int) -> None:
         desk: HumanInbox = late("desk")(backend, self.tree_id)
@@ -823,11 +652,6 @@ def _identity_of(
     main = taken_up.agents[0].name
     group = taken_up.policy.group if taken_up.policy else ""
     return taken_up.tree_id, group, main if main in agents else "default"
-
-
-def _state_dir_of(given: str | Path | None) -> Path:
-    """Return a state directory; by default that of the working directory."""
-    return absolute_path(default_state_dir(workspace_root(".")) if given is None else given, "state_dir")
 
 
 def _approval_of(

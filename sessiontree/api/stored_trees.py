@@ -1,39 +1,31 @@
-"""Stored trees that no program runs: export, import, erasure and pruning.
+"""The trees of a state directory, open or not: listing, export, import, forks, replay, erasure, pruning.
 
-All functions but :func:`erase_tree` block; none of them needs a runtime.
+All functions but :func:`erase_tree` block; nothing here needs a runtime.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import io
-import os
-import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, Self
 
-from sessiontree.api.options import new_nonce, new_tree_id
-from sessiontree.api.runtime import late
-from sessiontree.contracts.codec import from_wire
+from sessiontree.api.options import new_nonce, new_tree_id, text_of
+from sessiontree.api.paths import absolute_path, resolve_state_dir
+from sessiontree.api.runtime import check_purpose, late
+from sessiontree.api.tree_export import export_tree, import_tree
 from sessiontree.contracts.errors import (
     ConfigError,
-    JournalCorrupt,
     JournalError,
-    JournalTooNew,
-    JournalUnwritable,
     TreeNotFound,
 )
 from sessiontree.contracts.memory import Selection
 from sessiontree.contracts.replay_report import ReplayReport
-from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.thread_calls import claim_in_thread
-from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+from sessiontree.contracts.tree_config import TreeSummary
 from sessiontree.journal.claim import (
     JournalClaim,
     holds_tree,
@@ -41,102 +33,20 @@ from sessiontree.journal.claim import (
     journal_holding,
     state_dir_of_journal,
 )
-from sessiontree.journal.export import Export, ExportSummary, Manifest, load_export, private_file
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
 from sessiontree.journal.record import Record
-from sessiontree.runtime.replay import read_fact
+from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.replay_check import replay_records
-from sessiontree.runtime.stored_trees import stored_facts, summaries_in
+from sessiontree.runtime.stored_trees import stored_facts, summaries_in, summaries_of
 from sessiontree.runtime.tree_fork import Identity, forked
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.state import initial_tree
 
 if TYPE_CHECKING:
     from sessiontree.memory.store import LanceMemoryStore
 
 _ALL = 2**31
 _PAGE = 1_000
-_NOT_IMPORTED = "nothing was imported"
-_GIVE_AN_EXPORT = "give a file as an export wrote it"
-
-
-def export_tree(state_dir: Path, tree_id: str, path: Path) -> ExportSummary:
-    """Write the durable facts of a tree to a file that only its owner may read; the tree may be live.
-
-    Args:
-        state_dir: The state directory, or the directory of one of its journals.
-        tree_id: The tree.
-        path: Replaced once the export is whole.
-
-    Raises:
-        TreeNotFound, JournalError: the tree does not exist or can't be read.
-        OSError: the file can't be written; the earlier file is unchanged.
-    """
-    with private_file(path) as out:
-        return write_tree(state_dir, tree_id, out)
-
-
-def write_tree(state_dir: Path, tree_id: str, out: BinaryIO) -> ExportSummary:
-    """Write the durable facts of a tree to a stream; as :func:`export_tree` otherwise."""
-    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
-        text = io.TextIOWrapper(out, "ascii", newline="\n")
-        try:
-            return journal.export(tree_id, text)
-        finally:
-            text.flush()
-            text.detach()  # the caller closes the stream
-
-
-def import_tree(path: Path, state_dir: Path, *, damaged: bool = False) -> ExportSummary:
-    """Write the tree of an export into a journal of a state directory, whole or not at all.
-
-    Args:
-        path: The export.
-        state_dir: The state directory, made if missing; or the directory of one of its journals.
-        damaged: Accept an export that holds only the good beginning of a damaged tree.
-
-    Raises:
-        JournalCorrupt: the file is not an export, is cut or altered, or is the export of a damaged tree.
-        JournalTooNew: a later release wrote it.
-        JournalError: the file is not a regular file or can't be read, or the state directory holds the tree
-            already or can't be read.
-        JournalUnwritable: the state directory can't be written.
-    """
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a device may never end
-            raise JournalError(str(path), f"it is not a regular file; {_NOT_IMPORTED}; {_GIVE_AN_EXPORT}")
-        data = path.open("rb")
-    except OSError as error:
-        raise JournalError(
-            str(path), f"it can't be read: {error.strerror}; {_NOT_IMPORTED}; {_GIVE_AN_EXPORT}"
-        ) from error
-    with data:
-        return read_tree(data, str(path), state_dir, damaged=damaged)
-
-
-def read_tree(data: BinaryIO, name: str, state_dir: Path, *, damaged: bool = False) -> ExportSummary:
-    """Import an export from a stream; ``name`` is for errors; as :func:`import_tree` otherwise."""
-    manifest, export = _checked(data, name, damaged=damaged)
-    with _one_import_at_a_time(state_dir_of_journal(state_dir)):
-        for place in journal_dirs(state_dir_of_journal(state_dir)):
-            with Journal.open(place, read_only=True) as journal:
-                if any(row.tree_id == manifest.tree_id for row in journal.trees()):
-                    raise JournalError(
-                        str(place),
-                        f"it holds tree {manifest.tree_id!r} already; {_NOT_IMPORTED}; erase that tree, or "
-                        "import into another state directory",
-                    )
-        claim = JournalClaim.take(state_dir)
-        try:
-            with Journal.open(claim.directory) as journal:
-                journal.import_tree(manifest, export.records)
-        except ValueError as error:
-            raise JournalCorrupt(name, f"{error}; {_NOT_IMPORTED}") from error
-        finally:
-            claim.release()
-    return ExportSummary(manifest.tree_id, len(export.records), export.damage)
 
 
 def replay_tree(state_dir: Path, tree_id: str) -> ReplayReport:
@@ -152,6 +62,185 @@ def replay_tree(state_dir: Path, tree_id: str) -> ReplayReport:
     with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
         config, records, damage = stored_facts(journal, tree_id)
     return replay_records(config, records, damage)
+
+
+class StoredTrees:
+    """The trees whose journals are in one state directory: list, export, load, fork, replay and erase them.
+
+    No tree needs to be open, and none is started. Trees that programs run are listed, exported, forked and
+    replayed too, as far as their facts are durable; they are not erased.
+
+    Args:
+        state_dir: The state directory, or the directory of one of its journals; None = that of the working
+            directory.
+
+    Raises:
+        ConfigError: the directory is not a path.
+    """
+
+    def __init__(self, state_dir: str | Path | None = None) -> None:
+        self._state_dir = resolve_state_dir(state_dir)
+
+    @property
+    def state_dir(self) -> Path:
+        """The directory."""
+        return self._state_dir
+
+    async def export(self, tree_id: str, path: str | Path) -> int:
+        """Write a tree's durable facts to a file, whether the tree is open or closed.
+
+        The file is NDJSON in which each line carries a hash, and only its owner may read it. It holds
+        everything that sessions read and wrote, and the configuration of the tree; memory is not part of it.
+
+        Args:
+            tree_id: The tree.
+            path: Replaced once the export is whole.
+
+        Returns:
+            How many facts it holds.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            JournalError: its journal can't be read.
+            OSError: the file can't be written; the earlier file is unchanged.
+        """
+        tree_id, out = text_of(tree_id, "tree_id"), absolute_path(path, "path")
+        return (await asyncio.to_thread(export_tree, self._state_dir, tree_id, out)).records
+
+    async def load(self, path: str | Path, *, damaged: bool = False) -> str:
+        """Write an exported tree into a journal, whole or not at all; ``SessionTree.resume`` then opens it.
+
+        The tree keeps its id, its facts and its configuration: workspace, limits, rights and rules. Load
+        files you trust. Resume only one of several copies: they know nothing of each other's effects.
+
+        Args:
+            path: A file that :meth:`export` wrote.
+            damaged: Accept the export of a damaged tree, which holds only its good beginning.
+
+        Returns:
+            The tree's id.
+
+        Raises:
+            JournalCorrupt: the file is not an export, is cut or altered, or is the export of a damaged tree.
+            JournalTooNew: a later release wrote it.
+            JournalError: the file is not a regular file or can't be read, or the state directory holds the
+                tree already or can't be read.
+            JournalUnwritable: the state directory can't be written.
+        """
+        load = partial(import_tree, absolute_path(path, "path"), self._state_dir, damaged=damaged)
+        return (await asyncio.to_thread(load)).tree_id
+
+    async def fork(self, tree_id: str, *, at: int | None = None) -> str:
+        """Write a new tree that shares the first facts of another one; ``SessionTree.resume`` then opens it.
+
+        As :meth:`SessionTree.fork`, of a tree that need not be open; another program may run it meanwhile.
+
+        Args:
+            tree_id: The other tree.
+            at: Number of the last shared fact; None = the newest.
+
+        Returns:
+            The new tree's id.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            ConfigError: no tree can be forked at this fact; says where it can.
+            JournalError: the journal can't be read or written.
+        """
+        tree_id = text_of(tree_id, "tree_id")
+        return (await asyncio.to_thread(fork_tree, self._state_dir, tree_id, at)).tree_id
+
+    async def replay(self, tree_id: str) -> ReplayReport:
+        """Apply the rules of this release again to what a tree recorded, and compare every fact.
+
+        Nothing is asked, called or written: what models, tools and people answered is in the facts. The tree
+        may be open; its facts up to now are compared. A tree of another release is only read.
+
+        Args:
+            tree_id: The tree.
+
+        Returns:
+            What was compared, and the first difference.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            JournalError: it can't be read.
+        """
+        return await asyncio.to_thread(replay_tree, self._state_dir, text_of(tree_id, "tree_id"))
+
+    async def erase(
+        self, tree_id: str, *, memory: MemorySettings | None = None, keep_memory: bool = False
+    ) -> int:
+        """Erase a tree that no program runs: its facts, and the records its sessions stored in memory.
+
+        Exports of the tree, and files in its workspace, stay.
+
+        Args:
+            tree_id: The tree.
+            memory: Where memory is; None = in the state directory.
+            keep_memory: Leave memory as it is.
+
+        Returns:
+            How many records of memory were erased.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            JournalLocked, MemoryLocked: a program writes its journal, or memory; nothing was erased.
+            JournalError, MemoryFailed: the journal or memory can't be written.
+        """
+        uri = None if keep_memory else (memory or MemorySettings()).uri_in(self._state_dir)
+        return await erase_tree(self._state_dir, text_of(tree_id, "tree_id"), uri)
+
+    async def prune(
+        self,
+        *,
+        older_than_s: float | None = None,
+        keep: int | None = None,
+        max_bytes: int | None = None,
+        unfinished: bool = True,
+    ) -> Sequence[str]:
+        """Erase old trees from the journals that no program writes now; what they stored in memory stays.
+
+        A tree must meet every condition that is given.
+
+        Args:
+            older_than_s: Only trees whose newest fact is older than this, in seconds.
+            keep: Leave out this many of the most recently written trees.
+            max_bytes: Only the least recently written trees, until the facts of all that are left take so
+                many bytes at most.
+            unfinished: Also trees that were left open, which could be resumed, and damaged ones.
+
+        Returns:
+            The ids of the erased trees.
+
+        Raises:
+            ConfigError: no condition is given, or one is out of bounds.
+            JournalError: a journal can't be read or written.
+        """
+
+        def run() -> Sequence[str]:
+            plan = plan_prune(
+                self._state_dir,
+                older_than_s=older_than_s,
+                keep=keep,
+                max_bytes=max_bytes,
+                unfinished=unfinished,
+            )
+            return prune(plan)
+
+        return await asyncio.to_thread(run)
+
+    async def list(self, purpose: str | None = None) -> Sequence[TreeSummary]:
+        """Return every tree of the state directory, oldest first, including those that programs run.
+
+        Args:
+            purpose: Only those opened with exactly this ``purpose``; None = all.
+
+        Raises:
+            ConfigError: the purpose is not text.
+            JournalError: a journal can't be read.
+        """
+        return await asyncio.to_thread(summaries_of, self._state_dir, check_purpose(purpose))
 
 
 class StoredFacts:
@@ -472,61 +561,3 @@ async def _forget(tree_id: str, store: LanceMemoryStore) -> int:
 
 async def _count(tree_id: str, store: LanceMemoryStore) -> int:
     return len(await store.select(Selection(tree_id=tree_id), None, _ALL))
-
-
-@contextmanager
-def _one_import_at_a_time(state_dir: Path) -> Iterator[None]:
-    """Prevent two imports of one tree into two journals of a state directory."""
-    try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise JournalUnwritable(str(state_dir), f"{error.strerror}; {_NOT_IMPORTED}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _checked(data: BinaryIO, name: str, *, damaged: bool) -> tuple[Manifest, Export]:
-    """Return an export that can be resumed once it is imported, and its manifest."""
-    lines = io.TextIOWrapper(data, "ascii", errors="replace", newline="\n")
-    try:
-        export = load_export(lines)
-    except JournalTooNew as error:
-        raise JournalTooNew(name, f"{error.reason}; {_NOT_IMPORTED}") from error
-    finally:
-        lines.detach()  # the caller closes the stream
-    if export.stopped_at_line is not None or export.manifest is None:
-        raise JournalCorrupt(
-            name, f"line {export.stopped_at_line}: {export.reason}; {_NOT_IMPORTED}; {_GIVE_AN_EXPORT}"
-        )
-    if export.damage is not None and not damaged:
-        raise JournalCorrupt(
-            name,
-            f"the tree was damaged when it was exported ({export.damage}); {_NOT_IMPORTED}; allow damaged "
-            "exports to import its good beginning",
-        )
-    _check_facts(name, export.manifest, export.records)
-    return export.manifest, export
-
-
-def _check_facts(name: str, manifest: Manifest, records: Sequence[Record]) -> None:
-    state, seq = initial_tree(), 0
-    try:
-        config = from_wire(manifest.row0)
-        if not isinstance(config, TreeConfig) or config.tree_id != manifest.tree_id:
-            raise ValueError("it is of another tree")
-        for record in records:
-            seq = record.seq
-            fact = read_fact(record.text)
-            if not record.session:
-                evolve(state, fact)
-    except JournalTooNew as error:
-        raise JournalTooNew(name, f"record {seq}: {error.reason}; {_NOT_IMPORTED}") from error
-    except (JournalError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        what = f"record {seq} is not a fact of a tree" if seq else "its row 0 does not configure the tree"
-        raise JournalCorrupt(name, f"{what}: {error!r}; {_NOT_IMPORTED}") from error
-    if MAIN not in state.sessions:
-        raise JournalCorrupt(name, f"it has no main session; {_NOT_IMPORTED}")

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sessiontree.api import stored_trees
+from sessiontree.api import stored_trees, tree_export
 from sessiontree.cli.memory import MemoryPlace
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import (
@@ -64,12 +64,12 @@ def export(
         with Journal.open(place, read_only=True) as journal:
             tree_id = newest_tree(journal, place)
     if file == STREAM:
-        summary = stored_trees.write_tree(place, tree_id, sys.stdout.buffer)
+        summary = tree_export.write_tree(place, tree_id, sys.stdout.buffer)
         if summary.damage is not None:
             sys.stderr.write(f"sessiontree: the tree is damaged: {summary.damage}\n")
         return 0 if summary.damage is None else DAMAGED
     path = Path(file).expanduser().absolute()
-    summary = stored_trees.export_tree(place, tree_id, path)
+    summary = tree_export.export_tree(place, tree_id, path)
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), "file": str(path), **asdict(summary)}))
     else:
@@ -98,9 +98,9 @@ def import_(
     """
     place = find_state_dir(workspace, state_dir)
     if file == STREAM:
-        summary = stored_trees.read_tree(sys.stdin.buffer, "standard input", place, damaged=damaged)
+        summary = tree_export.read_tree(sys.stdin.buffer, "standard input", place, damaged=damaged)
     else:
-        summary = stored_trees.import_tree(Path(file).expanduser().absolute(), place, damaged=damaged)
+        summary = tree_export.import_tree(Path(file).expanduser().absolute(), place, damaged=damaged)
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), **asdict(summary)}))
     else:

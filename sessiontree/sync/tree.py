@@ -1,4 +1,4 @@
-"""A tree of sessions, and a runtime that serves several, for programs without ``await``.
+"""Trees of sessions, open and stored, and a runtime that serves several, for programs without ``await``.
 
 Long because the docstrings are repeated from the async classes.
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sessiontree.api import runtime as on_loop
 from sessiontree.api import session_tree as tree_on_loop
+from sessiontree.api import stored_trees as trees_on_loop
 from sessiontree.api.agents import AgentSpec
 from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.options import ApproverLike, ChannelLike, GuidanceSource, PluginsLike, PolicyLike
@@ -23,8 +24,11 @@ from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.replay_report import ReplayReport
 from sessiontree.contracts.settings import Budget, Limits
 from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.tree_config import TreeSummary
+from sessiontree.journal.record import Record
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.sync.bases import RuntimeBase, TreeBase, runtime_on_loop, with_own_lease
 from sessiontree.sync.bridge import Crossing
@@ -36,10 +40,8 @@ from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 if TYPE_CHECKING:
     from sessiontree.api.runtime import Enforcement, Shards
     from sessiontree.api.skills import SkillsLike
-    from sessiontree.contracts.replay_report import ReplayReport
     from sessiontree.contracts.results import SessionResult
-    from sessiontree.contracts.tree_config import ShardRow, TreeSummary
-    from sessiontree.journal.record import Record
+    from sessiontree.contracts.tree_config import ShardRow
     from sessiontree.tree.report import ReceiptLine
 
 T = TypeVar("T")
@@ -408,172 +410,6 @@ class SessionTree(TreeBase):
         tree._take_up(crossing, forked)  # noqa: SLF001 - as above
         return tree
 
-    @classmethod
-    def fork_stored(cls, tree_id: str, *, at: int | None = None, state_dir: str | Path | None = None) -> str:
-        """Write a new tree that shares the first facts of another one; :meth:`resume` then opens it.
-
-        As :meth:`fork`, of a tree that need not be open here; another program may run it meanwhile.
-
-        Args:
-            tree_id: The other tree.
-            at: Number of the last shared fact; None = the newest.
-            state_dir: As for :meth:`resume`.
-
-        Returns:
-            The new tree's id.
-
-        Raises:
-            TreeNotFound: no journal there holds the tree.
-            ConfigError: no tree can be forked at this fact; says where it can.
-            JournalError: the journal can't be read or written.
-        """
-        value: str = with_own_lease(tree_on_loop.SessionTree.fork_stored, tree_id, at=at, state_dir=state_dir)
-        return value
-
-    def export(self, path: str | Path) -> int:
-        """Write the tree's durable facts to a file, whether the tree is open or closed.
-
-        The file is NDJSON in which each line carries a hash, and only its owner may read it. It holds
-        everything that sessions read and wrote, and the configuration of the tree; memory is not part of it.
-
-        Args:
-            path: Replaced once the export is whole.
-
-        Returns:
-            How many facts it holds.
-
-        Raises:
-            JournalError: the tree was never opened, or its journal can't be read.
-            OSError: the file can't be written; the earlier file is unchanged.
-        """
-        value: int = with_own_lease(self._made.export, path)
-        return value
-
-    @classmethod
-    def import_journal(
-        cls, path: str | Path, *, state_dir: str | Path | None = None, damaged: bool = False
-    ) -> str:
-        """Write an exported tree into a journal, whole or not at all; :meth:`resume` then continues it.
-
-        The tree keeps its id, its facts and its configuration: workspace, limits, rights and rules. Import
-        files you trust. Resume only one of several copies: they know nothing of each other's effects.
-
-        Args:
-            path: A file that :meth:`export` wrote.
-            state_dir: As for :meth:`resume`.
-            damaged: Accept the export of a damaged tree, which holds only its good beginning.
-
-        Returns:
-            The tree's id.
-
-        Raises:
-            JournalCorrupt: the file is not an export, is cut or altered, or is the export of a damaged tree.
-            JournalTooNew: a later release wrote it.
-            JournalError: the file is not a regular file or can't be read, or the state directory holds the
-                tree already or can't be read.
-            JournalUnwritable: the state directory can't be written.
-        """
-        value: str = with_own_lease(
-            tree_on_loop.SessionTree.import_journal, path, state_dir=state_dir, damaged=damaged
-        )
-        return value
-
-    @classmethod
-    def replay(cls, tree_id: str, *, state_dir: str | Path | None = None) -> ReplayReport:
-        """Apply the rules of this release again to what a tree recorded, and compare every fact.
-
-        Nothing is asked, called or written: what models, tools and people answered is in the facts. The tree
-        may be open; its facts up to now are compared. A tree of another release is only read.
-
-        Args:
-            tree_id: The tree.
-            state_dir: As for :meth:`resume`.
-
-        Returns:
-            What was compared, and the first difference.
-
-        Raises:
-            TreeNotFound: no journal there holds the tree.
-            JournalError: it can't be read.
-        """
-        value: ReplayReport = with_own_lease(tree_on_loop.SessionTree.replay, tree_id, state_dir=state_dir)
-        return value
-
-    @classmethod
-    def erase(
-        cls,
-        tree_id: str,
-        *,
-        state_dir: str | Path | None = None,
-        memory: MemorySettings | None = None,
-        keep_memory: bool = False,
-    ) -> int:
-        """Erase a tree that no program runs: its facts, and the records its sessions stored in memory.
-
-        Exports of the tree, and files in its workspace, stay.
-
-        Args:
-            tree_id: The tree.
-            state_dir: As for :meth:`resume`.
-            memory: Where memory is; None = in the state directory.
-            keep_memory: Leave memory as it is.
-
-        Returns:
-            How many records of memory were erased.
-
-        Raises:
-            TreeNotFound: no journal there holds the tree.
-            JournalLocked, MemoryLocked: a program writes its journal, or memory; nothing was erased.
-            JournalError, MemoryFailed: the journal or memory can't be written.
-        """
-        value: int = with_own_lease(
-            tree_on_loop.SessionTree.erase,
-            tree_id,
-            state_dir=state_dir,
-            memory=memory,
-            keep_memory=keep_memory,
-        )
-        return value
-
-    @classmethod
-    def prune(
-        cls,
-        *,
-        state_dir: str | Path | None = None,
-        older_than_s: float | None = None,
-        keep: int | None = None,
-        max_bytes: int | None = None,
-        unfinished: bool = True,
-    ) -> list[str]:
-        """Erase old trees from the journals that no program writes now; what they stored in memory stays.
-
-        A tree must meet every condition that is given.
-
-        Args:
-            state_dir: As for :meth:`resume`.
-            older_than_s: Only trees whose newest fact is older than this, in seconds.
-            keep: Leave out this many of the most recently written trees.
-            max_bytes: Only the least recently written trees, until the facts of all that are left take so
-                many bytes at most.
-            unfinished: Also trees that were left open, which could be resumed, and damaged ones.
-
-        Returns:
-            The ids of the erased trees.
-
-        Raises:
-            ConfigError: no condition is given, or one is out of bounds.
-            JournalError: a journal can't be read or written.
-        """
-        value: list[str] = with_own_lease(
-            tree_on_loop.SessionTree.prune,
-            state_dir=state_dir,
-            older_than_s=older_than_s,
-            keep=keep,
-            max_bytes=max_bytes,
-            unfinished=unfinished,
-        )
-        return value
-
     @overload
     def run(
         self,
@@ -673,4 +509,181 @@ class SessionTree(TreeBase):
     def usage(self) -> Usage:
         """Return the usage of all sessions of the tree so far, including those that have ended."""
         value: Usage = self._crossing.run(self._made.usage)
+        return value
+
+
+class StoredTrees:
+    """The trees whose journals are in one state directory: list, export, load, fork, replay and erase them.
+
+    The same as :class:`sessiontree.StoredTrees`, without ``await``.
+
+    No tree needs to be open, and none is started. Trees that programs run are listed, exported, forked and
+    replayed too, as far as their facts are durable; they are not erased.
+
+    Args:
+        state_dir: The state directory, or the directory of one of its journals; None = that of the working
+            directory.
+
+    Raises:
+        ConfigError: the directory is not a path.
+    """
+
+    def __init__(self, state_dir: str | Path | None = None) -> None:
+        self._stored = trees_on_loop.StoredTrees(state_dir)
+
+    @property
+    def state_dir(self) -> Path:
+        """The directory."""
+        return self._stored.state_dir
+
+    def export(self, tree_id: str, path: str | Path) -> int:
+        """Write a tree's durable facts to a file, whether the tree is open or closed.
+
+        The file is NDJSON in which each line carries a hash, and only its owner may read it. It holds
+        everything that sessions read and wrote, and the configuration of the tree; memory is not part of it.
+
+        Args:
+            tree_id: The tree.
+            path: Replaced once the export is whole.
+
+        Returns:
+            How many facts it holds.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            JournalError: its journal can't be read.
+            OSError: the file can't be written; the earlier file is unchanged.
+        """
+        value: int = with_own_lease(self._stored.export, tree_id, path)
+        return value
+
+    def load(self, path: str | Path, *, damaged: bool = False) -> str:
+        """Write an exported tree into a journal, whole or not at all; ``SessionTree.resume`` then opens it.
+
+        The tree keeps its id, its facts and its configuration: workspace, limits, rights and rules. Load
+        files you trust. Resume only one of several copies: they know nothing of each other's effects.
+
+        Args:
+            path: A file that :meth:`export` wrote.
+            damaged: Accept the export of a damaged tree, which holds only its good beginning.
+
+        Returns:
+            The tree's id.
+
+        Raises:
+            JournalCorrupt: the file is not an export, is cut or altered, or is the export of a damaged tree.
+            JournalTooNew: a later release wrote it.
+            JournalError: the file is not a regular file or can't be read, or the state directory holds the
+                tree already or can't be read.
+            JournalUnwritable: the state directory can't be written.
+        """
+        value: str = with_own_lease(self._stored.load, path, damaged=damaged)
+        return value
+
+    def fork(self, tree_id: str, *, at: int | None = None) -> str:
+        """Write a new tree that shares the first facts of another one; ``SessionTree.resume`` then opens it.
+
+        As :meth:`SessionTree.fork`, of a tree that need not be open; another program may run it meanwhile.
+
+        Args:
+            tree_id: The other tree.
+            at: Number of the last shared fact; None = the newest.
+
+        Returns:
+            The new tree's id.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            ConfigError: no tree can be forked at this fact; says where it can.
+            JournalError: the journal can't be read or written.
+        """
+        value: str = with_own_lease(self._stored.fork, tree_id, at=at)
+        return value
+
+    def replay(self, tree_id: str) -> ReplayReport:
+        """Apply the rules of this release again to what a tree recorded, and compare every fact.
+
+        Nothing is asked, called or written: what models, tools and people answered is in the facts. The tree
+        may be open; its facts up to now are compared. A tree of another release is only read.
+
+        Args:
+            tree_id: The tree.
+
+        Returns:
+            What was compared, and the first difference.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            JournalError: it can't be read.
+        """
+        value: ReplayReport = with_own_lease(self._stored.replay, tree_id)
+        return value
+
+    def erase(self, tree_id: str, *, memory: MemorySettings | None = None, keep_memory: bool = False) -> int:
+        """Erase a tree that no program runs: its facts, and the records its sessions stored in memory.
+
+        Exports of the tree, and files in its workspace, stay.
+
+        Args:
+            tree_id: The tree.
+            memory: Where memory is; None = in the state directory.
+            keep_memory: Leave memory as it is.
+
+        Returns:
+            How many records of memory were erased.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            JournalLocked, MemoryLocked: a program writes its journal, or memory; nothing was erased.
+            JournalError, MemoryFailed: the journal or memory can't be written.
+        """
+        value: int = with_own_lease(self._stored.erase, tree_id, memory=memory, keep_memory=keep_memory)
+        return value
+
+    def prune(
+        self,
+        *,
+        older_than_s: float | None = None,
+        keep: int | None = None,
+        max_bytes: int | None = None,
+        unfinished: bool = True,
+    ) -> Sequence[str]:
+        """Erase old trees from the journals that no program writes now; what they stored in memory stays.
+
+        A tree must meet every condition that is given.
+
+        Args:
+            older_than_s: Only trees whose newest fact is older than this, in seconds.
+            keep: Leave out this many of the most recently written trees.
+            max_bytes: Only the least recently written trees, until the facts of all that are left take so
+                many bytes at most.
+            unfinished: Also trees that were left open, which could be resumed, and damaged ones.
+
+        Returns:
+            The ids of the erased trees.
+
+        Raises:
+            ConfigError: no condition is given, or one is out of bounds.
+            JournalError: a journal can't be read or written.
+        """
+        value: Sequence[str] = with_own_lease(
+            self._stored.prune,
+            older_than_s=older_than_s,
+            keep=keep,
+            max_bytes=max_bytes,
+            unfinished=unfinished,
+        )
+        return value
+
+    def list(self, purpose: str | None = None) -> Sequence[TreeSummary]:
+        """Return every tree of the state directory, oldest first, including those that programs run.
+
+        Args:
+            purpose: Only those opened with exactly this ``purpose``; None = all.
+
+        Raises:
+            ConfigError: the purpose is not text.
+            JournalError: a journal can't be read.
+        """
+        value: Sequence[TreeSummary] = with_own_lease(self._stored.list, purpose)
         return value
