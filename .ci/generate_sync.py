@@ -136,7 +136,6 @@ ARGUMENT_NOTES = {
         "``sessiontree.sync.TerminalChannel()`` asks by ``input()``. Messages are delivered on the loop."
     ),
     ("SessionTree", "runtime"): "It is a ``sessiontree.sync.Runtime``.",
-    ("SessionTree", "hooks"): "They run on the loop or in threads of their own.",
     ("spawn", "approver"): "A callable is called on a thread that blocks in the tree.",
 }
 """A sentence that is added to the description of an argument."""
@@ -439,7 +438,8 @@ def forwarded(method: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     by_position = [each.arg for each in (*arguments.posonlyargs, *arguments.args)][1:]
     given = [FORWARDED.get((method.name, each), each) for each in by_position]
     named = [each.arg for each in arguments.kwonlyargs]
-    return ", ".join([*given, *(f"{each}={FORWARDED.get((method.name, each), each)}" for each in named)])
+    given += [f"{each}={FORWARDED.get((method.name, each), each)}" for each in named]
+    return ", ".join([*given, f"**{arguments.kwarg.arg}"] if arguments.kwarg else given)
 
 
 def docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:

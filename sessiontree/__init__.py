@@ -2,6 +2,8 @@
 
 Main talks to a person, a Branch works for its parent, and a Worker is a read-only leaf. A session can do
 what its context holds, and nothing else. Importing this package loads nothing except itself.
+
+Long because each public name is listed twice: for type checkers, and with its home.
 """
 
 # Not even a future statement comes before this: it would import a module, and that from anywhere.
@@ -17,6 +19,7 @@ from sessiontree.version import VERSION  # noqa: E402
 if TYPE_CHECKING:
     from sessiontree.api.agents import AgentSpec as AgentSpec
     from sessiontree.api.agents import load_agents as load_agents
+    from sessiontree.api.app import App as App
     from sessiontree.api.child_results import ChildResult as ChildResult
     from sessiontree.api.child_results import OnChildError as OnChildError
     from sessiontree.api.client_calls import ClientCalls as ClientCalls
@@ -28,6 +31,11 @@ if TYPE_CHECKING:
     from sessiontree.api.configured_models import TimeoutSettings as TimeoutSettings
     from sessiontree.api.inbox import Approvals as Approvals
     from sessiontree.api.inbox import PendingApproval as PendingApproval
+    from sessiontree.api.keyword_options import ChildOptions as ChildOptions
+    from sessiontree.api.keyword_options import MapOptions as MapOptions
+    from sessiontree.api.keyword_options import ResumeOptions as ResumeOptions
+    from sessiontree.api.keyword_options import SpawnOptions as SpawnOptions
+    from sessiontree.api.keyword_options import TreeOptions as TreeOptions
     from sessiontree.api.model_choice import ModelLike as ModelLike
     from sessiontree.api.options import ApproverLike as ApproverLike
     from sessiontree.api.options import ChannelLike as ChannelLike
@@ -467,6 +475,8 @@ _ROOMS = {
     "contracts.senders": ("Principal", "Sender"),
     "contracts.tree_config": ("ShardRow", "TreeSummary", "Via"),
     "api.agents": ("AgentSpec", "load_agents"),
+    "api.app": ("App",),
+    "api.keyword_options": ("ChildOptions", "MapOptions", "ResumeOptions", "SpawnOptions", "TreeOptions"),
     "api.child_results": ("ChildResult", "OnChildError"),
     "api.configuration": ("Configuration", "WorkspaceEntry"),
     "api.inbox": ("Approvals", "PendingApproval"),

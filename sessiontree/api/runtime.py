@@ -55,7 +55,14 @@ _LATE = {
     "journal_holding": "sessiontree.journal.claim:journal_holding",
     "summaries_of": "sessiontree.runtime.stored_trees:summaries_of",
     "state_dir_of_journal": "sessiontree.journal.claim:state_dir_of_journal",
-    "not_here": "sessiontree.api.stored_trees:not_here",
+    "export_tree": "sessiontree.api.tree_export:export_tree",
+    "import_tree": "sessiontree.api.tree_export:import_tree",
+    "replay_tree": "sessiontree.api.journaled_trees:replay_tree",
+    "not_here": "sessiontree.api.journaled_trees:not_here",
+    "fork_tree": "sessiontree.api.journaled_trees:fork_tree",
+    "erase_tree": "sessiontree.api.journaled_trees:erase_tree",
+    "plan_prune": "sessiontree.api.journaled_trees:plan_prune",
+    "prune": "sessiontree.api.journaled_trees:prune",
     "stored_embedder": "sessiontree.memory.reindex:stored_embedder",
     "open_as_stored": "sessiontree.memory.reindex:open_as_stored",
     "desk": "sessiontree.api.inbox:HumanInbox",
@@ -356,15 +363,14 @@ def check_backend(name: str) -> None:
         raise ConfigError(f"backend {name!r} is not one of {', '.join(BACKENDS)}{meant(name, BACKENDS)}")
 
 
-def check_purpose(purpose: str | None) -> str | None:
-    """Return the purpose of the trees to list; None = all.
+def check_purpose(purpose: object) -> None:
+    """Check the purpose of the trees to list.
 
     Raises:
-        ConfigError: it is not text.
+        ConfigError: it is neither text nor None.
     """
     if purpose is not None and not isinstance(purpose, str):
         raise ConfigError(f"purpose is {purpose!r}; give the text trees were opened with, or None for all")
-    return purpose
 
 
 def shard_count(shards: object, backend: str, memory: MemorySettings | None) -> int:

@@ -7,41 +7,33 @@ Written by ``.ci/generate_sync.py`` from the async classes: change those, or the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from sessiontree.api import runtime as on_loop
 from sessiontree.api import session_tree as tree_on_loop
 from sessiontree.api import stored_trees as trees_on_loop
-from sessiontree.api.agents import AgentSpec
-from sessiontree.api.model_choice import ModelLike
-from sessiontree.api.options import ApproverLike, ChannelLike, GuidanceSource, PluginsLike, PolicyLike
+from sessiontree.api.app import App
+from sessiontree.api.keyword_options import ChildOptions, ResumeOptions, TreeOptions
+from sessiontree.api.options import ApproverLike, ChannelLike
 from sessiontree.api.runtime import BackendName
 from sessiontree.api.telemetry import TelemetryLike
-from sessiontree.contracts.approvals import ApprovalMode, Rule
-from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.replay_report import ReplayReport
-from sessiontree.contracts.settings import Budget, Limits
-from sessiontree.contracts.tool import Tool
-from sessiontree.contracts.tree_config import TreeSummary
-from sessiontree.journal.record import Record
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.sync.bases import RuntimeBase, TreeBase, runtime_on_loop, with_own_lease
 from sessiontree.sync.bridge import Crossing
 from sessiontree.sync.channels import chosen_channel, crossed_approver
 from sessiontree.sync.event_buffer import ProgressReader, drained
 from sessiontree.sync.session import Approvals, ClientCalls, SessionHandle
-from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 
 if TYPE_CHECKING:
     from sessiontree.api.runtime import Enforcement, Shards
-    from sessiontree.api.skills import SkillsLike
+    from sessiontree.contracts.replay_report import ReplayReport
     from sessiontree.contracts.results import SessionResult
-    from sessiontree.contracts.tree_config import ShardRow
+    from sessiontree.contracts.tree_config import ShardRow, TreeSummary
+    from sessiontree.journal.record import Record
     from sessiontree.tree.report import ReceiptLine
 
 T = TypeVar("T")
@@ -165,80 +157,29 @@ class SessionTree(TreeBase):
 
     Args:
         workspace: Root directory of all file tools.
-        model: Model of its sessions: a model, or a provider's model by name, such as
-            ``anthropic:claude-sonnet-5``; or a list of them: if one fails, the next is asked.
-        models: Models for agents that name another one (``AgentConfig.model``), by any name.
-        tools: Tools in addition to those of installed distributions.
-        limits: Limits of the tree.
-        budget: Budget of the whole tree.
-        agents: Agents by name; ``default`` is created if it is missing.
-        agent: Name of Main's agent.
-        approvals: ``auto`` approves and records it, ``smart`` applies ``smart_rules`` before it asks a person
-            and approves commands known to be harmless, ``always`` asks each time, ``never`` refuses. A mode
-            that is named also governs System calls, such as commands; None = Elevated calls are asked about
-            and System calls run.
+        app: Models, tools, agents and whatever else no journal holds. A program that opens one tree may give
+            the members of an :class:`App` as keywords instead, such as ``model``.
         approver: Main's approver: rules, or a callable; callables are channels. A plain callable may
             block and may use the tree; an ``async`` one runs on the loop.
-        smart_rules: Rules that mode ``smart`` applies by itself.
         channel: Where Main talks to a person; by default messages and requests wait in the tree until
             the program reads them. None = no person can be asked.
             ``sessiontree.sync.TerminalChannel()`` asks by ``input()``. Messages are delivered on the
             loop.
-        state_dir: Directory of the journal; by default one per workspace in the platform's state folder.
-        backend: ``ray``: sessions are actors on the Ray that the program has initialised, or on a private
-            one; ``local``: everything runs in this process.
-        slots: Maximum sessions in hosts at a time.
-        memory: Place of a private runtime's memory, and the embedder of its texts.
         runtime: Serve the tree there instead of starting a private runtime. It is a
             ``sessiontree.sync.Runtime``.
-        purpose: Purpose of the tree, for listings; empty = the name of the program.
-        dedicated: Whether each session keeps its own host for life.
-        builtin_tools: False leaves out the tools of installed distributions.
-        plugins: Plugin settings by id, or the path of a JSON or TOML file with them. They are not journaled.
-        web: What its sessions may read on the web: by default public pages, with no search provider; None =
-            nothing.
-        policy: Which tools its sessions may hold, or the path of a JSON or TOML file that says so; None = all
-            that kind and agent allow. It only removes tools.
-        group: Group of the channel and of every session, for the policy's ``groups``.
-        hooks: Hooks on the calls, messages, spawns and lives of its sessions. They run on the loop or
-            in threads of their own.
-        skills: A folder of skills, or several: folders with a file ``SKILL.md``. Sessions see those that
-            their agents name. None may be in the workspace.
-        agents_md: Whose text the workspace's AGENTS.md is: the ``workspace``'s, marked as untrusted; that of
-            a ``trusted`` workspace, quoted, which sessions may follow; or the ``owner``'s. It joins the
-            prompts of sessions that read files; with None, it joins no prompt.
+        options: Members of :class:`TreeOptions` by name: where the tree is kept and served, and its limits,
+            rights and purpose.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only settings of the public API
+    def __init__(
         self,
         workspace: str | Path,
+        app: App | None = None,
         *,
-        model: ModelLike,
-        models: Mapping[str, ModelLike] | None = None,
-        tools: Iterable[Tool[Any]] = (),
-        limits: Limits | None = None,
-        budget: Budget | None = None,
-        agents: Mapping[str, AgentSpec] | None = None,
-        agent: str = "default",
-        approvals: ApprovalMode | None = None,
         approver: ApproverLike = None,
-        smart_rules: Sequence[Rule] = (),
         channel: ChannelLike = "queue",
-        state_dir: str | Path | None = None,
-        backend: BackendName = "ray",
-        slots: int | None = None,
-        memory: MemorySettings | None = None,
         runtime: Runtime | None = None,
-        purpose: str = "",
-        dedicated: bool = False,
-        builtin_tools: bool = True,
-        plugins: PluginsLike = None,
-        web: WebSettings | None = PUBLIC_WEB,
-        policy: PolicyLike = None,
-        group: str = "",
-        hooks: Iterable[Hook] = (),
-        skills: SkillsLike = None,
-        agents_md: GuidanceSource | None = "workspace",
+        **options: Unpack[TreeOptions],
     ) -> None:
         """Check all arguments as far as possible before the tree starts.
 
@@ -250,86 +191,51 @@ class SessionTree(TreeBase):
             crossing,
             tree_on_loop.SessionTree(
                 workspace,
-                model=model,
-                models=models,
-                tools=tools,
-                limits=limits,
-                budget=budget,
-                agents=agents,
-                agent=agent,
-                approvals=approvals,
+                app,
                 approver=crossed_approver(approver, crossing.prompts),
-                smart_rules=smart_rules,
                 channel=chosen_channel(channel, approver, crossing.prompts),
-                state_dir=state_dir,
-                backend=backend,
-                slots=slots,
-                memory=memory,
                 runtime=runtime_on_loop(runtime),
-                purpose=purpose,
-                dedicated=dedicated,
-                builtin_tools=builtin_tools,
-                plugins=plugins,
-                web=web,
-                policy=policy,
-                group=group,
-                hooks=hooks,
-                skills=skills,
-                agents_md=agents_md,
+                **options,
             ),
         )
 
     @classmethod
-    def resume(  # noqa: PLR0913 - keyword-only settings of the public API
+    def resume(
         cls,
         tree_id: str,
+        app: App | None = None,
         *,
-        model: ModelLike,
-        models: Mapping[str, ModelLike] | None = None,
-        tools: Iterable[Tool[Any]] = (),
-        state_dir: str | Path | None = None,
         approver: ApproverLike = None,
         channel: ChannelLike = "queue",
-        agents: Mapping[str, AgentSpec] | None = None,
-        backend: BackendName = "ray",
-        slots: int | None = None,
-        memory: MemorySettings | None = None,
         runtime: Runtime | None = None,
-        builtin_tools: bool = True,
-        plugins: PluginsLike = None,
-        web: WebSettings | None = PUBLIC_WEB,
-        hooks: Iterable[Hook] = (),
-        skills: SkillsLike = None,
+        **options: Unpack[ResumeOptions],
     ) -> SessionTree:
         """Resume a tree after a crash or a break: facts are replayed and pending work is done, nothing twice.
 
-        Limits, rights, mode and rules come from the journal; tools, plugins, models, web, hooks and skills
-        must be given again. Tools of the tree that are not given are removed; new ones are not added. Without
-        ``state_dir`` the tree is looked up in the state directory of the working directory.
+        Limits, rights, mode and rules come from the journal; the app must be given again. Tools of the tree
+        that are not given are removed; new ones are not added.
+
+        Args:
+            tree_id: The tree.
+            app: As for the class.
+            approver: Main's approver, if it is a callable; rules come from the journal.
+            channel: Where Main talks to a person; without effect if the tree had no channel.
+            runtime: Serve the tree there instead of starting a private runtime.
+            options: Members of :class:`ResumeOptions` by name.
 
         Raises:
             TreeNotFound, JournalError: the tree can't be read.
+            ConfigError: an argument is wrong, or an agent or a guard of the tree is not given.
         """
         crossing = Crossing()
         resumed = partial(
             tree_on_loop.SessionTree.resume,
             tree_id,
-            model=model,
-            models=models,
-            tools=tools,
-            state_dir=state_dir,
+            app,
             approver=crossed_approver(approver, crossing.prompts),
             channel=chosen_channel(channel, approver, crossing.prompts),
-            agents=agents,
-            backend=backend,
-            slots=slots,
-            memory=memory,
             runtime=runtime_on_loop(runtime),
-            builtin_tools=builtin_tools,
-            plugins=plugins,
-            web=web,
-            hooks=hooks,
-            skills=skills,
+            **options,
         )
         tree = cls.__new__(cls)
         tree._take_up(crossing, resumed)  # noqa: SLF001 - a tree of this class
@@ -383,9 +289,8 @@ class SessionTree(TreeBase):
 
         This tree does not change, and goes on. In the new one no effect is repeated: a call that had begun
         has an unknown result, requests are made again, and a call of the program that had not begun is
-        skipped. It has the models, tools, hooks and skills that this tree was given. What the shared facts
-        used counts against its budgets; the time since the last of them does not count. Files of the
-        workspace are as they are now.
+        skipped. Its app is that of this tree. What the shared facts used counts against its budgets; the time
+        since the last of them does not count. Files of the workspace are as they are now.
 
         Args:
             at: Number of the last shared fact, as in :meth:`events`; None = the newest.
@@ -412,38 +317,14 @@ class SessionTree(TreeBase):
 
     @overload
     def run(
-        self,
-        task: str,
-        *,
-        agent: str | None = ...,
-        result_type: type[T],
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | None = ...,
+        self, task: str, *, result_type: type[T], **options: Unpack[ChildOptions]
     ) -> SessionResult[T]: ...
     @overload
     def run(
-        self,
-        task: str,
-        *,
-        agent: str | None = ...,
-        result_type: Any = ...,
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | None = ...,
+        self, task: str, *, result_type: Any = ..., **options: Unpack[ChildOptions]
     ) -> SessionResult[Any]: ...
     def run(
-        self,
-        task: str,
-        *,
-        agent: str | None = None,
-        result_type: Any = None,
-        budget: Budget | None = None,
-        settings: ModelSettings | None = None,
-        skills: Sequence[str] | None = None,
-        ttl_s: float | None = None,
+        self, task: str, *, result_type: Any = None, **options: Unpack[ChildOptions]
     ) -> SessionResult[Any]:
         """Give a task to a new Branch below Main, and return its final answer, after all its children.
 
@@ -455,13 +336,9 @@ class SessionTree(TreeBase):
 
         Args:
             task: Its first message.
-            agent: Agent it runs as; None = Main's.
             result_type: Type of its final message, as for :meth:`SessionHandle.spawn`.
-            budget: Budget reserved for it and everything below it; None = it uses the tree's.
-            settings: Model settings that differ from its agent's.
-            skills: Names of the skills that it may read, of those Main holds; None = those that its agent
-                names.
-            ttl_s: Time to live in seconds, from its first adoption; None = the default of a Branch.
+            options: Members of :class:`ChildOptions` by name: its agent, budget, model settings, skills and
+                time to live.
 
         Returns:
             The result of the completed Branch; ``output`` has the requested type.
@@ -472,14 +349,7 @@ class SessionTree(TreeBase):
             ConfigError: an argument is wrong.
         """
         value: SessionResult[Any] = self._crossing.wait(
-            self._made.run,
-            task,
-            agent=agent,
-            result_type=result_type,
-            budget=budget,
-            settings=settings,
-            skills=skills,
-            ttl_s=ttl_s,
+            self._made.run, task, result_type=result_type, **options
         )
         return value
 

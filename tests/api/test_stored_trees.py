@@ -27,7 +27,7 @@ from sessiontree import (
     StoredTrees,
     TreeNotFound,
 )
-from sessiontree.api.stored_trees import plan_prune, prune
+from sessiontree.api.journaled_trees import plan_prune, prune
 from sessiontree.api.tree_export import import_tree
 from sessiontree.contracts.memory import MemoryScope, NewRecord
 from sessiontree.journal.claim import JournalClaim, journal_dirs
@@ -192,14 +192,16 @@ async def test_tree_id_must_be_a_text(export: list[str], tmp_path: Path, tree_id
 async def test_stored_trees_are_listed_by_purpose(tmp_path: Path) -> None:
     """All of them, or those opened with exactly the purpose; a purpose must be text."""
     state = tmp_path / "state"
+    made = []
     for purpose in ("one", "two"):
         async with SessionTree(
             tmp_path, model=MODEL, state_dir=state, backend="local", purpose=purpose
         ) as tree:
             await tree.finish("over")
+            made.append(tree.tree_id)
     stored = StoredTrees(state)
-    assert [tree.purpose for tree in await stored.list()] == ["one", "two"]
-    assert [tree.tree_id for tree in await stored.list("two")] == [tree.tree_id]
+    assert [tree.tree_id for tree in await stored.list()] == made
+    assert [tree.purpose for tree in await stored.list("two")] == ["two"]
     assert await stored.list("on") == []
     with pytest.raises(ConfigError, match="purpose is 5"):
         await stored.list(5)  # type: ignore[arg-type]
@@ -209,6 +211,7 @@ async def test_stored_trees_are_by_default_those_of_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As ``SessionTree.resume`` finds them; an empty path is refused."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "platform"))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     async with SessionTree(".", model=MODEL, backend="local") as tree:
