@@ -43,10 +43,11 @@ if TYPE_CHECKING:
     from sessiontree.api.options import PluginsLike as PluginsLike
     from sessiontree.api.options import PolicyLike as PolicyLike
     from sessiontree.api.pending_reply import PendingReply as PendingReply
-    from sessiontree.api.runtime import BackendName as BackendName
-    from sessiontree.api.runtime import Enforcement as Enforcement
     from sessiontree.api.runtime import Runtime as Runtime
-    from sessiontree.api.runtime import Shards as Shards
+    from sessiontree.api.runtime_options import BackendName as BackendName
+    from sessiontree.api.runtime_options import Enforcement as Enforcement
+    from sessiontree.api.runtime_options import RuntimeOptions as RuntimeOptions
+    from sessiontree.api.runtime_options import Shards as Shards
     from sessiontree.api.session_handle import SessionHandle as SessionHandle
     from sessiontree.api.session_tree import SessionTree as SessionTree
     from sessiontree.api.skills import SkillsLike as SkillsLike
@@ -530,7 +531,8 @@ _ROOMS = {
         "ToolPolicy",
     ),
     "policy.compiled": ("PolicyWarning",),
-    "api.runtime": ("BackendName", "Enforcement", "Runtime", "Shards"),
+    "api.runtime": ("Runtime",),
+    "api.runtime_options": ("BackendName", "Enforcement", "RuntimeOptions", "Shards"),
     "schema.dialect": ("SchemaWarning",),
     "schema.derive": ("to_mcp",),
     "api.session_tree": ("SessionTree",),

@@ -1,39 +1,30 @@
-"""The options that methods of trees, sessions and runtimes take as keywords, each described once."""
+"""The options that methods of trees and sessions take as keywords, each described once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
 from sessiontree.api.app import AppOptions
 from sessiontree.api.child_results import OnChildError
 from sessiontree.api.options import GuidanceSource, PolicyLike
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import ServedOptions
 from sessiontree.contracts.approvals import ApprovalMode, Rule
-from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.settings import Budget, Limits, suggestion
-from sessiontree.memory.settings import MemorySettings
+from sessiontree.contracts.settings import Budget, Limits
 
 
-class ResumeOptions(AppOptions, total=False):
+class ResumeOptions(AppOptions, ServedOptions, total=False):
     """Where a tree is kept and served; and the members of its :class:`App`, unless that is given."""
 
     state_dir: str | Path | None
     """Directory of the journal. None = for a new tree, one per workspace in the platform's state folder; for
     a tree that is resumed, that of the working directory."""
-    backend: BackendName
-    """``ray``, the default: sessions are actors on the Ray that the program has initialised, or on a private
-    one; ``local``: everything runs in this process."""
-    slots: int | None
-    """Maximum sessions in hosts at a time; None = the backend's default."""
-    memory: MemorySettings | None
-    """Place of a private runtime's memory, and the embedder of its texts; None = in the state directory."""
 
 
 class TreeOptions(ResumeOptions, total=False):
-    """What a new tree is told. Its journal holds all of it but where it is served and what its app is."""
+    """Settings of a new tree. Its journal holds all of them, except where it is served and its app."""
 
     limits: Limits | None
     """Limits of the tree; None = the defaults."""
@@ -64,7 +55,7 @@ class TreeOptions(ResumeOptions, total=False):
 
 
 class _SharedChildOptions(TypedDict, total=False):
-    """What children are told, however they are started."""
+    """Settings of children, however they are started."""
 
     agent: str | None
     """Agent a child runs as; None = its parent's."""
@@ -77,14 +68,14 @@ class _SharedChildOptions(TypedDict, total=False):
 
 
 class ChildOptions(_SharedChildOptions, total=False):
-    """What one child is told."""
+    """Settings of one child."""
 
     ttl_s: float | None
     """Time to live in seconds, from its first adoption; None = the default of its kind."""
 
 
 class SpawnOptions(ChildOptions, total=False):
-    """What a child with a handle is told."""
+    """Settings of a child with a handle."""
 
     label: str | None
     """Name among its siblings."""
@@ -96,7 +87,7 @@ class SpawnOptions(ChildOptions, total=False):
 
 
 class MapOptions(_SharedChildOptions, total=False):
-    """What several children are told, one for each task."""
+    """Settings of several children, one for each task."""
 
     concurrency: int
     """Maximum children at a time, 8 by default; the tree's ``max_children`` applies too."""
@@ -109,22 +100,3 @@ class MapOptions(_SharedChildOptions, total=False):
     ttl_s: float | Sequence[float | None] | None
     """Time to live in seconds, from the first adoption: one for all, or one for each task; None = the default
     of the kind."""
-
-
-def check_options(given: Mapping[str, object], options: type, call: str, *parameters: str) -> None:
-    """Refuse keywords that a call does not take; a type checker finds them too.
-
-    Args:
-        given: The keywords.
-        options: The TypedDict of those it takes.
-        call: Names the call in the error.
-        parameters: Its other parameters, which may be meant.
-
-    Raises:
-        ConfigError: one is unknown; names it and the nearest one.
-    """
-    known: frozenset[str] = options.__optional_keys__  # type: ignore[attr-defined]  # of every TypedDict here
-    for name in given:
-        if name not in known:
-            near = suggestion(name, {*known, *parameters})
-            raise ConfigError(f"{call} takes no option {name!r}; {near}")

@@ -31,7 +31,7 @@ from sessiontree.api.handle_arguments import (
     tasks_of,
 )
 from sessiontree.api.inbox import HumanInbox
-from sessiontree.api.keyword_options import MapOptions, SpawnOptions, check_options
+from sessiontree.api.keyword_options import MapOptions, SpawnOptions
 from sessiontree.api.options import ApproverLike, check_settings, kind_of, split_approver, text_of
 from sessiontree.api.pending_reply import PendingReply
 from sessiontree.api.program_hooks import ProgramHooks
@@ -50,6 +50,7 @@ from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.session_facts import ContextCompacted, MessagesShortened
 from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.settings import check_options
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.runtime.replay import read_fact
 from sessiontree.runtime.supervisor_api import Reply, SessionRecord, SupervisorApi, tool_reply
@@ -208,7 +209,7 @@ class SessionHandle(Generic[R]):
             tasks: First messages.
             result_type: Type of each final message.
             options: Members of :class:`MapOptions` by name: how many run at a time, what follows a failure,
-                and what each child is told.
+                and the settings of each child.
 
         Raises:
             SessionFailed: a child did not complete (``raise``, ``first``).

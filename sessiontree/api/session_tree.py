@@ -21,7 +21,7 @@ from sessiontree.api.agents import AgentSpec, with_own_policies
 from sessiontree.api.app import App, take_app
 from sessiontree.api.approval_modes import restricted
 from sessiontree.api.backend import facts_after
-from sessiontree.api.keyword_options import ChildOptions, ResumeOptions, TreeOptions, check_options
+from sessiontree.api.keyword_options import ChildOptions, ResumeOptions, TreeOptions
 from sessiontree.api.model_choice import models_of, warn_of_many_tools, with_models
 from sessiontree.api.options import (
     GUIDANCE_FILE,
@@ -58,12 +58,14 @@ from sessiontree.api.paths import (
     workspace_root,
 )
 from sessiontree.api.plugins import check_claims, installed_tools
-from sessiontree.api.runtime import BackendName, Cell, Runtime, Sharing, Tenant, late
+from sessiontree.api.runtime import Cell, Runtime, Sharing, Tenant, late
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.settings import check_options
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings

@@ -41,7 +41,7 @@ from sessiontree.bench.ledger_tables import AttemptResult
 from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text
 from sessiontree.bench.run_facts import RunFacts, keep_facts
 from sessiontree.bench.run_place import WORKSPACES, RunPlace, no_model
-from sessiontree.bench.suite import Attempt, Score, tree_options
+from sessiontree.bench.suite import Attempt, Score, read_tree_options
 from sessiontree.bench.tree_faults import TreeFaults, faults_in
 from sessiontree.bench.workspaces import make_workspace, template_of
 from sessiontree.contracts.author_errors import report_error
@@ -215,7 +215,7 @@ class AttemptRun:
         tree: Any = suite.tree(attempt) if callable(suite.tree) else suite.tree
         if inspect.isawaitable(tree):
             tree = await tree
-        given = tree_options(tree, "tree returned")
+        given = read_tree_options(tree, "tree returned")
         options: dict[str, Any] = {**approvals_of(self._place), **given}
         if callable(options.get("approver")):  # it is a channel by itself
             options.pop("channel", None)

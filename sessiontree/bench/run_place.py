@@ -16,10 +16,11 @@ from sessiontree import AgentSpec, ConfigError, Configuration, RecordedModel
 from sessiontree.api.app import take_app
 from sessiontree.api.model_choice import ModelLike, models_of
 from sessiontree.api.paths import absolute_path
-from sessiontree.api.runtime import BackendName, Shards, check_backend, shard_count
+from sessiontree.api.runtime import check_backend, shard_count
+from sessiontree.api.runtime_options import BackendName, Shards
 from sessiontree.bench.progress import LoggedProgress, RunProgress
 from sessiontree.bench.samples import digest_of_samples
-from sessiontree.bench.suite import Sample, Suite, checked_count, checked_seconds, tree_options
+from sessiontree.bench.suite import Sample, Suite, checked_count, checked_seconds, read_tree_options
 from sessiontree.bench.workspaces import Keep
 
 CONFIG: Final = "config.json"
@@ -211,7 +212,7 @@ def _check_models(suite: Suite, model: ModelLike | None) -> None:
     Raises:
         ConfigError: no model is named, one is unknown, or its extra or its key is missing.
     """
-    options = {} if callable(suite.tree) else tree_options(suite.tree, f"suite {suite.name!r}: tree has")
+    options = {} if callable(suite.tree) else read_tree_options(suite.tree, f"suite {suite.name!r}: tree has")
     app = take_app(options.get("app"), options)
     model = model if app.model is None else app.model
     if isinstance(model, str) and model in suite.models:

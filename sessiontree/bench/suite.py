@@ -270,7 +270,7 @@ class Suite:
             if not isinstance(rule, Rule):
                 raise ConfigError(f"suite {name!r}: rules must hold Rule, not {rule!r}")
         if not callable(self.tree):
-            tree_options(self.tree, f"suite {name!r}: tree has")
+            read_tree_options(self.tree, f"suite {name!r}: tree has")
 
     async def run(self, run_dir: str | Path, **options: Any) -> RunResults:
         """Run the suite, or go on with an interrupted run; every sample is scored once.
@@ -296,7 +296,7 @@ class Suite:
         return _outcome_of(self.run(run_dir, **options))
 
 
-def tree_options(tree: TreeLike, said: str) -> dict[str, Any]:
+def read_tree_options(tree: TreeLike, said: str) -> dict[str, Any]:
     """Return what a suite says of a tree as arguments by name.
 
     Args:

@@ -13,11 +13,11 @@ from typing import Any
 
 from sessiontree import ConfigError, SessionTree
 from sessiontree.api.approval_modes import describe_rights
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.cli.approvals import ApprovalPrompt
 from sessiontree.cli.configured_tree import (
-    app_to_resume,
     checked_workspace,
+    choose_app,
     load_configuration,
     spare_tools,
     tree_options,
@@ -120,7 +120,7 @@ def _opened(
     tree_id = whole_tree_id(place, tree_id)
     with Journal.open(find_journal(place, tree_id), read_only=True) as journal:
         was: TreeConfig = from_wire(dict(journal.row0(tree_id)))
-    app = app_to_resume(configured, was.model, model)
+    app = choose_app(configured, was.model, model)
 
     async def resumed() -> SessionTree:
         return await SessionTree.resume(tree_id, app, state_dir=place, backend=backend)

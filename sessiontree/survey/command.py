@@ -124,7 +124,7 @@ class _Run:
     backend: BackendName
     screen: SurveyScreen
     settings: dict[str, Any]
-    """What a new tree is told; nothing for one that is resumed."""
+    """Options of a new tree; none for one that is resumed."""
     said: tuple[str, ...]
     """Lines to begin with."""
     known_seq: int = 0

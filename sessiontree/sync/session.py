@@ -268,7 +268,7 @@ class SessionHandle(SessionBase[R]):
             tasks: First messages.
             result_type: Type of each final message.
             options: Members of :class:`MapOptions` by name: how many run at a time, what follows a failure,
-                and what each child is told.
+                and the settings of each child.
 
         Raises:
             SessionFailed: a child did not complete (``raise``, ``first``).

@@ -7,10 +7,10 @@ Written by ``.ci/generate_sync.py`` from the async classes: change those, or the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from sessiontree.api import runtime as on_loop
 from sessiontree.api import session_tree as tree_on_loop
@@ -18,8 +18,7 @@ from sessiontree.api import stored_trees as trees_on_loop
 from sessiontree.api.app import App
 from sessiontree.api.keyword_options import ChildOptions, ResumeOptions, TreeOptions
 from sessiontree.api.options import ApproverLike, ChannelLike
-from sessiontree.api.runtime import BackendName
-from sessiontree.api.telemetry import TelemetryLike
+from sessiontree.api.runtime_options import RuntimeOptions
 from sessiontree.contracts.messages import Usage
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.sync.bases import RuntimeBase, TreeBase, runtime_on_loop, with_own_lease
@@ -29,7 +28,6 @@ from sessiontree.sync.event_buffer import ProgressReader, drained
 from sessiontree.sync.session import Approvals, ClientCalls, SessionHandle
 
 if TYPE_CHECKING:
-    from sessiontree.api.runtime import Enforcement, Shards
     from sessiontree.contracts.replay_report import ReplayReport
     from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.tree_config import ShardRow, TreeSummary
@@ -47,53 +45,10 @@ class Runtime(RuntimeBase):
     Args:
         state_dir: Directory of journal and memory. Each running program writes its own journal there: the
             first in the directory itself, the next in ``journals/2``, and so on.
-        backend: ``ray``: sessions are actors on the Ray that the program has initialised, or on a private one
-            that ends with the runtime; ``local``: everything runs in this process.
-        slots: Maximum sessions in hosts at a time (``ray``: for each pool); None = the backend's default.
-        address: Cluster to connect to, as ``host:port`` or ``auto``. Only ``ray``.
-        num_cpus: CPUs of a private Ray; None counts the machine's. Only ``ray``.
-        insecure: Allow a private Ray without authentication if ``RAY_AUTH_MODE=disabled`` is set.
-        kernel_enforcement: ``required``: no Worker runs if the kernel can't make its process read-only;
-            ``best_effort``: it runs with the available confinement, which its status reports. Only ``ray``.
-        max_host_bytes: Maximum private memory of one session's host, in bytes; a host that exceeds it ends
-            together with its session. None = 2 GiB. Only ``ray``.
-        memory: Place of memory and embedder of its texts; None = in the state directory, with texts compared
-            by their words.
-        pass_env: Names of environment variables that tools get in addition to harmless ones such as ``PATH``
-            and ``LANG``; only the program and its model get the program's keys. Only ``ray``.
-        tree_id: Write the journal that holds this tree, to resume it; None = the first unused journal.
-        shards: Maximum number of supervisors for new trees, each with a journal and hosts of its own; begun
-            as trees need them. A tree is wholly in one of them. ``per-node`` = one on each node of the
-            cluster, in the directory that is at ``state_dir`` there. Only ``ray``.
-        placement: Where Workers and Branches run on a cluster, such as ``{"worker": {"num_cpus": 1,
-            "resources": {"fast_disk": 1}, "label": {"zone": "spot"}}}``: on nodes with these labels and
-            resources that have the same directory at the workspace's path. Main, and kinds that are not
-            named, run on this node. Only ``ray`` on a cluster.
-        telemetry: How its trees are traced by OpenTelemetry. None = if the program has set a tracer provider,
-            or if the standard ``OTEL_*`` variables name a collector; True = in any case; False = never.
-        log: ``json``: write the package's log records, and a line for whatever ends in its trees, as JSON
-            lines to standard error. None = as the variable ``SESSIONTREE_LOG`` says.
+        options: Members of :class:`RuntimeOptions` by name, such as ``backend`` and ``slots``.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only settings of the public API
-        self,
-        state_dir: str | Path,
-        *,
-        backend: BackendName = "ray",
-        slots: int | None = None,
-        address: str | None = None,
-        num_cpus: int | None = None,
-        insecure: bool = False,
-        kernel_enforcement: Enforcement = "required",
-        max_host_bytes: int | None = None,
-        memory: MemorySettings | None = None,
-        pass_env: Sequence[str] = (),
-        tree_id: str | None = None,
-        shards: Shards = 1,
-        placement: Mapping[str, Mapping[str, Any]] | None = None,
-        telemetry: TelemetryLike = None,
-        log: Literal["json"] | None = None,
-    ) -> None:
+    def __init__(self, state_dir: str | Path, **options: Unpack[RuntimeOptions]) -> None:
         """Prepare the backend; ``local`` opens its journal at once, ``ray`` with the first tree.
 
         Raises:
@@ -102,26 +57,7 @@ class Runtime(RuntimeBase):
             JournalError: the state directory can't be used, or another program writes the journal.
             TreeNotFound: no journal there holds the tree.
         """
-        self._begin(
-            partial(
-                on_loop.Runtime,
-                state_dir,
-                backend=backend,
-                slots=slots,
-                address=address,
-                num_cpus=num_cpus,
-                insecure=insecure,
-                kernel_enforcement=kernel_enforcement,
-                max_host_bytes=max_host_bytes,
-                memory=memory,
-                pass_env=pass_env,
-                tree_id=tree_id,
-                shards=shards,
-                placement=placement,
-                telemetry=telemetry,
-                log=log,
-            )
-        )
+        self._begin(partial(on_loop.Runtime, state_dir, **options))
 
     def trees(self, purpose: str | None = None) -> list[TreeSummary]:
         """Return every tree of the state directory, oldest first, including those of other programs.

@@ -17,6 +17,7 @@ from sessiontree import (
     FunctionModel,
     ModelRequest,
     PermissionTier,
+    Runtime,
     ScriptedModel,
     SessionTree,
     UserMessage,
@@ -153,6 +154,14 @@ def test_unknown_options_of_a_tree_are_named(tmp_path: Path, kind: Any, option: 
     """With the name that is probably meant, also where that is a parameter of its own."""
     with pytest.raises(ConfigError, match=f"takes no option '{option}'; did you mean '{meant}'"):
         kind(tmp_path, **{"model": MEMBERS["model"], option: None})
+
+
+@pytest.mark.parametrize("kind", [Runtime, sync.Runtime], ids=lambda kind: kind.__module__)
+def test_unknown_options_of_a_runtime_are_named(tmp_path: Path, kind: Any) -> None:
+    """Before it claims a journal."""
+    with pytest.raises(ConfigError, match="Runtime takes no option 'slot'; did you mean 'slots'"):
+        kind(tmp_path / "state", slot=4)
+    assert not (tmp_path / "state").exists()
 
 
 async def test_options_of_new_trees_are_no_options_of_resume() -> None:

@@ -31,7 +31,6 @@ def reply(request: ModelRequest) -> Answer:
     return call("double", number=21) if isinstance(last, UserMessage) else f"{request.agent} {last.text}"
 
 
-@pytest.mark.covers("DUR10")
 @pytest.mark.own_runtime
 async def test_one_app_serves_a_tree_through_its_life(open_tree: Opener) -> None:
     """Opened, forked, closed and resumed it has the same model, tools and agents each time."""
