@@ -17,7 +17,7 @@ from sessiontree.api.runtime_options import BackendName
 from sessiontree.cli.approvals import ApprovalPrompt
 from sessiontree.cli.configured_tree import (
     checked_workspace,
-    choose_app,
+    find_app,
     load_configuration,
     spare_tools,
     tree_options,
@@ -120,7 +120,7 @@ def _opened(
     tree_id = whole_tree_id(place, tree_id)
     with Journal.open(find_journal(place, tree_id), read_only=True) as journal:
         was: TreeConfig = from_wire(dict(journal.row0(tree_id)))
-    app = choose_app(configured, was.model, model)
+    app = find_app(configured, was.model, model)
 
     async def resumed() -> SessionTree:
         return await SessionTree.resume(tree_id, app, state_dir=place, backend=backend)

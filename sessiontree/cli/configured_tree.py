@@ -105,7 +105,7 @@ def _name_of(model: object, models: Mapping[str, object]) -> str:
     return model_name(models.get(model, model) if isinstance(model, str) else model)
 
 
-def choose_app(configured: Configuration, was: str, model: str | None) -> App:
+def find_app(configured: Configuration, was: str, model: str | None) -> App:
     """Return what a resumed tree is given again; its journal has the rest.
 
     Args:

@@ -10,7 +10,7 @@ from pathlib import Path
 from sessiontree import ConfigError, SessionTree
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.cli.chat import PURPOSE as CHAT
-from sessiontree.cli.configured_tree import choose_app, load_configuration
+from sessiontree.cli.configured_tree import find_app, load_configuration
 from sessiontree.cli.connect import live_trees
 from sessiontree.cli.run import ATTACHED, PURPOSE, TYPED, TaskRun, terminal_channel
 from sessiontree.cli.screen import RichScreen
@@ -72,7 +72,7 @@ def resume(  # noqa: PLR0913 - each option is a parameter
         return survey()(screen, tree_or_path=tree_id, path=path, state_dir=place, backend=backend)
     progress = RichScreen(sys.stderr, is_quiet=quiet)
     task_run = TaskRun(screen, progress, place, as_json=False, known_seq=last_seq, config=config)
-    app = choose_app(load_configuration(config, Path(left.workspace)), left.model, model)
+    app = find_app(load_configuration(config, Path(left.workspace)), left.model, model)
 
     async def opened() -> SessionTree:
         channel = terminal_channel(progress, False)
