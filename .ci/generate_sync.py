@@ -57,8 +57,8 @@ WAITS = {"map", "run", "call", "result"}
 """Calls that wait for sessions: meanwhile people are asked on the calling thread."""
 DIRECT = {"call_id", "session_id", "tool", "arguments", "params", "params_of", "tree_id", "state_dir"}
 """What any thread may read."""
-ON_OWN_LEASE = {"export", "import_journal", "replay", "fork_stored", "erase", "prune"}
-"""What needs no open tree."""
+ON_OWN_LEASE = {"StoredTrees"}
+"""Classes that need no open tree."""
 ITERATIONS = {
     "events": ("512", "512"),
     "transcript": ("64", "64"),
@@ -91,6 +91,7 @@ FORWARDED = {
 """Arguments that do not cross as they are."""
 CONSTRUCTORS = {
     "Runtime": "self._begin(partial(on_loop.Runtime, {}))",
+    "StoredTrees": "self._stored = trees_on_loop.StoredTrees({})",
     "SessionTree": "crossing = Crossing()\nself._hold(crossing, tree_on_loop.SessionTree({}))",
 }
 RESUME = """crossing = Crossing()
@@ -120,6 +121,7 @@ NOTES = {
         "``approvals.pending()``."
     ),
     "Runtime": "The same as :class:`sessiontree.Runtime`, for trees without ``await``.",
+    "StoredTrees": "The same as :class:`sessiontree.StoredTrees`, without ``await``.",
     "map": "An interrupt cancels the children.",
     "run": "An interrupt cancels it.",
     "as_completed": "An interrupt cancels the children. Arguments are checked with the first step.",
@@ -134,7 +136,6 @@ ARGUMENT_NOTES = {
         "``sessiontree.sync.TerminalChannel()`` asks by ``input()``. Messages are delivered on the loop."
     ),
     ("SessionTree", "runtime"): "It is a ``sessiontree.sync.Runtime``.",
-    ("SessionTree", "hooks"): "They run on the loop or in threads of their own.",
     ("spawn", "approver"): "A callable is called on a thread that blocks in the tree.",
 }
 """A sentence that is added to the description of an argument."""
@@ -185,12 +186,14 @@ FACES = (
     ),
     Face(
         f"{SYNC}/tree.py",
-        "A tree of sessions, and a runtime that serves several, for programs without ``await``.\n\n"
+        "Trees of sessions, open and stored, and a runtime that serves several, for programs without "
+        "``await``.\n\n"
         "Long because the docstrings are repeated from the async classes.",
         """
         from functools import partial
         from sessiontree.api import runtime as on_loop
         from sessiontree.api import session_tree as tree_on_loop
+        from sessiontree.api import stored_trees as trees_on_loop
         from sessiontree.sync.bases import RuntimeBase, TreeBase, runtime_on_loop, with_own_lease
         from sessiontree.sync.bridge import Crossing
         from sessiontree.sync.channels import chosen_channel, crossed_approver
@@ -214,8 +217,17 @@ FACES = (
                 methods=(
                     *("__init__", "resume", "tree_id", "state_dir", "main", "session", "approvals"),
                     *("client_calls", "events", "progress"),
-                    *("fork", "fork_stored", "export", "import_journal", "replay", "erase", "prune"),
-                    *("run", "cancel", "finish", "receipt", "usage"),
+                    *("fork", "run", "cancel", "finish", "receipt", "usage"),
+                ),
+                made_by_programs=True,
+            ),
+            Twin(
+                "StoredTrees",
+                "api.stored_trees",
+                "",
+                "self._stored",
+                methods=(
+                    *("__init__", "state_dir", "export", "load", "fork", "replay", "erase", "prune", "list"),
                 ),
                 made_by_programs=True,
             ),
@@ -341,7 +353,10 @@ def class_text(twin: Twin, source: Source) -> str:
     doc = docstring(original, twin.name)
     if not twin.made_by_programs:
         doc = doc.partition("\n\nArgs:")[0].partition(" Cheap;")[0]
-    lines = [f"class {twin.name}({twin.base}):", indented(quoted(doc))]
+    lines = [
+        f"class {twin.name}({twin.base}):" if twin.base else f"class {twin.name}:",
+        indented(quoted(doc)),
+    ]
     if twin.base == "Crossed":
         lines += ["", f"    _inner: {twin.module.rpartition('.')[2]}.{twin.name}"]
     for declared, what in twin.fields.items():
@@ -378,7 +393,8 @@ def method_text(twin: Twin, method: ast.FunctionDef | ast.AsyncFunctionDef, sour
     if "overload" in decorators:
         return indented("\n".join(head) + " ...")
     doc = docstring(method, method.name)
-    lines = [*head, indented(quoted(doc)), indented(body(twin, method, returns, decorators))]
+    quote = [indented(quoted(doc))] if doc else []
+    lines = [*head, *quote, indented(body(twin, method, returns, decorators))]
     return indented("\n".join(lines))
 
 
@@ -392,7 +408,7 @@ def body(
         return CONSTRUCTORS[twin.name].format(given)
     if name == "resume":
         return RESUME.format(given)
-    if name == "fork":
+    if name == "fork" and twin.name == "SessionTree":
         return FORK.format(given)
     kind = "SessionHandle" if returns.startswith("SessionHandle[") else returns
     wrapper = WRAPPERS.get(kind, "{}")
@@ -402,9 +418,8 @@ def body(
         return f"return {wrapper.format(f'drained(self._crossing, lambda: {called}, {held}, {at_once})')}"
     if name in DIRECT:
         return f"return {inner}.{name}" + ("" if "property" in decorators else f"({given})")
-    if name in ON_OWN_LEASE:
-        owner = f"tree_on_loop.{twin.name}" if "classmethod" in decorators else inner
-        crossed = f"with_own_lease({owner}.{name}, {given})"
+    if twin.name in ON_OWN_LEASE:
+        crossed = f"with_own_lease({inner}.{name}, {given})"
     elif "property" in decorators:
         crossed = f"self._crossing.run(lambda: {inner}.{name})"
     else:
@@ -423,7 +438,8 @@ def forwarded(method: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     by_position = [each.arg for each in (*arguments.posonlyargs, *arguments.args)][1:]
     given = [FORWARDED.get((method.name, each), each) for each in by_position]
     named = [each.arg for each in arguments.kwonlyargs]
-    return ", ".join([*given, *(f"{each}={FORWARDED.get((method.name, each), each)}" for each in named)])
+    given += [f"{each}={FORWARDED.get((method.name, each), each)}" for each in named]
+    return ", ".join([*given, f"**{arguments.kwarg.arg}"] if arguments.kwarg else given)
 
 
 def docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:

@@ -38,7 +38,6 @@ TOP: Mapping[str, str] = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    "CONTRIBUTING.md": "contributing.md",
 }
 """Documents of the top folder, and their pages."""
 FOLDERS: Mapping[str, str] = {"docs/decisions": "decisions/index.md"}

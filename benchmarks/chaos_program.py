@@ -45,7 +45,7 @@ from sessiontree import (
     call,
     tool,
 )
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.backends.local.backend import Faults, LocalBackend
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import CheckedCall

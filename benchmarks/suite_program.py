@@ -32,7 +32,7 @@ from sessiontree import (
     call,
     tool,
 )
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.backends.ray.engine_servers import listener_of
 from sessiontree.bench import Attempt, Sample, Suite
 from sessiontree.bench.ledger import SampleLease

@@ -2,6 +2,8 @@
 
 Main talks to a person, a Branch works for its parent, and a Worker is a read-only leaf. A session can do
 what its context holds, and nothing else. Importing this package loads nothing except itself.
+
+Long because each public name is listed twice: for type checkers, and with its home.
 """
 
 # Not even a future statement comes before this: it would import a module, and that from anywhere.
@@ -17,6 +19,7 @@ from sessiontree.version import VERSION  # noqa: E402
 if TYPE_CHECKING:
     from sessiontree.api.agents import AgentSpec as AgentSpec
     from sessiontree.api.agents import load_agents as load_agents
+    from sessiontree.api.app import App as App
     from sessiontree.api.child_results import ChildResult as ChildResult
     from sessiontree.api.child_results import OnChildError as OnChildError
     from sessiontree.api.client_calls import ClientCalls as ClientCalls
@@ -28,6 +31,11 @@ if TYPE_CHECKING:
     from sessiontree.api.configured_models import TimeoutSettings as TimeoutSettings
     from sessiontree.api.inbox import Approvals as Approvals
     from sessiontree.api.inbox import PendingApproval as PendingApproval
+    from sessiontree.api.keyword_options import ChildOptions as ChildOptions
+    from sessiontree.api.keyword_options import MapOptions as MapOptions
+    from sessiontree.api.keyword_options import ResumeOptions as ResumeOptions
+    from sessiontree.api.keyword_options import SpawnOptions as SpawnOptions
+    from sessiontree.api.keyword_options import TreeOptions as TreeOptions
     from sessiontree.api.model_choice import ModelLike as ModelLike
     from sessiontree.api.options import ApproverLike as ApproverLike
     from sessiontree.api.options import ChannelLike as ChannelLike
@@ -35,14 +43,16 @@ if TYPE_CHECKING:
     from sessiontree.api.options import PluginsLike as PluginsLike
     from sessiontree.api.options import PolicyLike as PolicyLike
     from sessiontree.api.pending_reply import PendingReply as PendingReply
-    from sessiontree.api.runtime import BackendName as BackendName
-    from sessiontree.api.runtime import Enforcement as Enforcement
     from sessiontree.api.runtime import Runtime as Runtime
-    from sessiontree.api.runtime import Shards as Shards
+    from sessiontree.api.runtime_options import BackendName as BackendName
+    from sessiontree.api.runtime_options import Enforcement as Enforcement
+    from sessiontree.api.runtime_options import RuntimeOptions as RuntimeOptions
+    from sessiontree.api.runtime_options import Shards as Shards
     from sessiontree.api.session_handle import SessionHandle as SessionHandle
     from sessiontree.api.session_tree import SessionTree as SessionTree
     from sessiontree.api.skills import SkillsLike as SkillsLike
     from sessiontree.api.skills import SkillWarning as SkillWarning
+    from sessiontree.api.stored_trees import StoredTrees as StoredTrees
     from sessiontree.api.telemetry import Telemetry as Telemetry
     from sessiontree.api.telemetry import TelemetryLike as TelemetryLike
     from sessiontree.channels.port import HumanChannel as HumanChannel
@@ -466,6 +476,8 @@ _ROOMS = {
     "contracts.senders": ("Principal", "Sender"),
     "contracts.tree_config": ("ShardRow", "TreeSummary", "Via"),
     "api.agents": ("AgentSpec", "load_agents"),
+    "api.app": ("App",),
+    "api.keyword_options": ("ChildOptions", "MapOptions", "ResumeOptions", "SpawnOptions", "TreeOptions"),
     "api.child_results": ("ChildResult", "OnChildError"),
     "api.configuration": ("Configuration", "WorkspaceEntry"),
     "api.inbox": ("Approvals", "PendingApproval"),
@@ -519,10 +531,12 @@ _ROOMS = {
         "ToolPolicy",
     ),
     "policy.compiled": ("PolicyWarning",),
-    "api.runtime": ("BackendName", "Enforcement", "Runtime", "Shards"),
+    "api.runtime": ("Runtime",),
+    "api.runtime_options": ("BackendName", "Enforcement", "RuntimeOptions", "Shards"),
     "schema.dialect": ("SchemaWarning",),
     "schema.derive": ("to_mcp",),
     "api.session_tree": ("SessionTree",),
+    "api.stored_trees": ("StoredTrees",),
     "api.telemetry": ("Telemetry", "TelemetryLike"),
     "tree.report": ("ReceiptLine",),
     "contracts.jsonable": ("JsonValue",),

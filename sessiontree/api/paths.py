@@ -57,6 +57,15 @@ def workspace_root(workspace: str | Path) -> Path:
     return root.resolve()
 
 
+def resolve_state_dir(given: str | Path | None) -> Path:
+    """Return the absolute path of a state directory; None = that of the working directory.
+
+    Raises:
+        ConfigError: the value is not a path.
+    """
+    return absolute_path(default_state_dir(workspace_root(".")) if given is None else given, "state_dir")
+
+
 def check_not_around(place: Path, name: str, workspace: Path) -> None:
     """Refuse a hidden directory that is the workspace or contains it.
 

@@ -11,19 +11,19 @@ import os
 import re
 import sys
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 from sessiontree.api.paths import absolute_path
-from sessiontree.api.telemetry import TelemetryLike
+from sessiontree.api.runtime_options import BackendName, RuntimeOptions, Shards
 from sessiontree.api.traces import Traces
 from sessiontree.contracts.errors import ConfigError, WrongLoop
-from sessiontree.contracts.settings import meant
+from sessiontree.contracts.settings import check_options, meant
 from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tree_config import ShardRow, TreeSummary
     from sessiontree.journal.claim import JournalClaim
 
-BackendName: TypeAlias = Literal["ray", "local"]
-Enforcement: TypeAlias = Literal["required", "best_effort"]
-Shards: TypeAlias = int | Literal["per-node"]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 BACKENDS = ("ray", "local")
 ENFORCEMENTS = ("required", "best_effort")
@@ -55,14 +52,14 @@ _LATE = {
     "journal_holding": "sessiontree.journal.claim:journal_holding",
     "summaries_of": "sessiontree.runtime.stored_trees:summaries_of",
     "state_dir_of_journal": "sessiontree.journal.claim:state_dir_of_journal",
-    "export_tree": "sessiontree.api.stored_trees:export_tree",
-    "import_tree": "sessiontree.api.stored_trees:import_tree",
-    "replay_tree": "sessiontree.api.stored_trees:replay_tree",
-    "not_here": "sessiontree.api.stored_trees:not_here",
-    "fork_tree": "sessiontree.api.stored_trees:fork_tree",
-    "erase_tree": "sessiontree.api.stored_trees:erase_tree",
-    "plan_prune": "sessiontree.api.stored_trees:plan_prune",
-    "prune": "sessiontree.api.stored_trees:prune",
+    "export_tree": "sessiontree.api.tree_export:export_tree",
+    "import_tree": "sessiontree.api.tree_export:import_tree",
+    "replay_tree": "sessiontree.api.journaled_trees:replay_tree",
+    "not_here": "sessiontree.api.journaled_trees:not_here",
+    "fork_tree": "sessiontree.api.journaled_trees:fork_tree",
+    "erase_tree": "sessiontree.api.journaled_trees:erase_tree",
+    "plan_prune": "sessiontree.api.journaled_trees:plan_prune",
+    "prune": "sessiontree.api.journaled_trees:prune",
     "stored_embedder": "sessiontree.memory.reindex:stored_embedder",
     "open_as_stored": "sessiontree.memory.reindex:open_as_stored",
     "desk": "sessiontree.api.inbox:HumanInbox",
@@ -363,6 +360,16 @@ def check_backend(name: str) -> None:
         raise ConfigError(f"backend {name!r} is not one of {', '.join(BACKENDS)}{meant(name, BACKENDS)}")
 
 
+def check_purpose(purpose: object) -> None:
+    """Check the purpose of the trees to list.
+
+    Raises:
+        ConfigError: it is neither text nor None.
+    """
+    if purpose is not None and not isinstance(purpose, str):
+        raise ConfigError(f"purpose is {purpose!r}; give the text trees were opened with, or None for all")
+
+
 def shard_count(shards: object, backend: str, memory: MemorySettings | None) -> int:
     """Return the maximum number of shards on this node.
 
@@ -384,62 +391,59 @@ def shard_count(shards: object, backend: str, memory: MemorySettings | None) -> 
     return shards if isinstance(shards, int) else 1
 
 
+def _backend_options(options: RuntimeOptions) -> dict[str, Any]:
+    """Return the arguments of a runtime's backend.
+
+    Raises:
+        ConfigError: the backend is unknown, an option is out of bounds, or it is for the other backend.
+    """
+    backend, slots, host_bytes = (
+        options.get("backend", "ray"),
+        options.get("slots"),
+        options.get("max_host_bytes"),
+    )
+    check_backend(backend)
+    for name in ("slots", "num_cpus", "max_host_bytes"):
+        number = options.get(name)
+        if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+            raise ConfigError(f"{name} is {number!r}; give a whole number, or None")
+    if slots is not None and slots < 1:
+        raise ConfigError(f"slots is {slots}; give at least 1, or no session can go on")
+    enforcement = options.get("kernel_enforcement", "required")
+    if enforcement not in ENFORCEMENTS:
+        raise ConfigError(f"kernel_enforcement {enforcement!r} is not one of {', '.join(ENFORCEMENTS)}")
+    if host_bytes is not None and host_bytes < LEAST_HOST_BYTES:
+        raise ConfigError(f"max_host_bytes is {host_bytes:,}; a host needs {LEAST_HOST_BYTES:,} for itself")
+    wishes: dict[str, Any] = {
+        "address": options.get("address"),
+        "num_cpus": options.get("num_cpus"),
+        "insecure": options.get("insecure") or None,
+        "enforcement": None if enforcement == "required" else enforcement,
+        "host_bytes": host_bytes,
+        "pass_env": _names_of(options.get("pass_env", ())) or None,
+        "placement": _placements_of(options.get("placement"), options.get("shards", 1)),
+    }
+    given = {name: value for name, value in wishes.items() if value is not None}
+    if given and backend != "ray":
+        raise ConfigError(f"only backend 'ray' takes {', '.join(given)}; {backend!r} runs in this process")
+    if slots is not None:
+        given["slots"] = slots
+    return given | _remembering(options.get("memory"))
+
+
 class Runtime:
     """Pools and supervisor over one state directory; serves many trees.
 
     Args:
         state_dir: Directory of journal and memory. Each running program writes its own journal there: the
             first in the directory itself, the next in ``journals/2``, and so on.
-        backend: ``ray``: sessions are actors on the Ray that the program has initialised, or on a private one
-            that ends with the runtime; ``local``: everything runs in this process.
-        slots: Maximum sessions in hosts at a time (``ray``: for each pool); None = the backend's default.
-        address: Cluster to connect to, as ``host:port`` or ``auto``. Only ``ray``.
-        num_cpus: CPUs of a private Ray; None counts the machine's. Only ``ray``.
-        insecure: Allow a private Ray without authentication if ``RAY_AUTH_MODE=disabled`` is set.
-        kernel_enforcement: ``required``: no Worker runs if the kernel can't make its process read-only;
-            ``best_effort``: it runs with the available confinement, which its status reports. Only ``ray``.
-        max_host_bytes: Maximum private memory of one session's host, in bytes; a host that exceeds it ends
-            together with its session. None = 2 GiB. Only ``ray``.
-        memory: Place of memory and embedder of its texts; None = in the state directory, with texts compared
-            by their words.
-        pass_env: Names of environment variables that tools get in addition to harmless ones such as ``PATH``
-            and ``LANG``; only the program and its model get the program's keys. Only ``ray``.
-        tree_id: Write the journal that holds this tree, to resume it; None = the first unused journal.
-        shards: Maximum number of supervisors for new trees, each with a journal and hosts of its own; begun
-            as trees need them. A tree is wholly in one of them. ``per-node`` = one on each node of the
-            cluster, in the directory that is at ``state_dir`` there. Only ``ray``.
-        placement: Where Workers and Branches run on a cluster, such as ``{"worker": {"num_cpus": 1,
-            "resources": {"fast_disk": 1}, "label": {"zone": "spot"}}}``: on nodes with these labels and
-            resources that have the same directory at the workspace's path. Main, and kinds that are not
-            named, run on this node. Only ``ray`` on a cluster.
-        telemetry: How its trees are traced by OpenTelemetry. None = if the program has set a tracer provider,
-            or if the standard ``OTEL_*`` variables name a collector; True = in any case; False = never.
-        log: ``json``: write the package's log records, and a line for whatever ends in its trees, as JSON
-            lines to standard error. None = as the variable ``SESSIONTREE_LOG`` says.
+        options: Members of :class:`RuntimeOptions` by name, such as ``backend`` and ``slots``.
     """
 
     _sharded: ShardedBackend | None = None
     """Its backend, if that has several shards."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only settings of the public API
-        self,
-        state_dir: str | Path,
-        *,
-        backend: BackendName = "ray",
-        slots: int | None = None,
-        address: str | None = None,
-        num_cpus: int | None = None,
-        insecure: bool = False,
-        kernel_enforcement: Enforcement = "required",
-        max_host_bytes: int | None = None,
-        memory: MemorySettings | None = None,
-        pass_env: Sequence[str] = (),
-        tree_id: str | None = None,
-        shards: Shards = 1,
-        placement: Mapping[str, Mapping[str, Any]] | None = None,
-        telemetry: TelemetryLike = None,
-        log: Literal["json"] | None = None,
-    ) -> None:
+    def __init__(self, state_dir: str | Path, **options: Unpack[RuntimeOptions]) -> None:
         """Prepare the backend; ``local`` opens its journal at once, ``ray`` with the first tree.
 
         Raises:
@@ -448,42 +452,15 @@ class Runtime:
             JournalError: the state directory can't be used, or another program writes the journal.
             TreeNotFound: no journal there holds the tree.
         """
-        check_backend(backend)
-        for name, number in (("slots", slots), ("num_cpus", num_cpus), ("max_host_bytes", max_host_bytes)):
-            if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
-                raise ConfigError(f"{name} is {number!r}; give a whole number, or None")
-        if slots is not None and slots < 1:
-            raise ConfigError(f"slots is {slots}; give at least 1, or no session can go on")
-        if kernel_enforcement not in ENFORCEMENTS:
-            raise ConfigError(
-                f"kernel_enforcement {kernel_enforcement!r} is not one of {', '.join(ENFORCEMENTS)}"
-            )
-        if max_host_bytes is not None and max_host_bytes < LEAST_HOST_BYTES:
-            raise ConfigError(
-                f"max_host_bytes is {max_host_bytes:,}; a host needs {LEAST_HOST_BYTES:,} for itself"
-            )
-        wishes: dict[str, Any] = {
-            "address": address,
-            "num_cpus": num_cpus,
-            "insecure": insecure or None,
-            "enforcement": None if kernel_enforcement == "required" else kernel_enforcement,
-            "host_bytes": max_host_bytes,
-            "pass_env": _names_of(pass_env) or None,
-            "placement": _placements_of(placement, shards),
-        }
-        given = {name: value for name, value in wishes.items() if value is not None}
-        if given and backend != "ray":
-            raise ConfigError(
-                f"only backend 'ray' takes {', '.join(given)}; {backend!r} runs in this process"
-            )
-        if slots is not None:
-            given["slots"] = slots
-        given |= _remembering(memory)
+        check_options(options, RuntimeOptions, "Runtime", "state_dir")
+        backend, slots, memory = options.get("backend", "ray"), options.get("slots"), options.get("memory")
+        shards = options.get("shards", 1)
+        given = _backend_options(options)
         most = shard_count(shards, backend, memory)
-        self.traces = Traces(telemetry, log, late)
+        self.traces = Traces(options.get("telemetry"), options.get("log"), late)
         """The exports of its trees' traces."""
         place = absolute_path(state_dir, "state_dir")
-        self._claim: JournalClaim = late("claim").take(place, tree_id)
+        self._claim: JournalClaim = late("claim").take(place, options.get("tree_id"))
         self.journal_dir: Path = self._claim.directory
         """Where the journal is: the state directory, or a directory beneath it."""
         self.state_dir: Path = late("state_dir_of_journal")(self.journal_dir)
@@ -536,10 +513,7 @@ class Runtime:
         Raises:
             JournalError: a journal can't be read.
         """
-        if purpose is not None and not isinstance(purpose, str):
-            raise ConfigError(
-                f"purpose is {purpose!r}; give the text trees were opened with, or None for all"
-            )
+        check_purpose(purpose)
         found: list[TreeSummary] = await asyncio.to_thread(late("summaries_of"), self.state_dir, purpose)
         if self._sharded is None:
             return found

@@ -1,7 +1,4 @@
-"""A session as the creating program holds it.
-
-Long because ``spawn``, ``map`` and ``as_completed`` have two overloads each for type checkers.
-"""
+"""A session as the creating program holds it."""
 
 from __future__ import annotations
 
@@ -15,13 +12,14 @@ from typing import (
     Any,
     Generic,
     TypeVar,
+    Unpack,
     cast,
     get_args,
     overload,
 )
 
 from sessiontree.api.backend import Backend
-from sessiontree.api.child_results import ON_ERROR, ChildResult, OnChildError, ResultAccess, results_by_end
+from sessiontree.api.child_results import ON_ERROR, ChildResult, ResultAccess, results_by_end
 from sessiontree.api.handle_arguments import (
     check_count,
     check_one_of,
@@ -33,6 +31,7 @@ from sessiontree.api.handle_arguments import (
     tasks_of,
 )
 from sessiontree.api.inbox import HumanInbox
+from sessiontree.api.keyword_options import MapOptions, SpawnOptions
 from sessiontree.api.options import ApproverLike, check_settings, kind_of, split_approver, text_of
 from sessiontree.api.pending_reply import PendingReply
 from sessiontree.api.program_hooks import ProgramHooks
@@ -51,7 +50,7 @@ from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.session_facts import ContextCompacted, MessagesShortened
 from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.settings import Budget
+from sessiontree.contracts.settings import check_options
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.runtime.replay import read_fact
 from sessiontree.runtime.supervisor_api import Reply, SessionRecord, SupervisorApi, tool_reply
@@ -97,16 +96,9 @@ class SessionHandle(Generic[R]):
         kind: SessionKind | str,
         task: str,
         *,
-        label: str | None = ...,
-        agent: str | None = ...,
         result_type: type[T],
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
         approver: ApproverLike = ...,
-        ttl_s: float | None = ...,
-        dedicated: bool = ...,
-        stays_open: bool | None = ...,
+        **options: Unpack[SpawnOptions],
     ) -> SessionHandle[T]: ...
 
     @overload
@@ -115,34 +107,20 @@ class SessionHandle(Generic[R]):
         kind: SessionKind | str,
         task: str,
         *,
-        label: str | None = ...,
-        agent: str | None = ...,
         result_type: Any = ...,
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
         approver: ApproverLike = ...,
-        ttl_s: float | None = ...,
-        dedicated: bool = ...,
-        stays_open: bool | None = ...,
+        **options: Unpack[SpawnOptions],
     ) -> SessionHandle[Any]: ...
 
-    async def spawn(  # noqa: PLR0913 - keyword-only settings of the public API
+    async def spawn(
         self,
         kind: SessionKind | str,
         task: str,
         *,
-        label: str | None = None,
-        agent: str | None = None,
         result_type: Any = None,
-        budget: Budget | None = None,
-        settings: ModelSettings | None = None,
-        skills: Sequence[str] | None = None,
         approver: ApproverLike = None,
-        ttl_s: float | None = None,
-        dedicated: bool = False,
-        stays_open: bool | None = None,
-    ) -> SessionHandle:
+        **options: Unpack[SpawnOptions],
+    ) -> SessionHandle[Any]:
         """Start a child and return its handle.
 
         A Branch stays open for spawns, calls and messages until its :meth:`result`, or that of a session
@@ -151,28 +129,22 @@ class SessionHandle(Generic[R]):
         Args:
             kind: ``branch`` or ``worker``.
             task: Its first message.
-            label: Name among its siblings.
-            agent: Agent it runs as; None = this session's.
             result_type: Type of its final message: a pydantic model, dataclass, TypedDict, plain type, or a
                 JSON Schema as a mapping.
-            budget: Budget reserved for it; None = it uses the rest of this session's.
-            settings: Model settings that differ from its agent's.
-            skills: Names of the skills that it may read, of those this session holds; None = those that its
-                agent names.
             approver: What answers requests that climb to it: rules, ``module:name`` of a function, or a
                 callable in this process.
-            ttl_s: Time to live in seconds, from its first adoption; None = the default of its kind.
-            dedicated: Whether it keeps its own host for life.
-            stays_open: Whether it completes only after its result is requested; None = True for a Branch,
-                False for a Worker. Without a request it completes when its time to live or the tree ends.
+            options: Members of :class:`SpawnOptions` by name: its label, agent, budget, model settings,
+                skills, time to live, and whether it stays open.
 
         Raises:
             SpawnRefused, LimitExceeded: a rule or limit forbids it; nothing was started.
             ConfigError: an argument is wrong.
         """
+        check_options(options, SpawnOptions, "spawn", "kind", "task", "result_type", "approver")
+        budget, settings, ttl_s = options.get("budget"), options.get("settings"), options.get("ttl_s")
         check_settings(budget, ttl_s, settings)
         rules, function, channel = split_approver(approver)
-        spawned = kind_of(kind)
+        spawned, label, stays_open = kind_of(kind), options.get("label"), options.get("stays_open")
         asked = tree_stimuli.SpawnAsked(
             0,
             self.session_id,
@@ -180,18 +152,18 @@ class SessionHandle(Generic[R]):
             text_of(task, "task"),
             "handle",
             label=None if label is None else text_of(label, "label"),
-            agent=agent,
+            agent=options.get("agent"),
             result_schema=_schema_of(result_type),
             budget=budget,
             rules=rules,
             approver=function,
             owns_channel=channel is not None,
             ttl_s=ttl_s,
-            dedicated=dedicated,
+            dedicated=options.get("dedicated", False),
             stays_open=spawned is SessionKind.BRANCH if stays_open is None else stays_open,
             key=secrets.token_hex(16),
             settings=settings,
-            skills=skill_names(skills),
+            skills=skill_names(options.get("skills")),
         )
         if self._hooks is not None:
             asked = await self._hooks.judged(asked)
@@ -208,15 +180,8 @@ class SessionHandle(Generic[R]):
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = ...,
-        on_error: OnChildError = ...,
-        labels: Sequence[str] | None = ...,
-        agent: str | None = ...,
         result_type: type[T],
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | Sequence[float | None] | None = ...,
+        **options: Unpack[MapOptions],
     ) -> list[SessionResult[T]]: ...
 
     @overload
@@ -225,67 +190,34 @@ class SessionHandle(Generic[R]):
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = ...,
-        on_error: OnChildError = ...,
-        labels: Sequence[str] | None = ...,
-        agent: str | None = ...,
         result_type: Any = ...,
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | Sequence[float | None] | None = ...,
+        **options: Unpack[MapOptions],
     ) -> list[SessionResult[Any]]: ...
 
-    async def map(  # noqa: PLR0913 - keyword-only settings of the public API
+    async def map(
         self,
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = 8,
-        on_error: OnChildError = "return",
-        labels: Sequence[str] | None = None,
-        agent: str | None = None,
         result_type: Any = None,
-        budget: Budget | None = None,
-        settings: ModelSettings | None = None,
-        skills: Sequence[str] | None = None,
-        ttl_s: float | Sequence[float | None] | None = None,
+        **options: Unpack[MapOptions],
     ) -> list[SessionResult[Any]]:
         """Run one child per task, some at a time, and return their results in the tasks' order.
 
         Args:
             kind: ``branch`` or ``worker``.
             tasks: First messages.
-            concurrency: Maximum children at a time; the tree's ``max_children`` applies too.
-            on_error: ``return`` keeps failed results like others; ``raise`` raises the first failure once all
-                have ended; ``first`` cancels the others at the first failure and raises it.
-            labels: Their names, one for each task; None = no names.
-            agent: Agent they run as; None = this session's.
             result_type: Type of each final message.
-            budget: Budget reserved for each.
-            settings: Model settings that differ from their agent's.
-            skills: Names of the skills that each may read, as for :meth:`spawn`.
-            ttl_s: Time to live in seconds, from the first adoption: one for all, or one for each task; None =
-                the default of the kind.
+            options: Members of :class:`MapOptions` by name: how many run at a time, what follows a failure,
+                and the settings of each child.
 
         Raises:
             SessionFailed: a child did not complete (``raise``, ``first``).
             SpawnRefused, LimitExceeded: a child was refused; the live children are cancelled first.
             ConfigError: an argument is wrong; nothing was started.
         """
-        ended = self._run_children(
-            kind,
-            tasks,
-            concurrency,
-            on_error,
-            labels,
-            ttl_s=ttl_s,
-            agent=agent,
-            result_type=result_type,
-            budget=budget,
-            settings=settings,
-            skills=skills,
-        )
+        check_options(options, MapOptions, "map", "kind", "tasks", "result_type")
+        ended = self._run_children(kind, tasks, result_type, options)
         async with aclosing(ended):
             return sorted([result async for result in ended], key=attrgetter("index"))
 
@@ -295,15 +227,8 @@ class SessionHandle(Generic[R]):
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = ...,
-        on_error: OnChildError = ...,
-        labels: Sequence[str] | None = ...,
-        agent: str | None = ...,
         result_type: type[T],
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | Sequence[float | None] | None = ...,
+        **options: Unpack[MapOptions],
     ) -> AsyncGenerator[ChildResult[T], None]: ...
 
     @overload
@@ -312,31 +237,17 @@ class SessionHandle(Generic[R]):
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = ...,
-        on_error: OnChildError = ...,
-        labels: Sequence[str] | None = ...,
-        agent: str | None = ...,
         result_type: Any = ...,
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | Sequence[float | None] | None = ...,
+        **options: Unpack[MapOptions],
     ) -> AsyncGenerator[ChildResult[Any], None]: ...
 
-    def as_completed(  # noqa: PLR0913 - keyword-only settings of the public API
+    def as_completed(
         self,
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = 8,
-        on_error: OnChildError = "return",
-        labels: Sequence[str] | None = None,
-        agent: str | None = None,
         result_type: Any = None,
-        budget: Budget | None = None,
-        settings: ModelSettings | None = None,
-        skills: Sequence[str] | None = None,
-        ttl_s: float | Sequence[float | None] | None = None,
+        **options: Unpack[MapOptions],
     ) -> AsyncGenerator[ChildResult[Any], None]:
         """Run one child per task, some at a time, and yield each result as soon as its child has ended.
 
@@ -347,58 +258,43 @@ class SessionHandle(Generic[R]):
         Args:
             kind: ``branch`` or ``worker``.
             tasks: First messages; the first child starts with the first step of the iteration.
-            concurrency: Maximum children at a time; the tree's ``max_children`` applies too.
-            on_error: ``return`` yields failed results like others; ``raise`` does so too, and once all have
-                ended it raises the first failure in the order of the tasks; ``first`` cancels the others at
-                the first failure and raises it.
-            labels: As for :meth:`map`.
-            agent: Agent they run as.
             result_type: Type of each final message.
-            budget: Budget reserved for each.
-            settings: Model settings that differ from their agent's.
-            skills: Names of the skills that each may read, as for :meth:`spawn`.
-            ttl_s: As for :meth:`map`.
+            options: Members of :class:`MapOptions` by name, as for :meth:`map`. With ``raise`` too, failed
+                results are yielded like others.
 
         Raises:
             SessionFailed: a child did not complete (``raise``, ``first``).
             SpawnRefused, LimitExceeded: a child was refused; the live children are cancelled first.
             ConfigError: an argument is wrong; nothing was started.
         """
-        return self._run_children(
-            kind,
-            tasks,
-            concurrency,
-            on_error,
-            labels,
-            ttl_s=ttl_s,
-            agent=agent,
-            result_type=result_type,
-            budget=budget,
-            settings=settings,
-            skills=skills,
-        )
+        check_options(options, MapOptions, "as_completed", "kind", "tasks", "result_type")
+        return self._run_children(kind, tasks, result_type, options)
 
     def _run_children(
-        self,
-        kind: SessionKind | str,
-        tasks: Sequence[str],
-        concurrency: int,
-        on_error: OnChildError,
-        labels: Sequence[str] | None,
-        **given: Any,
+        self, kind: SessionKind | str, tasks: Sequence[str], result_type: Any, options: MapOptions
     ) -> AsyncGenerator[ChildResult[Any], None]:
         """Check the arguments for several children; they start with the first step of the iteration."""
-        most = checked_concurrency(concurrency)
+        most = checked_concurrency(options.get("concurrency", 8))
+        on_error = options.get("on_error", "return")
         check_one_of(on_error, ON_ERROR, "on_error")
         words = tasks_of(tasks)
-        names = labels_of(labels, len(words))
-        times = lifetimes_of(given.pop("ttl_s"), len(words))
-        check_settings(given["budget"], None, given["settings"])
-        skill_names(given["skills"])
+        names = labels_of(options.get("labels"), len(words))
+        times = lifetimes_of(options.get("ttl_s"), len(words))
+        check_settings(options.get("budget"), None, options.get("settings"))
+        skill_names(options.get("skills"))
 
         async def spawn(index: int, label: str | None) -> SessionHandle[Any]:
             return await self.spawn(
-                kind, words[index], label=label, ttl_s=times[index], stays_open=False, **given
+                kind,
+                words[index],
+                result_type=result_type,
+                label=label,
+                ttl_s=times[index],
+                stays_open=False,
+                agent=options.get("agent"),
+                budget=options.get("budget"),
+                settings=options.get("settings"),
+                skills=options.get("skills"),
             )
 
         how = ResultAccess(SessionHandle._awaited_result, SessionHandle._typed)

@@ -1,4 +1,4 @@
-"""A tree, as programs open, resume, fork, export and erase it.
+"""A tree, as programs open, resume and fork it.
 
 Long because programs look all of this up in one class: half of it is docstrings and overloads.
 
@@ -10,24 +10,23 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 
 from sessiontree.api.agents import AgentSpec, with_own_policies
+from sessiontree.api.app import App, take_app
 from sessiontree.api.approval_modes import restricted
 from sessiontree.api.backend import facts_after
-from sessiontree.api.model_choice import ModelLike, models_of, warn_of_many_tools, with_models
+from sessiontree.api.keyword_options import ChildOptions, ResumeOptions, TreeOptions
+from sessiontree.api.model_choice import models_of, warn_of_many_tools, with_models
 from sessiontree.api.options import (
     GUIDANCE_FILE,
     ApproverLike,
     ChannelLike,
-    GuidanceSource,
-    PluginsLike,
-    PolicyLike,
     agents_of,
     agents_without_readers,
     channel_of,
@@ -36,7 +35,6 @@ from sessiontree.api.options import (
     check_reach,
     check_schemas,
     guidance_source,
-    hooks_of,
     main_approver,
     message_policies,
     new_nonce,
@@ -47,7 +45,6 @@ from sessiontree.api.options import (
     policy_of,
     policy_row_of,
     text_of,
-    tools_of,
     tree_config,
     without_tools,
 )
@@ -57,27 +54,24 @@ from sessiontree.api.paths import (
     default_state_dir,
     make_folders,
     owner_folders,
+    resolve_state_dir,
     workspace_root,
 )
 from sessiontree.api.plugins import check_claims, installed_tools
-from sessiontree.api.runtime import BackendName, Cell, Runtime, Sharing, Tenant, late
+from sessiontree.api.runtime import Cell, Runtime, Sharing, Tenant, late
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
-from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
-from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.plugins import PluginSettings
-from sessiontree.contracts.settings import Budget, Limits
-from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.settings import check_options
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import model_name
 from sessiontree.runtime.session_rights import journaled_policy
 from sessiontree.runtime.tree_resources import TreeSetup
-from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 
 if TYPE_CHECKING:
     from sessiontree.api.backend import Backend
@@ -86,7 +80,6 @@ if TYPE_CHECKING:
     from sessiontree.api.program_hooks import ProgramHooks
     from sessiontree.api.session_handle import SessionHandle
     from sessiontree.api.skills import SkillsLike
-    from sessiontree.contracts.replay_report import ReplayReport
     from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.skills import Skill
     from sessiontree.contracts.tree_config import PolicyRow, TreeConfig
@@ -96,8 +89,8 @@ if TYPE_CHECKING:
     from sessiontree.tree.report import ReceiptLine
 
 T = TypeVar("T")
-_GIVEN_AGAIN = ("model", "models", "tools", "agents", "builtin_tools", "plugins", "web", "skills")
-"""What a tree is given that no journal holds; a fork is given the same."""
+_PARAMETERS = ("app", "approver", "channel", "runtime")
+"""What opens a tree, besides options."""
 
 
 class SessionTree:
@@ -105,43 +98,14 @@ class SessionTree:
 
     Args:
         workspace: Root directory of all file tools.
-        model: Model of its sessions: a model, or a provider's model by name, such as
-            ``anthropic:claude-sonnet-5``; or a list of them: if one fails, the next is asked.
-        models: Models for agents that name another one (``AgentConfig.model``), by any name.
-        tools: Tools in addition to those of installed distributions.
-        limits: Limits of the tree.
-        budget: Budget of the whole tree.
-        agents: Agents by name; ``default`` is created if it is missing.
-        agent: Name of Main's agent.
-        approvals: ``auto`` approves and records it, ``smart`` applies ``smart_rules`` before it asks a person
-            and approves commands known to be harmless, ``always`` asks each time, ``never`` refuses. A mode
-            that is named also governs System calls, such as commands; None = Elevated calls are asked about
-            and System calls run.
+        app: Models, tools, agents and whatever else no journal holds. A program that opens one tree may give
+            the members of an :class:`App` as keywords instead, such as ``model``.
         approver: Main's approver: rules, or a callable; callables are channels.
-        smart_rules: Rules that mode ``smart`` applies by itself.
         channel: Where Main talks to a person; by default messages and requests wait in the tree until the
             program reads them. None = no person can be asked.
-        state_dir: Directory of the journal; by default one per workspace in the platform's state folder.
-        backend: ``ray``: sessions are actors on the Ray that the program has initialised, or on a private
-            one; ``local``: everything runs in this process.
-        slots: Maximum sessions in hosts at a time.
-        memory: Place of a private runtime's memory, and the embedder of its texts.
         runtime: Serve the tree there instead of starting a private runtime.
-        purpose: Purpose of the tree, for listings; empty = the name of the program.
-        dedicated: Whether each session keeps its own host for life.
-        builtin_tools: False leaves out the tools of installed distributions.
-        plugins: Plugin settings by id, or the path of a JSON or TOML file with them. They are not journaled.
-        web: What its sessions may read on the web: by default public pages, with no search provider; None =
-            nothing.
-        policy: Which tools its sessions may hold, or the path of a JSON or TOML file that says so; None = all
-            that kind and agent allow. It only removes tools.
-        group: Group of the channel and of every session, for the policy's ``groups``.
-        hooks: Hooks on the calls, messages, spawns and lives of its sessions.
-        skills: A folder of skills, or several: folders with a file ``SKILL.md``. Sessions see those that
-            their agents name. None may be in the workspace.
-        agents_md: Whose text the workspace's AGENTS.md is: the ``workspace``'s, marked as untrusted; that of
-            a ``trusted`` workspace, quoted, which sessions may follow; or the ``owner``'s. It joins the
-            prompts of sessions that read files; with None, it joins no prompt.
+        options: Members of :class:`TreeOptions` by name: where the tree is kept and served, and its limits,
+            rights and purpose.
     """
 
     _tenant: Tenant | None = None
@@ -151,54 +115,38 @@ class SessionTree:
     _hook_desk: ProgramHooks | None = None
     _was_open: bool = False
     _wishes: tuple[BackendName, int | None, MemorySettings | None]
-    _given_again: tuple[Any, ...]
-    """Values of ``_GIVEN_AGAIN``, besides the hooks."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only settings of the public API
+    def __init__(
         self,
         workspace: str | Path,
+        app: App | None = None,
         *,
-        model: ModelLike,
-        models: Mapping[str, ModelLike] | None = None,
-        tools: Iterable[Tool[Any]] = (),
-        limits: Limits | None = None,
-        budget: Budget | None = None,
-        agents: Mapping[str, AgentSpec] | None = None,
-        agent: str = "default",
-        approvals: ApprovalMode | None = None,
         approver: ApproverLike = None,
-        smart_rules: Sequence[Rule] = (),
         channel: ChannelLike = "queue",
-        state_dir: str | Path | None = None,
-        backend: BackendName = "ray",
-        slots: int | None = None,
-        memory: MemorySettings | None = None,
         runtime: Runtime | None = None,
-        purpose: str = "",
-        dedicated: bool = False,
-        builtin_tools: bool = True,
-        plugins: PluginsLike = None,
-        web: WebSettings | None = PUBLIC_WEB,
-        policy: PolicyLike = None,
-        group: str = "",
-        hooks: Iterable[Hook] = (),
-        skills: SkillsLike = None,
-        agents_md: GuidanceSource | None = "workspace",
         _taken_up: TreeConfig | None = None,
+        **options: Unpack[TreeOptions],
     ) -> None:
         """Check all arguments as far as possible before the tree starts.
 
         Raises:
             ConfigError: an argument is wrong; says which.
         """
-        self._root = _guarded_root(workspace)
-        self._state_dir = _place_of(runtime, state_dir, memory, self._root)
-        tree_id, group, agent = _identity_of(_taken_up, group, agent, agents or {})
-        self._tools, named = tools_of(tools), agents_of(agents, self._root, agent)
-        owners, answering = with_own_policies(policy_of(policy), named), models_of(model, models, named)
+        check_options(options, TreeOptions, "SessionTree", *_PARAMETERS, "workspace")
+        self._app = app = take_app(app, options)
+        if app.model is None:
+            raise ConfigError("no model is given; name one by App(model=…), or by model=…")
+        self._root, memory = _guarded_root(workspace), options.get("memory")
+        self._state_dir = _place_of(runtime, options.get("state_dir"), memory, self._root)
+        agent, group = options.get("agent", "default"), options.get("group", "")
+        tree_id, group, agent = _identity_of(_taken_up, group, agent, app.agents or {})
+        named = agents_of(app.agents, self._root, agent)
+        owners = with_own_policies(policy_of(options.get("policy")), named)
+        answering = models_of(app.model, app.models, named)
+        approvals, smart_rules = options.get("approvals"), options.get("smart_rules", ())
         self._agents = restricted(with_models(named, answering), owners, group, approvals)
         rules, self._channel = _approval_of(approver, channel)
-        self._table = self._all_tools(plugins_of(plugins), group, tree_id, installed=builtin_tools)
+        self._table = self._all_tools(group, tree_id)
         warn_of_many_tools(self._agents, answering, {entry.name for entry in self._table})
         every_rule = {"approver": rules, "smart_rules": smart_rules}
         policy_row = policy_row_of(owners, group, self._table, self._agents, every_rule)
@@ -206,11 +154,11 @@ class SessionTree:
             self._table,
             {name: spec.config for name, spec in self._agents.items()},
             answering,
-            web=web,
+            web=app.web,
             policy=owners.model_copy(update={"strict": False}),  # slips are reported here, once
             group=group,
-            hooks=hooks_of(hooks),
-            skills=self._skills_of(skills, named, policy_row),
+            hooks=tuple(app.hooks),
+            skills=self._skills_of(app.skills, named, policy_row),
             hidden=owner_folders(self._root),
         )
         self._config = tree_config(
@@ -218,22 +166,23 @@ class SessionTree:
             self._table,
             self._agents,
             tree_id=tree_id,
-            model_name=model_name(model),
-            limits=limits,
-            budget=budget,
+            model_name=model_name(app.model),
+            limits=options.get("limits"),
+            budget=options.get("budget"),
             approvals=approvals,
             rules=rules,
             smart_rules=smart_rules,
             channel=self._channel,
-            purpose=purpose or own_program_name(),
-            dedicated=dedicated,
+            purpose=options.get("purpose") or own_program_name(),
+            dedicated=options.get("dedicated", False),
             policy=policy_row,
             messages=message_policies(owners, self._channel, self._agents),
             hooks=self._setup.hooks,
         )
-        self._given_again = (model, models, self._tools, agents, builtin_tools, plugins, web, skills)
-        self._agents_md, self._runtime, self._given = guidance_source(agents_md), runtime, runtime
-        self._wishes, self._cell = (backend, slots, memory), Cell.now()
+        self._agents_md = guidance_source(options.get("agents_md", "workspace"))
+        self._runtime = self._given = runtime
+        self._wishes = (options.get("backend", "ray"), options.get("slots"), memory)
+        self._cell = Cell.now()
 
     def _skills_of(
         self, given: SkillsLike, agents: Mapping[str, AgentSpec], policy: PolicyRow
@@ -244,12 +193,11 @@ class SessionTree:
         skills: Mapping[str, Skill] = late("skills_of")(given, agents, unable, self._root, (self._state_dir,))
         return skills
 
-    def _all_tools(
-        self, plugins: Mapping[str, PluginSettings], group: str, tree_id: str, *, installed: bool
-    ) -> ToolTable:
+    def _all_tools(self, group: str, tree_id: str) -> ToolTable:
+        app, plugins = self._app, plugins_of(self._app.plugins)
         context = plugin_context(self._root, self._agents, self._channel, group, self._state_dir, tree_id)
-        found = installed_tools(context, plugins) if installed else ()
-        given = (*self._tools, *channel_tools(self._channel))
+        found = installed_tools(context, plugins) if app.builtin_tools else ()
+        given = (*app.tools, *channel_tools(self._channel))
         check_claims(found, given)
         brought = {each.tool.name: each.plugin for each in found if each.plugin}
         table = ToolTable((*(each.tool for each in found), *given), brought)
@@ -319,40 +267,41 @@ class SessionTree:
             raise
 
     @classmethod
-    async def resume(  # noqa: PLR0913 - keyword-only settings of the public API
+    async def resume(
         cls,
         tree_id: str,
+        app: App | None = None,
         *,
-        model: ModelLike,
-        models: Mapping[str, ModelLike] | None = None,
-        tools: Iterable[Tool[Any]] = (),
-        state_dir: str | Path | None = None,
         approver: ApproverLike = None,
         channel: ChannelLike = "queue",
-        agents: Mapping[str, AgentSpec] | None = None,
-        backend: BackendName = "ray",
-        slots: int | None = None,
-        memory: MemorySettings | None = None,
         runtime: Runtime | None = None,
-        builtin_tools: bool = True,
-        plugins: PluginsLike = None,
-        web: WebSettings | None = PUBLIC_WEB,
-        hooks: Iterable[Hook] = (),
-        skills: SkillsLike = None,
+        **options: Unpack[ResumeOptions],
     ) -> SessionTree:
         """Resume a tree after a crash or a break: facts are replayed and pending work is done, nothing twice.
 
-        Limits, rights, mode and rules come from the journal; tools, plugins, models, web, hooks and skills
-        must be given again. Tools of the tree that are not given are removed; new ones are not added. Without
-        ``state_dir`` the tree is looked up in the state directory of the working directory.
+        Limits, rights, mode and rules come from the journal; the app must be given again. Tools of the tree
+        that are not given are removed; new ones are not added.
+
+        Args:
+            tree_id: The tree.
+            app: As for the class.
+            approver: Main's approver, if it is a callable; rules come from the journal.
+            channel: Where Main talks to a person; without effect if the tree had no channel.
+            runtime: Serve the tree there instead of starting a private runtime.
+            options: Members of :class:`ResumeOptions` by name.
 
         Raises:
             TreeNotFound, JournalError: the tree can't be read.
+            ConfigError: an argument is wrong, or an agent or a guard of the tree is not given.
         """
+        check_options(options, ResumeOptions, "SessionTree.resume", *_PARAMETERS, "tree_id")
+        app, memory = take_app(app, options), options.get("memory")
         _check_memory(memory, runtime)
         text_of(tree_id, "tree_id")
-        cell = Cell.now()
-        serving = runtime or Sharing.join(_state_dir_of(state_dir), backend, slots, memory, tree_id=tree_id)
+        cell, wishes = Cell.now(), (options.get("backend", "ray"), options.get("slots"), memory)
+        serving = runtime or Sharing.join(
+            resolve_state_dir(options.get("state_dir")), *wishes, tree_id=tree_id
+        )
         async with serving.sharing.kept():
             try:
                 config = await serving.backend.config_of(tree_id)
@@ -360,18 +309,10 @@ class SessionTree:
                 raise await asyncio.to_thread(late("not_here"), serving.state_dir, tree_id, error) from None
             tree = cls(
                 config.workspace,
-                model=model,
-                models=models,
-                tools=tools,
-                agents=without_tools(agents),
+                replace(app, agents=without_tools(app.agents)),
                 approver=approver if callable(approver) else None,
                 channel=channel if config.owns_channel else None,
                 runtime=serving,
-                builtin_tools=builtin_tools,
-                plugins=plugins,
-                web=web,
-                hooks=hooks,
-                skills=skills,
                 _taken_up=config,
             )
             tree._config, tree._cell = config, cell
@@ -391,9 +332,8 @@ class SessionTree:
 
         This tree does not change, and goes on. In the new one no effect is repeated: a call that had begun
         has an unknown result, requests are made again, and a call of the program that had not begun is
-        skipped. It has the models, tools, hooks and skills that this tree was given. What the shared facts
-        used counts against its budgets; the time since the last of them does not count. Files of the
-        workspace are as they are now.
+        skipped. Its app is that of this tree. What the shared facts used counts against its budgets; the time
+        since the last of them does not count. Files of the workspace are as they are now.
 
         Args:
             at: Number of the last shared fact, as in :meth:`events`; None = the newest.
@@ -410,181 +350,9 @@ class SessionTree:
         supervisor, runtime = self._supervisor, self._runtime
         tree_id = new_tree_id()
         await supervisor.fork(self.tree_id, at, tree_id, new_nonce())
-        again = dict(zip(_GIVEN_AGAIN, self._given_again, strict=True), hooks=self._setup.hooks)
-        return await type(self).resume(tree_id, runtime=runtime, approver=approver, channel=channel, **again)
-
-    @classmethod
-    async def fork_stored(
-        cls, tree_id: str, *, at: int | None = None, state_dir: str | Path | None = None
-    ) -> str:
-        """Write a new tree that shares the first facts of another one; :meth:`resume` then opens it.
-
-        As :meth:`fork`, of a tree that need not be open here; another program may run it meanwhile.
-
-        Args:
-            tree_id: The other tree.
-            at: Number of the last shared fact; None = the newest.
-            state_dir: As for :meth:`resume`.
-
-        Returns:
-            The new tree's id.
-
-        Raises:
-            TreeNotFound: no journal there holds the tree.
-            ConfigError: no tree can be forked at this fact; says where it can.
-            JournalError: the journal can't be read or written.
-        """
-        place, tree_id = _state_dir_of(state_dir), text_of(tree_id, "tree_id")
-        summary = await asyncio.to_thread(late("fork_tree"), place, tree_id, at)
-        new_id: str = summary.tree_id
-        return new_id
-
-    async def export(self, path: str | Path) -> int:
-        """Write the tree's durable facts to a file, whether the tree is open or closed.
-
-        The file is NDJSON in which each line carries a hash, and only its owner may read it. It holds
-        everything that sessions read and wrote, and the configuration of the tree; memory is not part of it.
-
-        Args:
-            path: Replaced once the export is whole.
-
-        Returns:
-            How many facts it holds.
-
-        Raises:
-            JournalError: the tree was never opened, or its journal can't be read.
-            OSError: the file can't be written; the earlier file is unchanged.
-        """
-        out = absolute_path(path, "path")
-        summary = await asyncio.to_thread(late("export_tree"), self.state_dir, self.tree_id, out)
-        records: int = summary.records
-        return records
-
-    @classmethod
-    async def import_journal(
-        cls, path: str | Path, *, state_dir: str | Path | None = None, damaged: bool = False
-    ) -> str:
-        """Write an exported tree into a journal, whole or not at all; :meth:`resume` then continues it.
-
-        The tree keeps its id, its facts and its configuration: workspace, limits, rights and rules. Import
-        files you trust. Resume only one of several copies: they know nothing of each other's effects.
-
-        Args:
-            path: A file that :meth:`export` wrote.
-            state_dir: As for :meth:`resume`.
-            damaged: Accept the export of a damaged tree, which holds only its good beginning.
-
-        Returns:
-            The tree's id.
-
-        Raises:
-            JournalCorrupt: the file is not an export, is cut or altered, or is the export of a damaged tree.
-            JournalTooNew: a later release wrote it.
-            JournalError: the file is not a regular file or can't be read, or the state directory holds the
-                tree already or can't be read.
-            JournalUnwritable: the state directory can't be written.
-        """
-        file, place = absolute_path(path, "path"), _state_dir_of(state_dir)
-        summary = await asyncio.to_thread(late("import_tree"), file, place, damaged=damaged)
-        tree_id: str = summary.tree_id
-        return tree_id
-
-    @classmethod
-    async def replay(cls, tree_id: str, *, state_dir: str | Path | None = None) -> ReplayReport:
-        """Apply the rules of this release again to what a tree recorded, and compare every fact.
-
-        Nothing is asked, called or written: what models, tools and people answered is in the facts. The tree
-        may be open; its facts up to now are compared. A tree of another release is only read.
-
-        Args:
-            tree_id: The tree.
-            state_dir: As for :meth:`resume`.
-
-        Returns:
-            What was compared, and the first difference.
-
-        Raises:
-            TreeNotFound: no journal there holds the tree.
-            JournalError: it can't be read.
-        """
-        place, tree_id = _state_dir_of(state_dir), text_of(tree_id, "tree_id")
-        report: ReplayReport = await asyncio.to_thread(late("replay_tree"), place, tree_id)
-        return report
-
-    @classmethod
-    async def erase(
-        cls,
-        tree_id: str,
-        *,
-        state_dir: str | Path | None = None,
-        memory: MemorySettings | None = None,
-        keep_memory: bool = False,
-    ) -> int:
-        """Erase a tree that no program runs: its facts, and the records its sessions stored in memory.
-
-        Exports of the tree, and files in its workspace, stay.
-
-        Args:
-            tree_id: The tree.
-            state_dir: As for :meth:`resume`.
-            memory: Where memory is; None = in the state directory.
-            keep_memory: Leave memory as it is.
-
-        Returns:
-            How many records of memory were erased.
-
-        Raises:
-            TreeNotFound: no journal there holds the tree.
-            JournalLocked, MemoryLocked: a program writes its journal, or memory; nothing was erased.
-            JournalError, MemoryFailed: the journal or memory can't be written.
-        """
-        place, tree_id = _state_dir_of(state_dir), text_of(tree_id, "tree_id")
-        uri = None if keep_memory else (memory or MemorySettings()).uri_in(place)
-        forgotten: int = await late("erase_tree")(place, tree_id, uri)
-        return forgotten
-
-    @classmethod
-    async def prune(
-        cls,
-        *,
-        state_dir: str | Path | None = None,
-        older_than_s: float | None = None,
-        keep: int | None = None,
-        max_bytes: int | None = None,
-        unfinished: bool = True,
-    ) -> list[str]:
-        """Erase old trees from the journals that no program writes now; what they stored in memory stays.
-
-        A tree must meet every condition that is given.
-
-        Args:
-            state_dir: As for :meth:`resume`.
-            older_than_s: Only trees whose newest fact is older than this, in seconds.
-            keep: Leave out this many of the most recently written trees.
-            max_bytes: Only the least recently written trees, until the facts of all that are left take so
-                many bytes at most.
-            unfinished: Also trees that were left open, which could be resumed, and damaged ones.
-
-        Returns:
-            The ids of the erased trees.
-
-        Raises:
-            ConfigError: no condition is given, or one is out of bounds.
-            JournalError: a journal can't be read or written.
-        """
-
-        def run() -> list[str]:
-            plan = late("plan_prune")(
-                _state_dir_of(state_dir),
-                older_than_s=older_than_s,
-                keep=keep,
-                max_bytes=max_bytes,
-                unfinished=unfinished,
-            )
-            erased: list[str] = late("prune")(plan)
-            return erased
-
-        return await asyncio.to_thread(run)
+        return await type(self).resume(
+            tree_id, self._app, runtime=runtime, approver=approver, channel=channel
+        )
 
     def _open_desk(self, backend: Backend, *, after: int) -> None:
         desk: HumanInbox = late("desk")(backend, self.tree_id)
@@ -668,40 +436,16 @@ class SessionTree:
 
     @overload
     async def run(
-        self,
-        task: str,
-        *,
-        agent: str | None = ...,
-        result_type: type[T],
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | None = ...,
+        self, task: str, *, result_type: type[T], **options: Unpack[ChildOptions]
     ) -> SessionResult[T]: ...
 
     @overload
     async def run(
-        self,
-        task: str,
-        *,
-        agent: str | None = ...,
-        result_type: Any = ...,
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | None = ...,
+        self, task: str, *, result_type: Any = ..., **options: Unpack[ChildOptions]
     ) -> SessionResult[Any]: ...
 
     async def run(
-        self,
-        task: str,
-        *,
-        agent: str | None = None,
-        result_type: Any = None,
-        budget: Budget | None = None,
-        settings: ModelSettings | None = None,
-        skills: Sequence[str] | None = None,
-        ttl_s: float | None = None,
+        self, task: str, *, result_type: Any = None, **options: Unpack[ChildOptions]
     ) -> SessionResult[Any]:
         """Give a task to a new Branch below Main, and return its final answer, after all its children.
 
@@ -711,13 +455,9 @@ class SessionTree:
 
         Args:
             task: Its first message.
-            agent: Agent it runs as; None = Main's.
             result_type: Type of its final message, as for :meth:`SessionHandle.spawn`.
-            budget: Budget reserved for it and everything below it; None = it uses the tree's.
-            settings: Model settings that differ from its agent's.
-            skills: Names of the skills that it may read, of those Main holds; None = those that its agent
-                names.
-            ttl_s: Time to live in seconds, from its first adoption; None = the default of a Branch.
+            options: Members of :class:`ChildOptions` by name: its agent, budget, model settings, skills and
+                time to live.
 
         Returns:
             The result of the completed Branch; ``output`` has the requested type.
@@ -727,16 +467,9 @@ class SessionTree:
             SpawnRefused, LimitExceeded: a rule or limit forbids it; nothing was started.
             ConfigError: an argument is wrong.
         """
+        check_options(options, ChildOptions, "run", "task", "result_type")
         (result,) = await self.main.map(
-            "branch",
-            [task],
-            on_error="first",
-            agent=agent,
-            result_type=result_type,
-            budget=budget,
-            settings=settings,
-            skills=skills,
-            ttl_s=ttl_s,
+            "branch", [task], on_error="first", result_type=result_type, **options
         )
         return result
 
@@ -823,11 +556,6 @@ def _identity_of(
     main = taken_up.agents[0].name
     group = taken_up.policy.group if taken_up.policy else ""
     return taken_up.tree_id, group, main if main in agents else "default"
-
-
-def _state_dir_of(given: str | Path | None) -> Path:
-    """Return a state directory; by default that of the working directory."""
-    return absolute_path(default_state_dir(workspace_root(".")) if given is None else given, "state_dir")
 
 
 def _approval_of(

@@ -1,531 +1,209 @@
-"""Stored trees that no program runs: export, import, erasure and pruning.
+"""The trees of a state directory, open or not, as programs list, export, load, fork, replay and erase them.
 
-All functions but :func:`erase_tree` block; none of them needs a runtime.
+Light: the journal is loaded when it is first used.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import io
-import os
-import stat
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING
 
-from sessiontree.api.options import new_nonce, new_tree_id
-from sessiontree.api.runtime import late
-from sessiontree.contracts.errors import (
-    ConfigError,
-    JournalCorrupt,
-    JournalError,
-    JournalTooNew,
-    JournalUnwritable,
-    TreeNotFound,
-)
-from sessiontree.contracts.memory import Selection
-from sessiontree.contracts.replay_report import ReplayReport
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.thread_calls import claim_in_thread
-from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
-from sessiontree.journal.claim import (
-    JournalClaim,
-    holds_tree,
-    journal_dirs,
-    journal_holding,
-    state_dir_of_journal,
-)
-from sessiontree.journal.export import Export, ExportSummary, Manifest, load_export, private_file
-from sessiontree.journal.journal import Journal
-from sessiontree.journal.place import JournalPlace
-from sessiontree.journal.reader import no_tree
-from sessiontree.journal.record import Record
-from sessiontree.runtime.replay import read_config, read_fact
-from sessiontree.runtime.replay_check import replay_records
-from sessiontree.runtime.stored_trees import stored_facts, summaries_in
-from sessiontree.runtime.tree_fork import Identity, forked
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.state import initial_tree
+from sessiontree.api.options import text_of
+from sessiontree.api.paths import absolute_path, resolve_state_dir
+from sessiontree.api.runtime import check_purpose, late
+from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
-    from sessiontree.memory.store import LanceMemoryStore
-
-_ALL = 2**31
-_PAGE = 1_000
-_NOT_IMPORTED = "nothing was imported"
-_GIVE_AN_EXPORT = "give a file as an export wrote it"
+    from sessiontree.contracts.replay_report import ReplayReport
+    from sessiontree.contracts.tree_config import TreeSummary
 
 
-def export_tree(state_dir: Path, tree_id: str, path: Path) -> ExportSummary:
-    """Write the durable facts of a tree to a file that only its owner may read; the tree may be live.
+class StoredTrees:
+    """The trees whose journals are in one state directory: list, export, load, fork, replay and erase them.
+
+    No tree needs to be open, and none is started. Trees that programs run are listed, exported, forked and
+    replayed too, as far as their facts are durable; they are not erased.
 
     Args:
-        state_dir: The state directory, or the directory of one of its journals.
-        tree_id: The tree.
-        path: Replaced once the export is whole.
+        state_dir: The state directory, or the directory of one of its journals; None = that of the working
+            directory.
 
     Raises:
-        TreeNotFound, JournalError: the tree does not exist or can't be read.
-        OSError: the file can't be written; the earlier file is unchanged.
-    """
-    with private_file(path) as out:
-        return write_tree(state_dir, tree_id, out)
-
-
-def write_tree(state_dir: Path, tree_id: str, out: BinaryIO) -> ExportSummary:
-    """Write the durable facts of a tree to a stream; as :func:`export_tree` otherwise."""
-    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
-        text = io.TextIOWrapper(out, "ascii", newline="\n")
-        try:
-            return journal.export(tree_id, text)
-        finally:
-            text.flush()
-            text.detach()  # the caller closes the stream
-
-
-def import_tree(path: Path, state_dir: Path, *, damaged: bool = False) -> ExportSummary:
-    """Write the tree of an export into a journal of a state directory, whole or not at all.
-
-    Args:
-        path: The export.
-        state_dir: The state directory, made if missing; or the directory of one of its journals.
-        damaged: Accept an export that holds only the good beginning of a damaged tree.
-
-    Raises:
-        JournalCorrupt: the file is not an export, is cut or altered, or is the export of a damaged tree.
-        JournalTooNew: a later release wrote it.
-        JournalError: the file is not a regular file or can't be read, or the state directory holds the tree
-            already or can't be read.
-        JournalUnwritable: the state directory can't be written.
-    """
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a device may never end
-            raise JournalError(str(path), f"it is not a regular file; {_NOT_IMPORTED}; {_GIVE_AN_EXPORT}")
-        data = path.open("rb")
-    except OSError as error:
-        raise JournalError(
-            str(path), f"it can't be read: {error.strerror}; {_NOT_IMPORTED}; {_GIVE_AN_EXPORT}"
-        ) from error
-    with data:
-        return read_tree(data, str(path), state_dir, damaged=damaged)
-
-
-def read_tree(data: BinaryIO, name: str, state_dir: Path, *, damaged: bool = False) -> ExportSummary:
-    """Import an export from a stream; ``name`` is for errors; as :func:`import_tree` otherwise."""
-    manifest, export = _checked(data, name, damaged=damaged)
-    with _one_import_at_a_time(state_dir_of_journal(state_dir)):
-        for place in journal_dirs(state_dir_of_journal(state_dir)):
-            with Journal.open(place, read_only=True) as journal:
-                if any(row.tree_id == manifest.tree_id for row in journal.trees()):
-                    raise JournalError(
-                        str(place),
-                        f"it holds tree {manifest.tree_id!r} already; {_NOT_IMPORTED}; erase that tree, or "
-                        "import into another state directory",
-                    )
-        claim = JournalClaim.take(state_dir)
-        try:
-            with Journal.open(claim.directory) as journal:
-                journal.import_tree(manifest, export.records)
-        except ValueError as error:
-            raise JournalCorrupt(name, f"{error}; {_NOT_IMPORTED}") from error
-        finally:
-            claim.release()
-    return ExportSummary(manifest.tree_id, len(export.records), export.damage)
-
-
-def replay_tree(state_dir: Path, tree_id: str) -> ReplayReport:
-    """Decide on a tree's recorded facts again and compare; the tree may be live, and is never changed.
-
-    Args:
-        state_dir: The state directory, or the directory of one of its journals.
-        tree_id: The tree.
-
-    Raises:
-        TreeNotFound, JournalError: the tree does not exist or can't be read.
-    """
-    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
-        config, records, damage = stored_facts(journal, tree_id)
-    return replay_records(config, records, damage)
-
-
-class StoredFacts:
-    """Reads the facts of many stored trees of one state directory, from all its journals.
-
-    The trees may be live: what is durable is read. Use it as a context manager; each journal is opened once.
-
-    Args:
-        state_dir: The state directory, or the directory of one of its journals.
+        ConfigError: the directory is not a path.
     """
 
-    def __init__(self, state_dir: Path) -> None:
-        self._state_dir = state_dir
-        self._journals: list[Journal] = []
+    def __init__(self, state_dir: str | Path | None = None) -> None:
+        self._state_dir = resolve_state_dir(state_dir)
 
-    def __enter__(self) -> Self:
-        """Open the journals that exist now.
+    @property
+    def state_dir(self) -> Path:
+        """The directory."""
+        return self._state_dir
+
+    async def export(self, tree_id: str, path: str | Path) -> int:
+        """Write a tree's durable facts to a file, whether the tree is open or closed.
+
+        The file is NDJSON in which each line carries a hash, and only its owner may read it. It holds
+        everything that sessions read and wrote, and the configuration of the tree; memory is not part of it.
+
+        Args:
+            tree_id: The tree.
+            path: Replaced once the export is whole.
+
+        Returns:
+            How many facts it holds.
 
         Raises:
-            JournalError: one of them can't be read.
+            TreeNotFound: no journal here holds the tree.
+            JournalError: its journal can't be read.
+            OSError: the file can't be written; the earlier file is unchanged.
         """
-        try:
-            for place in journal_dirs(self._state_dir):
-                self._journals.append(Journal.open(place, read_only=True))
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+        tree_id, out = text_of(tree_id, "tree_id"), absolute_path(path, "path")
+        records: int = (await asyncio.to_thread(late("export_tree"), self._state_dir, tree_id, out)).records
+        return records
 
-    def __exit__(self, *_: object) -> None:
-        """Close them."""
-        while self._journals:
-            self._journals.pop().release()
+    async def load(self, path: str | Path, *, damaged: bool = False) -> str:
+        """Write an exported tree into a journal, whole or not at all; ``SessionTree.resume`` then opens it.
 
-    def read(self, tree_id: str) -> Iterator[Record]:
-        """Yield a tree's facts in order, page by page; those of a damaged tree up to the damage.
+        The tree keeps its id, its facts and its configuration: workspace, limits, rights and rules. Load
+        files you trust. Resume only one of several copies: they know nothing of each other's effects.
+
+        Args:
+            path: A file that :meth:`export` wrote.
+            damaged: Accept the export of a damaged tree, which holds only its good beginning.
+
+        Returns:
+            The tree's id.
 
         Raises:
-            TreeNotFound: no journal here holds it.
-            JournalError: nothing of it can be read.
+            JournalCorrupt: the file is not an export, is cut or altered, or is the export of a damaged tree.
+            JournalTooNew: a later release wrote it.
+            JournalError: the file is not a regular file or can't be read, or the state directory holds the
+                tree already or can't be read.
+            JournalUnwritable: the state directory can't be written.
         """
-        seq = 0
-        while page := self._page(tree_id, seq):
-            yield from page
-            if len(page) < _PAGE:
-                return
-            seq = page[-1].seq
+        load = partial(late("import_tree"), absolute_path(path, "path"), self._state_dir, damaged=damaged)
+        tree_id: str = (await asyncio.to_thread(load)).tree_id
+        return tree_id
 
-    def _page(self, tree_id: str, after_seq: int) -> list[Record]:
-        for index, journal in enumerate(self._journals):
-            try:
-                page = journal.read(tree_id, after_seq=after_seq, max_n=_PAGE)
-            except TreeNotFound:
-                continue
-            if index:  # neighbours in a list of trees are often of one journal
-                self._journals.insert(0, self._journals.pop(index))
-            return page
-        raise no_tree(str(JournalPlace(self._state_dir).database), tree_id)
+    async def fork(self, tree_id: str, *, at: int | None = None) -> str:
+        """Write a new tree that shares the first facts of another one; ``SessionTree.resume`` then opens it.
 
+        As :meth:`SessionTree.fork`, of a tree that need not be open; another program may run it meanwhile.
 
-@dataclass(frozen=True, slots=True)
-class ForkSummary:
-    """A stored tree that was made of the first facts of another one."""
+        Args:
+            tree_id: The other tree.
+            at: Number of the last shared fact; None = the newest.
 
-    tree_id: str
-    forked_from: str
-    forked_at: int
-    """Number of the last fact that both share."""
-    records: int
-    """Number of its facts, with those that the fork added."""
+        Returns:
+            The new tree's id.
 
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            ConfigError: no tree can be forked at this fact; says where it can.
+            JournalError: the journal can't be read or written.
+        """
+        tree_id = text_of(tree_id, "tree_id")
+        new_id: str = (await asyncio.to_thread(late("fork_tree"), self._state_dir, tree_id, at)).tree_id
+        return new_id
 
-def fork_tree(state_dir: Path, tree_id: str, at: int | None) -> ForkSummary:
-    """Write a new tree that shares the first facts of another one, whole or not at all.
+    async def replay(self, tree_id: str) -> ReplayReport:
+        """Apply the rules of this release again to what a tree recorded, and compare every fact.
 
-    The other tree may be live, and does not change. The new one is in the first journal that no program
-    writes.
+        Nothing is asked, called or written: what models, tools and people answered is in the facts. The tree
+        may be open; its facts up to now are compared. A tree of another release is only read.
 
-    Args:
-        state_dir: The state directory, or the directory of one of its journals.
-        tree_id: The other tree.
-        at: Number of the last shared fact; None = the newest.
+        Args:
+            tree_id: The tree.
 
-    Raises:
-        TreeNotFound: no journal holds the tree.
-        ConfigError: no tree can be forked at this fact.
-        JournalError: the tree can't be read, or no journal can be written.
-    """
-    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
-        config, records, _ = stored_facts(journal, tree_id)
-    new = Identity(new_tree_id(), new_nonce(), time.time_ns() // 1_000_000)
-    manifest, own = forked(config, records, at, new)
-    claim = JournalClaim.take(state_dir_of_journal(state_dir))
-    try:
-        with Journal.open(claim.directory) as journal:
-            journal.import_tree(manifest, own)
-    finally:
-        claim.release()
-    return ForkSummary(new.tree_id, tree_id, len(records) if at is None else at, len(own))
+        Returns:
+            What was compared, and the first difference.
 
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            JournalError: it can't be read.
+        """
+        tree_id = text_of(tree_id, "tree_id")
+        report: ReplayReport = await asyncio.to_thread(late("replay_tree"), self._state_dir, tree_id)
+        return report
 
-def not_here(state_dir: Path, tree_id: str, error: TreeNotFound) -> TreeNotFound:
-    """Return the error for a tree that a runtime does not find: the given one, unless another journal has it.
+    async def erase(
+        self, tree_id: str, *, memory: MemorySettings | None = None, keep_memory: bool = False
+    ) -> int:
+        """Erase a tree that no program runs: its facts, and the records its sessions stored in memory.
 
-    Args:
-        state_dir: The runtime's state directory.
-        tree_id: The tree.
-        error: What the runtime raised.
-    """
-    try:
-        place = journal_holding(state_dir, tree_id)
-        if not holds_tree(place, tree_id):
-            return error
-    except JournalError:
-        return error
-    again = f"Runtime(state_dir, tree_id={tree_id!r}), or with several shards"
-    return TreeNotFound(
-        str(JournalPlace(place).database),
-        f"it holds tree {tree_id!r}, but this runtime writes another journal; resume it with {again}",
-    )
+        Exports of the tree, and files in its workspace, stay.
 
+        Args:
+            tree_id: The tree.
+            memory: Where memory is; None = in the state directory.
+            keep_memory: Leave memory as it is.
 
-async def erase_tree(state_dir: Path, tree_id: str, memory_uri: str | None) -> int:
-    """Erase a tree that no program runs: its facts, its blobs, and its sessions' records in memory.
+        Returns:
+            How many records of memory were erased.
 
-    Memory is erased first: if it can't be written, the tree stays and can be erased later.
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            JournalLocked, MemoryLocked: a program writes its journal, or memory; nothing was erased.
+            JournalError, MemoryFailed: the journal or memory can't be written.
+        """
+        uri = None if keep_memory else (memory or MemorySettings()).uri_in(self._state_dir)
+        forgotten: int = await late("erase_tree")(self._state_dir, text_of(tree_id, "tree_id"), uri)
+        return forgotten
 
-    Args:
-        state_dir: The state directory, or the directory of one of its journals.
-        tree_id: The tree.
-        memory_uri: Directory or address of the memory store; None leaves memory as it is.
+    async def prune(
+        self,
+        *,
+        older_than_s: float | None = None,
+        keep: int | None = None,
+        max_bytes: int | None = None,
+        unfinished: bool = True,
+    ) -> Sequence[str]:
+        """Erase old trees from the journals that no program writes now; what they stored in memory stays.
 
-    Returns:
-        How many records of memory were erased.
+        A tree must meet every condition that is given.
 
-    Raises:
-        TreeNotFound: no journal there holds the tree; nothing was erased.
-        JournalLocked: a program writes the journal that holds the tree; nothing was erased.
-        MemoryLocked: a runtime writes memory; nothing was erased.
-        MemoryFailed, JournalError: memory, or the journal, can't be written.
-    """
-    await asyncio.to_thread(count_facts, state_dir, tree_id)  # before a claim makes files in an empty place
-    claim = await claim_in_thread(partial(JournalClaim.take, state_dir, tree_id), JournalClaim.release)
-    try:
-        forgotten = 0 if memory_uri is None else await _in_memory(memory_uri, partial(_forget, tree_id))
-        await asyncio.to_thread(_erase, claim, (tree_id,))
-    finally:
-        claim.release()
-    return forgotten
+        Args:
+            older_than_s: Only trees whose newest fact is older than this, in seconds.
+            keep: Leave out this many of the most recently written trees.
+            max_bytes: Only the least recently written trees, until the facts of all that are left take so
+                many bytes at most.
+            unfinished: Also trees that were left open, which could be resumed, and damaged ones.
 
+        Returns:
+            The ids of the erased trees.
 
-def count_facts(state_dir: Path, tree_id: str) -> int:
-    """Return how many facts a tree has, including those of a damaged end.
+        Raises:
+            ConfigError: no condition is given, or one is out of bounds.
+            JournalError: a journal can't be read or written.
+        """
 
-    Raises:
-        TreeNotFound, JournalError: no journal holds the tree, or it can't be read.
-    """
-    place = journal_holding(state_dir, tree_id)
-    with Journal.open(place, read_only=True) as journal:
-        found = [row.last_seq for row in journal.trees() if row.tree_id == tree_id]
-    if not found:
-        raise no_tree(str(JournalPlace(place).database), tree_id)
-    return found[0]
+        def run() -> Sequence[str]:
+            plan = late("plan_prune")(
+                self._state_dir,
+                older_than_s=older_than_s,
+                keep=keep,
+                max_bytes=max_bytes,
+                unfinished=unfinished,
+            )
+            erased: Sequence[str] = late("prune")(plan)
+            return erased
 
+        return await asyncio.to_thread(run)
 
-async def count_in_memory(memory_uri: str, tree_id: str) -> int:
-    """Return how many records the sessions of a tree stored in memory; 0 if the memory does not exist.
+    async def list(self, purpose: str | None = None) -> Sequence[TreeSummary]:
+        """Return every tree of the state directory, oldest first, including those that programs run.
 
-    Raises:
-        MemoryLocked: a runtime writes memory.
-        MemoryFailed: it can't be read.
-    """
-    return await _in_memory(memory_uri, partial(_count, tree_id))
+        Args:
+            purpose: Only those opened with exactly this ``purpose``; None = all.
 
-
-@dataclass(frozen=True, slots=True)
-class PrunePlan:
-    """Which trees pruning erases."""
-
-    trees: tuple[TreeSummary, ...]
-    """Oldest first."""
-    journals: dict[str, Path]
-    """Directory of the journal of each of them, by id."""
-    in_use: tuple[Path, ...]
-    """Journals that programs write now; none of their trees is erased."""
-
-
-def plan_prune(
-    state_dir: Path,
-    *,
-    older_than_s: float | None = None,
-    keep: int | None = None,
-    max_bytes: int | None = None,
-    unfinished: bool = True,
-    now_s: Callable[[], float] = time.time,
-) -> PrunePlan:
-    """Choose the trees to erase. A tree must meet every condition that is given.
-
-    Args:
-        state_dir: The state directory, or the directory of one of its journals.
-        older_than_s: Only trees whose newest fact is older than this, in seconds.
-        keep: Leave out this many of the most recently written trees.
-        max_bytes: Only the least recently written trees, until the facts of all that are left, those of live
-            programs included, take at most so many bytes.
-        unfinished: Also trees that were left open, which could be resumed, and damaged ones.
-        now_s: The clock, in seconds since 1970.
-
-    Raises:
-        ConfigError: neither age, number nor size is given, or one is out of bounds.
-        JournalError: a journal can't be read or locked.
-    """
-    if older_than_s is None and keep is None and max_bytes is None:
-        raise ConfigError("say what to prune: give older_than_s, keep, max_bytes, or several of them")
-    if older_than_s is not None and not _is_number(older_than_s):
-        raise ConfigError(f"older_than_s is {older_than_s!r}; give a number of seconds from 0 on")
-    if keep is not None and (not isinstance(keep, int) or not _is_number(keep)):
-        raise ConfigError(f"keep is {keep!r}; give a whole number of trees from 0 on")
-    if max_bytes is not None and (not isinstance(max_bytes, int) or not _is_number(max_bytes)):
-        raise ConfigError(f"max_bytes is {max_bytes!r}; give a whole number of bytes from 0 on")
-    found: list[tuple[TreeSummary, Path, bool]] = []
-    sizes: dict[str, int] = {}
-    in_use = []
-    for place in _journals(state_dir):
-        claim = JournalClaim.of_journal(place)
-        if claim is None:
-            in_use.append(place)
-        else:
-            claim.release()
-        found += [(tree, place, claim is None) for tree in summaries_in(place)]
-        if max_bytes is not None:
-            with Journal.open(place, read_only=True) as journal:
-                sizes |= journal.tree_bytes()
-    found.sort(key=lambda each: each[0].written_at_ms, reverse=True)
-    before_ms = None if older_than_s is None else (now_s() - older_than_s) * 1000
-    chosen = [
-        (tree, place)
-        for tree, place, is_live in found[keep or 0 :]
-        if not is_live
-        and (unfinished or (tree.outcome is not None and tree.outcome.is_final))
-        and (before_ms is None or tree.written_at_ms < before_ms)
-    ]
-    chosen.reverse()
-    if max_bytes is not None:
-        chosen = _until_small(chosen, sizes, max_bytes)
-    journals = {tree.tree_id: place for tree, place in chosen}
-    return PrunePlan(tuple(tree for tree, _ in chosen), journals, tuple(in_use))
-
-
-def _until_small(
-    chosen: list[tuple[TreeSummary, Path]], sizes: Mapping[str, int], max_bytes: int
-) -> list[tuple[TreeSummary, Path]]:
-    """Return the first of these trees, oldest first, without which all trees take no more than a size."""
-    left = sum(sizes.values())
-    for index, (tree, _) in enumerate(chosen):
-        if left <= max_bytes:
-            return chosen[:index]
-        left -= sizes.get(tree.tree_id, 0)
-    return chosen
-
-
-def prune(plan: PrunePlan) -> list[str]:
-    """Erase the trees of a plan from their journals and return their ids; memory stays as it is.
-
-    A tree stays if it was written, or if a program took its journal, since the plan was made.
-
-    Raises:
-        JournalError: a journal can't be written; trees of other journals may be gone.
-    """
-    erased: list[str] = []
-    for place in dict.fromkeys(plan.journals.values()):
-        claim = JournalClaim.of_journal(place)
-        if claim is None:
-            continue
-        try:
-            with Journal.open(place, read_only=True) as journal:
-                written = {row.tree_id: row.written_ms for row in journal.trees()}
-            ids = [tree.tree_id for tree in plan.trees if written.get(tree.tree_id) == tree.written_at_ms]
-            ids = [tree_id for tree_id in ids if plan.journals[tree_id] == place]
-            if ids:
-                _erase(claim, ids)
-            erased += ids
-        finally:
-            claim.release()
-    return erased
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
-
-
-def _journals(state_dir: Path) -> tuple[Path, ...]:
-    places = journal_dirs(state_dir)
-    if not places:
-        Journal.open(state_dir, read_only=True).release()  # raises the error of an unusable directory
-    return places
-
-
-def _erase(claim: JournalClaim, tree_ids: Sequence[str]) -> None:
-    with Journal.open(claim.directory) as journal:
-        journal.erase(*tree_ids)
-        journal.compact()
-    for tree_id in tree_ids:
-        JournalPlace(claim.directory).trace_marks(tree_id).unlink(missing_ok=True)
-
-
-async def _in_memory(uri: str, act: Callable[[LanceMemoryStore], Awaitable[int]]) -> int:
-    """Return the count of an action on a memory store, 0 if it does not exist; it is locked meanwhile."""
-    if await late("stored_embedder")(uri) is None:
-        return 0
-    store, _ = await late("open_as_stored")(uri, lock=True)
-    async with store:
-        return await act(store)
-
-
-async def _forget(tree_id: str, store: LanceMemoryStore) -> int:
-    return len(await store.forget_tree(tree_id))
-
-
-async def _count(tree_id: str, store: LanceMemoryStore) -> int:
-    return len(await store.select(Selection(tree_id=tree_id), None, _ALL))
-
-
-@contextmanager
-def _one_import_at_a_time(state_dir: Path) -> Iterator[None]:
-    """Prevent two imports of one tree into two journals of a state directory."""
-    try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise JournalUnwritable(str(state_dir), f"{error.strerror}; {_NOT_IMPORTED}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _checked(data: BinaryIO, name: str, *, damaged: bool) -> tuple[Manifest, Export]:
-    """Return an export that can be resumed once it is imported, and its manifest."""
-    lines = io.TextIOWrapper(data, "ascii", errors="replace", newline="\n")
-    try:
-        export = load_export(lines)
-    except JournalTooNew as error:
-        raise JournalTooNew(name, f"{error.reason}; {_NOT_IMPORTED}") from error
-    finally:
-        lines.detach()  # the caller closes the stream
-    if export.stopped_at_line is not None or export.manifest is None:
-        raise JournalCorrupt(
-            name, f"line {export.stopped_at_line}: {export.reason}; {_NOT_IMPORTED}; {_GIVE_AN_EXPORT}"
-        )
-    if export.damage is not None and not damaged:
-        raise JournalCorrupt(
-            name,
-            f"the tree was damaged when it was exported ({export.damage}); {_NOT_IMPORTED}; allow damaged "
-            "exports to import its good beginning",
-        )
-    _check_facts(name, export.manifest, export.records)
-    return export.manifest, export
-
-
-def _check_facts(name: str, manifest: Manifest, records: Sequence[Record]) -> None:
-    state, seq = initial_tree(), 0
-    try:
-        config = read_config(manifest.row0)
-        if not isinstance(config, TreeConfig) or config.tree_id != manifest.tree_id:
-            raise ValueError("it is of another tree")
-        for record in records:
-            seq = record.seq
-            fact = read_fact(record.text)
-            if not record.session:
-                evolve(state, fact)
-    except JournalTooNew as error:
-        raise JournalTooNew(name, f"record {seq}: {error.reason}; {_NOT_IMPORTED}") from error
-    except (JournalError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        what = f"record {seq} is not a fact of a tree" if seq else "its row 0 does not configure the tree"
-        raise JournalCorrupt(name, f"{what}: {error!r}; {_NOT_IMPORTED}") from error
-    if MAIN not in state.sessions:
-        raise JournalCorrupt(name, f"it has no main session; {_NOT_IMPORTED}")
+        Raises:
+            ConfigError: the purpose is not text.
+            JournalError: a journal can't be read.
+        """
+        check_purpose(purpose)
+        found: Sequence[TreeSummary] = await asyncio.to_thread(late("summaries_of"), self._state_dir, purpose)
+        return found

@@ -10,7 +10,7 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
@@ -18,11 +18,13 @@ from pydantic import BaseModel
 
 from sessiontree import (
     AgentSpec,
+    App,
     Budget,
     CallbackChannel,
     ConfigError,
     EngineLost,
     JournalError,
+    ModelLike,
     ReceiptLine,
     Record,
     Runtime,
@@ -33,12 +35,13 @@ from sessiontree import (
     TreeNotFound,
     Usage,
 )
+from sessiontree.api.app import APP_MEMBERS, take_app
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
 from sessiontree.bench.ledger_tables import AttemptResult
 from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text
 from sessiontree.bench.run_facts import RunFacts, keep_facts
 from sessiontree.bench.run_place import WORKSPACES, RunPlace, no_model
-from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
+from sessiontree.bench.suite import Attempt, Score, read_tree_options
 from sessiontree.bench.tree_faults import TreeFaults, faults_in
 from sessiontree.bench.workspaces import make_workspace, template_of
 from sessiontree.contracts.author_errors import report_error
@@ -138,14 +141,14 @@ class AttemptRun:
         limit = asyncio.timeout(place.sample_timeout_s)
         try:
             async with limit:
-                options = await in_own_task(partial(self._options, attempt))
+                options, model = await in_own_task(partial(self._options, attempt))
         except BaseException as error:  # noqa: BLE001 - the suite's own function: the sample's error
             _raise_own(error)
             is_late = isinstance(error, TimeoutError) and limit.expired()
             outcome = _Outcome("timeout") if is_late else _Outcome("error", error=error)
             await self._checked(outcome, None, None, ())
             return self._result(attempt, outcome, ())
-        self.tree = self._made(options)
+        self.tree = self._made(options, model)
         self._ledger.note_tree(lease, self.tree.tree_id)
         try:
             return await self._in_tree(attempt, self.tree)
@@ -206,25 +209,25 @@ class AttemptRun:
             scores[name] = score_of(await found if inspect.isawaitable(found) else found, name)
         return scores
 
-    async def _options(self, attempt: Attempt[Any]) -> dict[str, Any]:
-        """Return the arguments of the tree, as the suite, the run and the attempt give them."""
+    async def _options(self, attempt: Attempt[Any]) -> tuple[dict[str, Any], ModelLike | None]:
+        """Return the arguments of the tree, as suite, run and attempt give them, and its model."""
         suite = self._place.suite
-        given: Any = suite.tree(attempt) if callable(suite.tree) else suite.tree
-        if inspect.isawaitable(given):
-            given = await given
-        options: dict[str, Any] = {"model": attempt.model, **approvals_of(self._place), **given}
-        own = [name for name in given if name in OWN_OPTIONS]
-        if own:
-            raise ConfigError(f"tree returned {own[0]!r}, which the run sets; leave it out")
-        if "model" not in given and isinstance(attempt.model, str) and attempt.model in suite.models:
-            options["model"] = suite.models[attempt.model](attempt)
-        if isinstance(suite.solver, AgentSpec):
-            options["agents"] = {**options.get("agents", {}), "default": suite.solver}
+        tree: Any = suite.tree(attempt) if callable(suite.tree) else suite.tree
+        if inspect.isawaitable(tree):
+            tree = await tree
+        given = read_tree_options(tree, "tree returned")
+        options: dict[str, Any] = {**approvals_of(self._place), **given}
         if callable(options.get("approver")):  # it is a channel by itself
             options.pop("channel", None)
             options["approvals"] = given.get("approvals")
         options["budget"] = self._budget = self._bounded(options.get("budget", suite.budget))
-        return options
+        app = given.get("app")
+        model = app.model if isinstance(app, App) else given.get("model")
+        if model is None:
+            model = attempt.model
+            if isinstance(model, str) and model in suite.models:
+                model = suite.models[model](attempt)
+        return options, model
 
     def _bounded(self, budget: Budget | None) -> Budget | None:
         """Return a budget that spends no more than the run has reserved."""
@@ -238,16 +241,17 @@ class AttemptRun:
         cost_usd = reserved if own is None else min(own, reserved)
         return (budget or Budget()).model_copy(update={"cost_usd": cost_usd})
 
-    def _made(self, options: Mapping[str, Any]) -> SessionTree:
-        if options["model"] is None:
-            raise no_model(self._place.suite)
-        purpose = f"bench {self._place.suite.name}: {self._lease.sample_id}"
-        try:
-            return SessionTree(
-                self.workspace, runtime=self.runtime, purpose=purpose[:PURPOSE_CHARS], **options
-            )
-        except TypeError as error:
-            raise ConfigError(f"suite {self._place.suite.name!r}: tree: {error}") from error
+    def _made(self, options: Mapping[str, Any], model: ModelLike | None) -> SessionTree:
+        suite = self._place.suite
+        if model is None:
+            raise no_model(suite)
+        app = replace(take_app(options.get("app"), options), model=model)
+        if isinstance(suite.solver, AgentSpec):
+            app = replace(app, agents={**(app.agents or {}), "default": suite.solver})
+        given = {name: value for name, value in options.items() if name not in APP_MEMBERS}
+        given |= {"app": app, "runtime": self.runtime}
+        given["purpose"] = f"bench {suite.name}: {self._lease.sample_id}"[:PURPOSE_CHARS]
+        return SessionTree(self.workspace, **given)
 
     async def _checked(
         self,

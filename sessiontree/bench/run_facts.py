@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from sessiontree import JournalCorrupt, JournalUnwritable, Record, TreeNotFound
-from sessiontree.api.stored_trees import StoredFacts
+from sessiontree.api.journaled_trees import StoredFacts
 from sessiontree.bench.recorded_run import STATE
 
 FETCHED: Final = "fetched"

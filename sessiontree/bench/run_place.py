@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any, Final, Self, get_args
 
 from sessiontree import AgentSpec, ConfigError, Configuration, RecordedModel
+from sessiontree.api.app import take_app
 from sessiontree.api.model_choice import ModelLike, models_of
 from sessiontree.api.paths import absolute_path
-from sessiontree.api.runtime import BackendName, Shards, check_backend, shard_count
+from sessiontree.api.runtime import check_backend, shard_count
+from sessiontree.api.runtime_options import BackendName, Shards
 from sessiontree.bench.progress import LoggedProgress, RunProgress
 from sessiontree.bench.samples import digest_of_samples
-from sessiontree.bench.suite import Sample, Suite, checked_count, checked_seconds
+from sessiontree.bench.suite import Sample, Suite, checked_count, checked_seconds, read_tree_options
 from sessiontree.bench.workspaces import Keep
 
 CONFIG: Final = "config.json"
@@ -210,20 +212,20 @@ def _check_models(suite: Suite, model: ModelLike | None) -> None:
     Raises:
         ConfigError: no model is named, one is unknown, or its extra or its key is missing.
     """
-    tree: Mapping[str, Any] = {} if callable(suite.tree) else suite.tree
-    model = tree.get("model", model)
+    options = {} if callable(suite.tree) else read_tree_options(suite.tree, f"suite {suite.name!r}: tree has")
+    app = take_app(options.get("app"), options)
+    model = model if app.model is None else app.model
     if isinstance(model, str) and model in suite.models:
         return
     if model is None:
         if callable(suite.tree):
             return  # it may name one for each attempt
         raise no_model(suite)
-    given = tree.get("agents")
-    agents = dict(given) if isinstance(given, Mapping) else {}
+    agents = dict(app.agents) if isinstance(app.agents, Mapping) else {}
     if isinstance(suite.solver, AgentSpec):
         agents["default"] = suite.solver
     specs = {name: spec for name, spec in agents.items() if isinstance(spec, AgentSpec)}
-    models_of(model, tree.get("models"), specs)
+    models_of(model, app.models, specs)
 
 
 def _shows(file: Path, held: Mapping[str, str]) -> bool:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
-from sessiontree import AgentSpec, Budget, ConfigError, Rule, Runtime, SessionTree, SessionTreeError
+from sessiontree import AgentSpec, App, Budget, ConfigError, Rule, Runtime, SessionTree, SessionTreeError
 from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.paths import absolute_path
 from sessiontree.bench.plain_values import json_text, number_of, plain_text, shown_text, truth_of
@@ -175,9 +175,9 @@ Solver: TypeAlias = Callable[[Attempt[Any]], Awaitable[Any]]
 ScoreLike: TypeAlias = "Score | float | bool"
 Scorer: TypeAlias = Callable[[Attempt[Any]], "ScoreLike | Awaitable[ScoreLike]"]
 """Judges ``attempt.output``, or what is in ``attempt.workspace``; its ``__name__`` is the score's name."""
-TreeOptions: TypeAlias = (
-    "Mapping[str, Any] | Callable[[Attempt[Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]"
-)
+TreeLike: TypeAlias = "App | Mapping[str, Any]"
+"""An app, or arguments of a tree by name; ``app`` may be one of them."""
+TreesLike: TypeAlias = "TreeLike | Callable[[Attempt[Any]], TreeLike | Awaitable[TreeLike]]"
 SampleLike: TypeAlias = "Sample | Mapping[str, Any]"
 SamplesLike: TypeAlias = "Iterable[SampleLike] | str | Path | Callable[[], Iterable[SampleLike]]"
 OWN_OPTIONS: Final = ("workspace", "runtime", "state_dir", "backend", "memory", "slots", "channel", "purpose")
@@ -194,8 +194,9 @@ class Suite:
         solver: A coroutine function of an :class:`Attempt`; or an agent: Main runs as it, is sent the
             sample's input, and its reply is the output.
         scorers: One scorer or several, with different names; their scores are committed together.
-        tree: Arguments of each :class:`sessiontree.SessionTree`, such as ``tools``, or a function, plain or
-            async, that returns them for an attempt. They win over what the suite and the run say.
+        tree: The :class:`sessiontree.App` of each tree; or arguments of :class:`sessiontree.SessionTree` by
+            name, such as ``app``, ``tools`` or ``limits``; or a function, plain or async, that returns one or
+            the other for an attempt. They win over what the suite and the run say.
         model: The model, unless the run names another one.
         models: Models by names that only this suite knows, each made for one attempt after ``tree``.
         workspace: Template of every workspace whose sample names none: a directory or an archive.
@@ -219,7 +220,7 @@ class Suite:
         solver: Solver | AgentSpec,
         scorers: Scorer | Sequence[Scorer],
         *,
-        tree: TreeOptions | None = None,
+        tree: TreesLike | None = None,
         model: ModelLike | None = None,
         models: Mapping[str, Callable[[Attempt[Any]], ModelLike]] | None = None,
         workspace: str | Path | None = None,
@@ -243,7 +244,7 @@ class Suite:
         self.samples = samples
         self.solver = solver
         self.scorers = _scorers_of(name, scorers)
-        self.tree: TreeOptions = {} if tree is None else tree
+        self.tree: TreesLike = {} if tree is None else tree
         self.model = model
         self.models = dict(models or {})
         self.workspace = None if workspace is None else self.folder / workspace
@@ -268,9 +269,8 @@ class Suite:
         for rule in self.rules:
             if not isinstance(rule, Rule):
                 raise ConfigError(f"suite {name!r}: rules must hold Rule, not {rule!r}")
-        own = [] if callable(self.tree) else [option for option in self.tree if option in OWN_OPTIONS]
-        if own:
-            raise ConfigError(f"suite {name!r}: tree has {own[0]!r}, which the run sets; leave it out")
+        if not callable(self.tree):
+            read_tree_options(self.tree, f"suite {name!r}: tree has")
 
     async def run(self, run_dir: str | Path, **options: Any) -> RunResults:
         """Run the suite, or go on with an interrupted run; every sample is scored once.
@@ -294,6 +294,26 @@ class Suite:
     def run_sync(self, run_dir: str | Path, **options: Any) -> RunResults:
         """Run the suite as :meth:`run` does, without ``await``; also in a cell of a notebook."""
         return _outcome_of(self.run(run_dir, **options))
+
+
+def read_tree_options(tree: TreeLike, said: str) -> dict[str, Any]:
+    """Return what a suite says of a tree as arguments by name.
+
+    Args:
+        tree: The suite's value, or what its function returned.
+        said: The beginning of an error.
+
+    Raises:
+        ConfigError: it has an argument that is the run's own, or is neither an app nor arguments.
+    """
+    if isinstance(tree, App):
+        return {"app": tree}
+    if not isinstance(tree, Mapping):
+        raise ConfigError(f"{said} {shown_text(tree)}; give an App, or arguments of a SessionTree by name")
+    own = [option for option in tree if option in OWN_OPTIONS]
+    if own:
+        raise ConfigError(f"{said} {own[0]!r}, which the run sets; leave it out")
+    return dict(tree)
 
 
 def _outcome_of(work: Coroutine[Any, Any, T]) -> T:

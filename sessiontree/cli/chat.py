@@ -13,12 +13,12 @@ from typing import Any
 
 from sessiontree import ConfigError, SessionTree
 from sessiontree.api.approval_modes import describe_rights
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.cli.approvals import ApprovalPrompt
 from sessiontree.cli.configured_tree import (
     checked_workspace,
+    find_app,
     load_configuration,
-    resume_options,
     spare_tools,
     tree_options,
 )
@@ -118,10 +118,10 @@ def _opened(
     tree_id = whole_tree_id(place, tree_id)
     with Journal.open(find_journal(place, tree_id), read_only=True) as journal:
         was = read_config(journal.row0(tree_id))
-    given = resume_options(configured, was.model, model)
+    app = find_app(configured, was.model, model)
 
     async def resumed() -> SessionTree:
-        return await SessionTree.resume(tree_id, **given, state_dir=place, backend=backend)
+        return await SessionTree.resume(tree_id, app, state_dir=place, backend=backend)
 
     return resumed
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sessiontree import AgentSpec, Budget, ConfigError, Configuration, Limits
+from sessiontree import AgentSpec, App, Budget, ConfigError, Configuration, Limits
+from sessiontree.api.app import take_app
 from sessiontree.api.approval_modes import DEFAULT_MODE, MODES, with_own_system_tier
 from sessiontree.api.model_choice import models_of
 from sessiontree.api.paths import absolute_path
@@ -21,8 +22,6 @@ LIMITS = Limits(
     approval_patience_s=None,  # a person is asked: the model waits for the answer
     branch_ttl_s=None,  # an interrupted tree may be resumed days later
 )
-_OF_RESUMED = ("model", "models", "agents", "skills")
-"""What a resumed tree is given again; the journal has the rest."""
 
 
 def load_configuration(config: Path | None, workspace: Path) -> Configuration:
@@ -106,8 +105,8 @@ def _name_of(model: object, models: Mapping[str, object]) -> str:
     return model_name(models.get(model, model) if isinstance(model, str) else model)
 
 
-def resume_options(configured: Configuration, was: str, model: str | None) -> dict[str, Any]:
-    """Return the arguments with which a tree is resumed.
+def find_app(configured: Configuration, was: str, model: str | None) -> App:
+    """Return what a resumed tree is given again; its journal has the rest.
 
     Args:
         configured: The owner's configuration.
@@ -119,7 +118,7 @@ def resume_options(configured: Configuration, was: str, model: str | None) -> di
     """
     options = configured.tree_options(model=configured.model_called(was) if model is None else model)
     check_models(options)
-    return {name: options[name] for name in _OF_RESUMED if name in options}
+    return take_app(None, options)
 
 
 def check_models(options: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import asdict
 from pathlib import Path
 
-from sessiontree.api.stored_trees import fork_tree
+from sessiontree.api.journaled_trees import fork_tree
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
 from sessiontree.contracts.jsonable import dump_json

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sessiontree.api import stored_trees
+from sessiontree.api import journaled_trees, tree_export
 from sessiontree.cli.memory import MemoryPlace
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import (
@@ -64,12 +64,12 @@ def export(
         with Journal.open(place, read_only=True) as journal:
             tree_id = newest_tree(journal, place)
     if file == STREAM:
-        summary = stored_trees.write_tree(place, tree_id, sys.stdout.buffer)
+        summary = tree_export.write_tree(place, tree_id, sys.stdout.buffer)
         if summary.damage is not None:
             sys.stderr.write(f"sessiontree: the tree is damaged: {summary.damage}\n")
         return 0 if summary.damage is None else DAMAGED
     path = Path(file).expanduser().absolute()
-    summary = stored_trees.export_tree(place, tree_id, path)
+    summary = tree_export.export_tree(place, tree_id, path)
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), "file": str(path), **asdict(summary)}))
     else:
@@ -98,9 +98,9 @@ def import_(
     """
     place = find_state_dir(workspace, state_dir)
     if file == STREAM:
-        summary = stored_trees.read_tree(sys.stdin.buffer, "standard input", place, damaged=damaged)
+        summary = tree_export.read_tree(sys.stdin.buffer, "standard input", place, damaged=damaged)
     else:
-        summary = stored_trees.import_tree(Path(file).expanduser().absolute(), place, damaged=damaged)
+        summary = tree_export.import_tree(Path(file).expanduser().absolute(), place, damaged=damaged)
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), **asdict(summary)}))
     else:
@@ -134,7 +134,7 @@ def prune(  # noqa: PLR0913 - each option is a parameter
     place = find_state_dir(workspace, state_dir)
     age_s = None if older_than is None else older_than * _DAY_S
     most = None if max_size is None else _bytes_of(max_size)
-    plan = stored_trees.plan_prune(
+    plan = journaled_trees.plan_prune(
         place, older_than_s=age_s, keep=keep, max_bytes=most, unfinished=not ended_only
     )
     if plan.trees and not yes:
@@ -145,7 +145,7 @@ def prune(  # noqa: PLR0913 - each option is a parameter
         if not _agrees(screen, f"erase {counted(len(plan.trees), 'tree')}?"):
             screen.line("nothing erased")
             return KEPT
-    erased = stored_trees.prune(plan)
+    erased = journaled_trees.prune(plan)
     if as_json:
         in_use = [str(each) for each in plan.in_use]
         screen.raw(dump_json({"state_dir": str(place), "erased": erased, "in_use": in_use}))
@@ -187,13 +187,13 @@ def erase(  # noqa: PLR0913 - each option is a parameter
     place = find_state_dir(workspace, state_dir)
     memory = None if keep_memory else MemoryPlace.of(workspace, state_dir, uri).uri
     if not yes:
-        facts = stored_trees.count_facts(place, tree_id)
-        records = 0 if memory is None else asyncio.run(stored_trees.count_in_memory(memory, tree_id))
+        facts = journaled_trees.count_facts(place, tree_id)
+        records = 0 if memory is None else asyncio.run(journaled_trees.count_in_memory(memory, tree_id))
         kept = " (memory stays)" if keep_memory else f" and {counted(records, 'record')} of memory"
         if not _agrees(screen, f"erase tree {tree_id} with {counted(facts, 'fact')}{kept}?"):
             screen.line("nothing erased")
             return KEPT
-    forgotten = asyncio.run(stored_trees.erase_tree(place, tree_id, memory))
+    forgotten = asyncio.run(journaled_trees.erase_tree(place, tree_id, memory))
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), "erased": tree_id, "forgotten": forgotten}))
     else:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sessiontree import ConfigError, SessionTree
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.cli.chat import PURPOSE as CHAT
-from sessiontree.cli.configured_tree import load_configuration, resume_options
+from sessiontree.cli.configured_tree import find_app, load_configuration
 from sessiontree.cli.connect import live_trees
 from sessiontree.cli.run import ATTACHED, PURPOSE, TYPED, TaskRun, terminal_channel
 from sessiontree.cli.screen import RichScreen
@@ -72,11 +72,11 @@ def resume(  # noqa: PLR0913 - each option is a parameter
         return survey()(screen, tree_or_path=tree_id, path=path, state_dir=place, backend=backend)
     progress = RichScreen(sys.stderr, is_quiet=quiet)
     task_run = TaskRun(screen, progress, place, as_json=False, known_seq=last_seq, config=config)
-    options = resume_options(load_configuration(config, Path(left.workspace)), left.model, model)
+    app = find_app(load_configuration(config, Path(left.workspace)), left.model, model)
 
     async def opened() -> SessionTree:
         channel = terminal_channel(progress, False)
-        return await SessionTree.resume(tree_id, **options, channel=channel, state_dir=place, backend=backend)
+        return await SessionTree.resume(tree_id, app, channel=channel, state_dir=place, backend=backend)
 
     task_run.task = left.purpose.removeprefix(PURPOSE)
     return task_run.carry_out(opened, task_run.go_on)

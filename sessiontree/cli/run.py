@@ -39,7 +39,7 @@ from sessiontree import (
     Usage,
 )
 from sessiontree.api.approval_modes import describe_commands, describe_rights
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.safe_text import visible
 from sessiontree.cli.attachments import Attachments, read_attachments

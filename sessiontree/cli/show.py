@@ -6,7 +6,7 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
-from sessiontree.api.stored_trees import StoredFacts
+from sessiontree.api.journaled_trees import StoredFacts
 from sessiontree.api.transcript import TranscriptStep, transcript_of
 from sessiontree.cli.changes import FAILURE
 from sessiontree.cli.screen import RichScreen, counted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
@@ -41,6 +41,25 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     if not names:
         return "none is known"
     return f"choose one of: {', '.join(names[:MAX_LISTED])}{', …' if len(names) > MAX_LISTED else ''}"
+
+
+def check_options(given: Mapping[str, object], options: type, call: str, *parameters: str) -> None:
+    """Refuse keywords that a call does not take; a type checker finds them too.
+
+    Args:
+        given: The keywords.
+        options: The TypedDict of those it takes.
+        call: Names the call in the error.
+        parameters: Its other parameters, which may be meant.
+
+    Raises:
+        ConfigError: one is unknown; names it and the nearest one.
+    """
+    known: frozenset[str] = options.__optional_keys__  # type: ignore[attr-defined]  # of TypedDicts
+    for name in given:
+        if name not in known:
+            near = suggestion(name, {*known, *parameters})
+            raise ConfigError(f"{call} takes no option {name!r}; {near}")
 
 
 SHOWN_CHARS = 60

@@ -7,11 +7,11 @@ import json
 import shlex
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from sessiontree import (
     AgentConfig,
     AgentSpec,
+    App,
     ConfigError,
     FunctionModel,
     MemorySettings,
@@ -29,7 +29,7 @@ _MODEL = FunctionModel(lambda _: "Ask the program.", name="ask-script")
 """Is never asked: the program makes the one call itself."""
 _AGENTS = {"default": AgentSpec(config=AgentConfig(max_result_chars=400_000), tools=("find_answer",))}
 
-_SCRIPT: dict[str, Any] = {"model": _MODEL, "tools": [find_answer], "agents": _AGENTS, "channel": None}
+_APP = App(model=_MODEL, tools=[find_answer], agents=_AGENTS)
 
 
 def ask(
@@ -60,7 +60,7 @@ def ask(
     check_installed()
     check_question(question, limit)
     # a tree that is not opened says where the state of its workspace is
-    state = SessionTree(path, model=_MODEL, state_dir=state_dir).state_dir
+    state = SessionTree(path, _APP, state_dir=state_dir).state_dir
     uri = MemorySettings().uri_in(state)
     answer = Answer(surveyed=False)
     if Path(uri).is_dir():
@@ -95,7 +95,9 @@ async def _answer(path: Path, uri: str, question: str, limit: int, backend: Back
     with tempfile.TemporaryDirectory(prefix="ask-") as place:
         async with (
             Runtime(place, backend=backend, memory=MemorySettings(uri=uri)) as runtime,
-            SessionTree(path, **_SCRIPT, runtime=runtime, purpose="question about the workspace") as tree,
+            SessionTree(
+                path, _APP, channel=None, runtime=runtime, purpose="question about the workspace"
+            ) as tree,
         ):
             reply = await tree.main.call("find_answer", {"question": question, "limit": limit})
             answer = Answer.model_validate(reply.output)

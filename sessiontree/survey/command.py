@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from sessiontree import (
     AgentConfig,
     AgentSpec,
+    App,
     ConfigError,
     FunctionModel,
     Limits,
@@ -60,7 +61,7 @@ _PROMPT = "You are one session of a survey: share work out, or do it, and hand u
 _AGENTS = {"default": AgentSpec(config=AgentConfig(prompt=_PROMPT, max_result_chars=_MAX_RESULT_CHARS))}
 _MODEL = FunctionModel(reply, name=MODEL_NAME)
 _TOOLS = (survey_plan, survey_files, remember_files, find_survey, remove_survey)
-_SCRIPT: dict[str, Any] = {"model": _MODEL, "tools": _TOOLS, "agents": _AGENTS}
+_APP = App(model=_MODEL, tools=_TOOLS, agents=_AGENTS)
 """What every survey is opened with, new or resumed."""
 _SMART_RULES = (Rule(tool="remove_survey", where={"/path": REPORT_NAME}, answer="approve"),)
 """What mode ``smart`` allows: removing the survey's own earlier report from its usual place."""
@@ -123,7 +124,7 @@ class _Run:
     backend: BackendName
     screen: SurveyScreen
     settings: dict[str, Any]
-    """What the tree is opened with."""
+    """Options of a new tree; none for one that is resumed."""
     said: tuple[str, ...]
     """Lines to begin with."""
     known_seq: int = 0
@@ -163,10 +164,10 @@ def survey(
     place = _report_place(out)
     mode, why = _approval_mode(approve)
     rights = {"limits": _LIMITS, "approvals": mode, "smart_rules": _SMART_RULES}
-    settings = {**_SCRIPT, **rights, "purpose": f"{_PURPOSE}{place}"}
+    settings = {**rights, "purpose": f"{_PURPOSE}{place}"}
     root = path.expanduser().absolute()
     # a tree that is not opened checks the workspace, and says where its state is
-    state = SessionTree(root, **settings, state_dir=state_dir).state_dir
+    state = SessionTree(root, _APP, **settings, state_dir=state_dir).state_dir
     root = root.resolve()
     if not os.access(root, os.R_OK | os.X_OK):
         raise ConfigError(f"{str(root)!r} can't be listed: permission denied; survey it as who may read it")
@@ -200,13 +201,13 @@ def resume(
     if tree_or_path is not None and path is None and not _TREE_ID.fullmatch(tree_or_path):
         tree_id, path = None, Path(tree_or_path)
     if state_dir is None:
-        state_dir = SessionTree(path or Path(), **_SCRIPT).state_dir
+        state_dir = SessionTree(path or Path(), _APP).state_dir
     if not state_dir.expanduser().is_dir():
         raise ConfigError(f"no journal is in {str(state_dir)!r}; start one with `sessiontree survey`")
     left = asyncio.run(_find_unfinished(state_dir, tree_id, backend))
     out = (left.purpose or "").removeprefix(_PURPOSE)
     root, said = Path(left.workspace or ""), (f"resuming the survey of {left.workspace}",)
-    return _run(_Run(root, state_dir, out, backend, screen, _SCRIPT, said, left.last_seq, left.tree_id))
+    return _run(_Run(root, state_dir, out, backend, screen, {}, said, left.last_seq, left.tree_id))
 
 
 def _report_place(out: str) -> str:
@@ -290,8 +291,8 @@ async def _open(run: _Run, runtime: Runtime) -> SessionTree:
         run.screen.line(line)
     channel = run.screen.shared_with(TerminalChannel(sys.stdin, sys.stdout))
     if run.tree_id is not None:
-        return await SessionTree.resume(run.tree_id, **run.settings, channel=channel, runtime=runtime)
-    return await SessionTree(run.root, **run.settings, channel=channel, runtime=runtime).start()
+        return await SessionTree.resume(run.tree_id, _APP, channel=channel, runtime=runtime)
+    return await SessionTree(run.root, _APP, **run.settings, channel=channel, runtime=runtime).start()
 
 
 async def _conduct(tree: SessionTree, run: _Run) -> int:

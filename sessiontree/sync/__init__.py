@@ -17,7 +17,7 @@ from sessiontree.sync.session import (
     SessionHandle,
     WaitingCall,
 )
-from sessiontree.sync.tree import Runtime, SessionTree
+from sessiontree.sync.tree import Runtime, SessionTree, StoredTrees
 
 __all__ = [
     "Approvals",
@@ -29,6 +29,7 @@ __all__ = [
     "Runtime",
     "SessionHandle",
     "SessionTree",
+    "StoredTrees",
     "TerminalChannel",
     "WaitingCall",
 ]

@@ -6,20 +6,19 @@ Written by ``.ci/generate_sync.py`` from the async classes: change those, or the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from sessiontree.api.child_results import ChildResult, OnChildError
+from sessiontree.api.child_results import ChildResult
+from sessiontree.api.keyword_options import MapOptions, SpawnOptions
 from sessiontree.api.options import ApproverLike
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import Message, ToolReply
-from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender
-from sessiontree.contracts.settings import Budget
 from sessiontree.sync.bases import Crossed, SessionBase
 from sessiontree.sync.channels import crossed_approver
 from sessiontree.sync.event_buffer import drained
@@ -180,16 +179,9 @@ class SessionHandle(SessionBase[R]):
         kind: SessionKind | str,
         task: str,
         *,
-        label: str | None = ...,
-        agent: str | None = ...,
         result_type: type[T],
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
         approver: ApproverLike = ...,
-        ttl_s: float | None = ...,
-        dedicated: bool = ...,
-        stays_open: bool | None = ...,
+        **options: Unpack[SpawnOptions],
     ) -> SessionHandle[T]: ...
     @overload
     def spawn(
@@ -197,33 +189,19 @@ class SessionHandle(SessionBase[R]):
         kind: SessionKind | str,
         task: str,
         *,
-        label: str | None = ...,
-        agent: str | None = ...,
         result_type: Any = ...,
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
         approver: ApproverLike = ...,
-        ttl_s: float | None = ...,
-        dedicated: bool = ...,
-        stays_open: bool | None = ...,
+        **options: Unpack[SpawnOptions],
     ) -> SessionHandle[Any]: ...
-    def spawn(  # noqa: PLR0913 - keyword-only settings of the public API
+    def spawn(
         self,
         kind: SessionKind | str,
         task: str,
         *,
-        label: str | None = None,
-        agent: str | None = None,
         result_type: Any = None,
-        budget: Budget | None = None,
-        settings: ModelSettings | None = None,
-        skills: Sequence[str] | None = None,
         approver: ApproverLike = None,
-        ttl_s: float | None = None,
-        dedicated: bool = False,
-        stays_open: bool | None = None,
-    ) -> SessionHandle:
+        **options: Unpack[SpawnOptions],
+    ) -> SessionHandle[Any]:
         """Start a child and return its handle.
 
         A Branch stays open for spawns, calls and messages until its :meth:`result`, or that of a session
@@ -232,20 +210,12 @@ class SessionHandle(SessionBase[R]):
         Args:
             kind: ``branch`` or ``worker``.
             task: Its first message.
-            label: Name among its siblings.
-            agent: Agent it runs as; None = this session's.
             result_type: Type of its final message: a pydantic model, dataclass, TypedDict, plain type, or a
                 JSON Schema as a mapping.
-            budget: Budget reserved for it; None = it uses the rest of this session's.
-            settings: Model settings that differ from its agent's.
-            skills: Names of the skills that it may read, of those this session holds; None = those that its
-                agent names.
             approver: What answers requests that climb to it: rules, ``module:name`` of a function, or a
                 callable in this process. A callable is called on a thread that blocks in the tree.
-            ttl_s: Time to live in seconds, from its first adoption; None = the default of its kind.
-            dedicated: Whether it keeps its own host for life.
-            stays_open: Whether it completes only after its result is requested; None = True for a Branch,
-                False for a Worker. Without a request it completes when its time to live or the tree ends.
+            options: Members of :class:`SpawnOptions` by name: its label, agent, budget, model settings,
+                skills, time to live, and whether it stays open.
 
         Raises:
             SpawnRefused, LimitExceeded: a rule or limit forbids it; nothing was started.
@@ -257,16 +227,9 @@ class SessionHandle(SessionBase[R]):
                 self._inner.spawn,
                 kind,
                 task,
-                label=label,
-                agent=agent,
                 result_type=result_type,
-                budget=budget,
-                settings=settings,
-                skills=skills,
                 approver=crossed_approver(approver, self._crossing.prompts),
-                ttl_s=ttl_s,
-                dedicated=dedicated,
-                stays_open=stays_open,
+                **options,
             ),
         )
 
@@ -276,15 +239,8 @@ class SessionHandle(SessionBase[R]):
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = ...,
-        on_error: OnChildError = ...,
-        labels: Sequence[str] | None = ...,
-        agent: str | None = ...,
         result_type: type[T],
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | Sequence[float | None] | None = ...,
+        **options: Unpack[MapOptions],
     ) -> list[SessionResult[T]]: ...
     @overload
     def map(
@@ -292,30 +248,16 @@ class SessionHandle(SessionBase[R]):
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = ...,
-        on_error: OnChildError = ...,
-        labels: Sequence[str] | None = ...,
-        agent: str | None = ...,
         result_type: Any = ...,
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | Sequence[float | None] | None = ...,
+        **options: Unpack[MapOptions],
     ) -> list[SessionResult[Any]]: ...
-    def map(  # noqa: PLR0913 - keyword-only settings of the public API
+    def map(
         self,
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = 8,
-        on_error: OnChildError = "return",
-        labels: Sequence[str] | None = None,
-        agent: str | None = None,
         result_type: Any = None,
-        budget: Budget | None = None,
-        settings: ModelSettings | None = None,
-        skills: Sequence[str] | None = None,
-        ttl_s: float | Sequence[float | None] | None = None,
+        **options: Unpack[MapOptions],
     ) -> list[SessionResult[Any]]:
         """Run one child per task, some at a time, and return their results in the tasks' order.
 
@@ -324,17 +266,9 @@ class SessionHandle(SessionBase[R]):
         Args:
             kind: ``branch`` or ``worker``.
             tasks: First messages.
-            concurrency: Maximum children at a time; the tree's ``max_children`` applies too.
-            on_error: ``return`` keeps failed results like others; ``raise`` raises the first failure once all
-                have ended; ``first`` cancels the others at the first failure and raises it.
-            labels: Their names, one for each task; None = no names.
-            agent: Agent they run as; None = this session's.
             result_type: Type of each final message.
-            budget: Budget reserved for each.
-            settings: Model settings that differ from their agent's.
-            skills: Names of the skills that each may read, as for :meth:`spawn`.
-            ttl_s: Time to live in seconds, from the first adoption: one for all, or one for each task; None =
-                the default of the kind.
+            options: Members of :class:`MapOptions` by name: how many run at a time, what follows a failure,
+                and the settings of each child.
 
         Raises:
             SessionFailed: a child did not complete (``raise``, ``first``).
@@ -342,18 +276,7 @@ class SessionHandle(SessionBase[R]):
             ConfigError: an argument is wrong; nothing was started.
         """
         value: list[SessionResult[Any]] = self._crossing.wait(
-            self._inner.map,
-            kind,
-            tasks,
-            concurrency=concurrency,
-            on_error=on_error,
-            labels=labels,
-            agent=agent,
-            result_type=result_type,
-            budget=budget,
-            settings=settings,
-            skills=skills,
-            ttl_s=ttl_s,
+            self._inner.map, kind, tasks, result_type=result_type, **options
         )
         return value
 
@@ -363,15 +286,8 @@ class SessionHandle(SessionBase[R]):
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = ...,
-        on_error: OnChildError = ...,
-        labels: Sequence[str] | None = ...,
-        agent: str | None = ...,
         result_type: type[T],
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | Sequence[float | None] | None = ...,
+        **options: Unpack[MapOptions],
     ) -> Iterator[ChildResult[T]]: ...
     @overload
     def as_completed(
@@ -379,30 +295,16 @@ class SessionHandle(SessionBase[R]):
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = ...,
-        on_error: OnChildError = ...,
-        labels: Sequence[str] | None = ...,
-        agent: str | None = ...,
         result_type: Any = ...,
-        budget: Budget | None = ...,
-        settings: ModelSettings | None = ...,
-        skills: Sequence[str] | None = ...,
-        ttl_s: float | Sequence[float | None] | None = ...,
+        **options: Unpack[MapOptions],
     ) -> Iterator[ChildResult[Any]]: ...
-    def as_completed(  # noqa: PLR0913 - keyword-only settings of the public API
+    def as_completed(
         self,
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
-        concurrency: int = 8,
-        on_error: OnChildError = "return",
-        labels: Sequence[str] | None = None,
-        agent: str | None = None,
         result_type: Any = None,
-        budget: Budget | None = None,
-        settings: ModelSettings | None = None,
-        skills: Sequence[str] | None = None,
-        ttl_s: float | Sequence[float | None] | None = None,
+        **options: Unpack[MapOptions],
     ) -> Iterator[ChildResult[Any]]:
         """Run one child per task, some at a time, and yield each result as soon as its child has ended.
 
@@ -415,17 +317,9 @@ class SessionHandle(SessionBase[R]):
         Args:
             kind: ``branch`` or ``worker``.
             tasks: First messages; the first child starts with the first step of the iteration.
-            concurrency: Maximum children at a time; the tree's ``max_children`` applies too.
-            on_error: ``return`` yields failed results like others; ``raise`` does so too, and once all have
-                ended it raises the first failure in the order of the tasks; ``first`` cancels the others at
-                the first failure and raises it.
-            labels: As for :meth:`map`.
-            agent: Agent they run as.
             result_type: Type of each final message.
-            budget: Budget reserved for each.
-            settings: Model settings that differ from their agent's.
-            skills: Names of the skills that each may read, as for :meth:`spawn`.
-            ttl_s: As for :meth:`map`.
+            options: Members of :class:`MapOptions` by name, as for :meth:`map`. With ``raise`` too, failed
+                results are yielded like others.
 
         Raises:
             SessionFailed: a child did not complete (``raise``, ``first``).
@@ -434,19 +328,7 @@ class SessionHandle(SessionBase[R]):
         """
         return drained(
             self._crossing,
-            lambda: self._inner.as_completed(
-                kind,
-                tasks,
-                concurrency=concurrency,
-                on_error=on_error,
-                labels=labels,
-                agent=agent,
-                result_type=result_type,
-                budget=budget,
-                settings=settings,
-                skills=skills,
-                ttl_s=ttl_s,
-            ),
+            lambda: self._inner.as_completed(kind, tasks, result_type=result_type, **options),
             64,
             1,
         )

@@ -24,9 +24,11 @@ from sessiontree import (
     MemoryLocked,
     ScriptedModel,
     SessionTree,
+    StoredTrees,
     TreeNotFound,
 )
-from sessiontree.api.stored_trees import import_tree, plan_prune, prune
+from sessiontree.api.journaled_trees import plan_prune, prune
+from sessiontree.api.tree_export import import_tree
 from sessiontree.contracts.memory import MemoryScope, NewRecord
 from sessiontree.journal.claim import JournalClaim, journal_dirs
 from sessiontree.journal.journal import Journal
@@ -55,7 +57,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
             await tree.main.send(LONG)
             for _ in range(40):
                 await tree.main.send(LONG[:4000])
-            await tree.export(place / "tree.ndjson")
+            await StoredTrees(tree.state_dir).export(tree.tree_id, place / "tree.ndjson")
 
     asyncio.run(write())
     return (place / "tree.ndjson").read_text("ascii").splitlines(keepends=True)
@@ -175,16 +177,48 @@ async def test_tree_id_must_be_a_text(export: list[str], tmp_path: Path, tree_id
     """No journal is called damaged because of it, and nothing is erased or written."""
     (tmp_path / "export").write_text("".join(export), "ascii")
     state = tmp_path / "state"
-    imported = await SessionTree.import_journal(tmp_path / "export", state_dir=state)
+    imported = await StoredTrees(state).load(tmp_path / "export")
     for attempt in (
-        SessionTree.replay(tree_id, state_dir=state),
-        SessionTree.fork_stored(tree_id, state_dir=state),
-        SessionTree.erase(tree_id, state_dir=state),
+        StoredTrees(state).replay(tree_id),
+        StoredTrees(state).fork(tree_id),
+        StoredTrees(state).erase(tree_id),
         SessionTree.resume(tree_id, model=MODEL, state_dir=state, backend="local"),
     ):
         with pytest.raises(ConfigError, match="tree_id must be text"):
             await attempt
     assert [tree.tree_id for tree in summaries_of(state)] == [imported]
+
+
+async def test_stored_trees_are_listed_by_purpose(tmp_path: Path) -> None:
+    """All of them, or those opened with exactly the purpose; a purpose must be text."""
+    state = tmp_path / "state"
+    made = []
+    for purpose in ("one", "two"):
+        async with SessionTree(
+            tmp_path, model=MODEL, state_dir=state, backend="local", purpose=purpose
+        ) as tree:
+            await tree.finish("over")
+            made.append(tree.tree_id)
+    stored = StoredTrees(state)
+    assert [tree.tree_id for tree in await stored.list()] == made
+    assert [tree.purpose for tree in await stored.list("two")] == ["two"]
+    assert await stored.list("on") == []
+    with pytest.raises(ConfigError, match="purpose is 5"):
+        await stored.list(5)  # type: ignore[arg-type]
+
+
+async def test_stored_trees_are_by_default_those_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``SessionTree.resume`` finds them; an empty path is refused."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "platform"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    async with SessionTree(".", model=MODEL, backend="local") as tree:
+        assert StoredTrees().state_dir == tree.state_dir
+        assert [each.tree_id for each in await StoredTrees().list()] == [tree.tree_id]
+    with pytest.raises(ConfigError, match="state_dir is empty"):
+        StoredTrees("")
 
 
 def test_import_of_a_damaged_tree_can_be_allowed(export: list[str], tmp_path: Path) -> None:
@@ -228,7 +262,7 @@ async def test_journal_grows_linearly_with_the_conversation(tmp_path: Path) -> N
         for count in (1, 40, 40, 40):
             for _ in range(count):
                 await tree.main.send(LONG[:500])
-            await tree.export(tmp_path / "export")
+            await StoredTrees(tree.state_dir).export(tree.tree_id, tmp_path / "export")
             sizes.append((tmp_path / "export").stat().st_size)
     grown = [after - before for before, after in pairwise(sizes)]
     assert max(grown) < 1.1 * min(grown)
@@ -237,7 +271,7 @@ async def test_journal_grows_linearly_with_the_conversation(tmp_path: Path) -> N
 FULL = """
 import resource, sys
 from pathlib import Path
-from sessiontree.api.stored_trees import import_tree
+from sessiontree.api.tree_export import import_tree
 from sessiontree.contracts.errors import JournalUnwritable
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 try:
@@ -281,20 +315,20 @@ async def test_erase_reaches_memory(export: list[str], tmp_path: Path) -> None:
     """Records of the tree and its finish are gone, others stay; where memory is in use nothing is erased."""
     (tmp_path / "export").write_text("".join(export), "ascii")
     state = tmp_path / "state"
-    tree_id = await SessionTree.import_journal(tmp_path / "export", state_dir=state)
+    tree_id = await StoredTrees(state).load(tmp_path / "export")
     await remembered(state / "memory", tree_id, "it's another")
     lock = StoreLock(state / "memory")
     try:
         with pytest.raises(MemoryLocked):
-            await SessionTree.erase(tree_id, state_dir=state)
+            await StoredTrees(state).erase(tree_id)
     finally:
         lock.release()
     assert [tree.tree_id for tree in summaries_of(state)] == [tree_id]
-    assert await SessionTree.erase(tree_id, state_dir=state) == 1
+    assert await StoredTrees(state).erase(tree_id) == 1
     assert await known(state / "memory") == ({"it's another"}, {"it's another"})
-    await SessionTree.import_journal(tmp_path / "export", state_dir=state)
+    await StoredTrees(state).load(tmp_path / "export")
     await remembered(state / "memory", tree_id)
-    assert await SessionTree.erase(tree_id, state_dir=state, keep_memory=True) == 0
+    assert await StoredTrees(state).erase(tree_id, keep_memory=True) == 0
     assert await known(state / "memory") == ({"it's another", tree_id}, {"it's another", tree_id})
 
 
@@ -316,7 +350,7 @@ async def test_cancelled_erase_claims_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(JournalClaim, "take", late)
-        erasing = asyncio.create_task(SessionTree.erase(tree_id, state_dir=tmp_path / "state"))
+        erasing = asyncio.create_task(StoredTrees(tmp_path / "state").erase(tree_id))
         await begun.wait()
         erasing.cancel()
         loop.call_later(0.01, may_claim.set)
@@ -329,11 +363,11 @@ async def test_cancelled_erase_claims_nothing(
 async def test_erase_of_an_unknown_tree_makes_no_file(tmp_path: Path) -> None:
     """A state directory that is not there stays so."""
     with pytest.raises(Exception, match="no journal is here"):
-        await SessionTree.erase("tree", state_dir=tmp_path / "state")
+        await StoredTrees(tmp_path / "state").erase("tree")
     assert not (tmp_path / "state").exists()
     Journal.open(tmp_path / "state").release()
     with pytest.raises(TreeNotFound):
-        await SessionTree.erase("tree", state_dir=tmp_path / "state")
+        await StoredTrees(tmp_path / "state").erase("tree")
 
 
 @pytest.fixture

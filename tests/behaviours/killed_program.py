@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from sessiontree import FunctionModel, SessionTree
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from tests.behaviours import household_fakes as household
 from tests.behaviours.deadly_fakes import Countdown, DeadlyAppend, DeadlyLaunch, DeadlyReply
 from tests.behaviours.effect_fakes import Look

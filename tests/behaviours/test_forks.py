@@ -18,7 +18,7 @@ from sessiontree import (
     ScriptedModel,
     SessionKind,
     SessionStatus,
-    SessionTree,
+    StoredTrees,
     ToolResult,
     call,
 )
@@ -92,8 +92,7 @@ async def test_a_fork_of_a_fork_replays_too(open_tree: Opener) -> None:
                 await until(third, RunFinished, session="main")
                 assert len(effects(open_tree.workspace)) == 1
                 reports = [
-                    await SessionTree.replay(each.tree_id, state_dir=each.state_dir)
-                    for each in (tree, fork, third)
+                    await StoredTrees(each.state_dir).replay(each.tree_id) for each in (tree, fork, third)
                 ]
                 assert len(third._config.forks) == 2
         (own,) = tree.approvals.pending()
@@ -264,12 +263,12 @@ async def test_every_place_is_a_fork_or_says_which_is(open_tree: Opener) -> None
         made = 0
         for at in range(1, last + 1):
             try:
-                tree_id = await SessionTree.fork_stored(tree.tree_id, at=at, state_dir=tree.state_dir)
+                tree_id = await StoredTrees(tree.state_dir).fork(tree.tree_id, at=at)
             except ConfigError as error:
                 assert "fork at " in str(error)
                 continue
             made += 1
-            report = await SessionTree.replay(tree_id, state_dir=tree.state_dir)
+            report = await StoredTrees(tree.state_dir).replay(tree_id)
             assert report.matches, (at, report)
         assert made >= 3
 
@@ -284,7 +283,7 @@ async def test_a_tree_that_ended_is_forked_before_its_end(open_tree: Opener) -> 
         with pytest.raises(ConfigError, match="had ended by fact"):
             await tree.fork()
         tree_id, state_dir = tree.tree_id, tree.state_dir
-    new_id = await SessionTree.fork_stored(tree_id, at=last, state_dir=state_dir)
+    new_id = await StoredTrees(state_dir).fork(tree_id, at=last)
     async with await open_tree.resume(new_id, ECHO) as fork:
         assert fork.main.status().status is not SessionStatus.COMPLETED
         assert (await fork.main.send("more"))[:] == "heard more"

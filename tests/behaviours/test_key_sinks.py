@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree import AgentConfig, AgentSpec, FunctionModel, ProviderModel, SessionFailed
+from sessiontree import AgentConfig, AgentSpec, FunctionModel, ProviderModel, SessionFailed, StoredTrees
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider, FakeRequest
 from tests.behaviours.fact_fixtures import PATIENCE_S, records
@@ -55,7 +55,7 @@ async def test_key_that_a_provider_repeats_gets_nowhere(
             seen += [repr(each) for each in reader.drain()]
             seen += [repr(each) for each in (tree, tree.main, tree.main.history(), tree.main.status())]
             seen += [record.text for record in await records(tree)]
-            await tree.export(tmp_path / "export.ndjson")
+            await StoredTrees(tree.state_dir).export(tree.tree_id, tmp_path / "export.ndjson")
             seen.append((tmp_path / "export.ndjson").read_text("utf-8"))
             reader.close()
     assert sorted(asked) == sorted(LONG_ENOUGH.values())

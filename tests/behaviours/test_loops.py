@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sessiontree import Runtime, ScriptedModel, SessionTree, WrongLoop, call
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from tests.behaviours.effect_fakes import TOOLS
 from tests.behaviours.fact_fixtures import PATIENCE_S
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree import ScriptedModel, SessionTree, call
+from sessiontree import ScriptedModel, StoredTrees, call
 from sessiontree.contracts.errors import TreeNotFound
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.journal import Journal
@@ -22,11 +22,11 @@ async def test_a_tree_with_children_calls_and_approvals_is_the_same_again(open_t
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
         await tree.main.send("go")
         await household.finished(tree)
-        report = await SessionTree.replay(tree.tree_id, state_dir=tree.state_dir)
+        report = await StoredTrees(tree.state_dir).replay(tree.tree_id)
         assert report.matches, report
         assert report.is_decided
         await tree.finish("over")
-        report = await SessionTree.replay(tree.tree_id, state_dir=tree.state_dir)
+        report = await StoredTrees(tree.state_dir).replay(tree.tree_id)
     assert report.matches, report
     assert report.compared + report.given == report.facts
     assert report.compared > 50
@@ -36,9 +36,9 @@ async def test_a_tree_that_is_open_is_compared_up_to_now(open_tree: Opener) -> N
     """The replay reads durable facts next to the writer, and never changes them."""
     async with open_tree(ScriptedModel(["one", "two"])) as tree:
         await tree.main.send("first")
-        before = await SessionTree.replay(tree.tree_id, state_dir=tree.state_dir)
+        before = await StoredTrees(tree.state_dir).replay(tree.tree_id)
         await tree.main.send("second")
-        after = await SessionTree.replay(tree.tree_id, state_dir=tree.state_dir)
+        after = await StoredTrees(tree.state_dir).replay(tree.tree_id)
     assert before.matches
     assert after.matches
     assert after.facts > before.facts
@@ -53,7 +53,7 @@ async def test_a_resumed_tree_is_the_same_again(open_tree: Opener) -> None:
     async with await open_tree.resume(tree_id, ScriptedModel(["again"], name="another")) as tree:
         await tree.main.send("and now?")
         state_dir = tree.state_dir
-    report = await SessionTree.replay(tree_id, state_dir=state_dir)
+    report = await StoredTrees(state_dir).replay(tree_id)
     assert report.matches, report
 
 
@@ -68,7 +68,7 @@ async def test_a_tree_of_other_rules_is_only_read(open_tree: Opener, tmp_path: P
     row0["rules_number"] = RULES + 1
     with Journal.open(tmp_path / "other") as journal:
         journal.import_tree(Manifest(tree_id, 0, row0), records)
-    report = await SessionTree.replay(tree_id, state_dir=tmp_path / "other")
+    report = await StoredTrees(tmp_path / "other").replay(tree_id)
     assert (report.is_decided, report.compared, report.facts) == (False, 0, len(records))
     assert report.matches
 
@@ -77,4 +77,4 @@ async def test_an_unknown_tree_is_named(open_tree: Opener) -> None:
     """A tree that no journal there holds has no replay."""
     async with open_tree(ScriptedModel(["one"])) as tree:
         with pytest.raises(TreeNotFound, match="t0000"):
-            await SessionTree.replay("t0000", state_dir=tree.state_dir)
+            await StoredTrees(tree.state_dir).replay("t0000")

@@ -14,7 +14,7 @@ from sessiontree import (
     MemorySettings,
     ModelRequest,
     Runtime,
-    SessionTree,
+    StoredTrees,
     TreeNotFound,
 )
 from sessiontree.api.shards import COUNT_EVERY_S
@@ -160,8 +160,8 @@ async def test_fork_is_in_the_shard_of_its_tree(open_tree: Opener) -> None:
             assert [message.text for message in again.main.history()][-2:] == ["two", "heard two"]
             await again.close()
             for each in (tree, fork):
-                assert (await SessionTree.replay(each.tree_id, state_dir=open_tree.state_dir)).matches
-        stored = await SessionTree.fork_stored(trees[1].tree_id, state_dir=open_tree.state_dir)
+                assert (await StoredTrees(open_tree.state_dir).replay(each.tree_id)).matches
+        stored = await StoredTrees(open_tree.state_dir).fork(trees[1].tree_id)
         third = await open_tree.resume(stored, model, runtime=runtime)
         assert await third.main.send("three") == "heard three"
 

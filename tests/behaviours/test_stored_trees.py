@@ -14,7 +14,7 @@ from sessiontree import (
     ModelRequest,
     ScriptedModel,
     SessionKind,
-    SessionTree,
+    StoredTrees,
     TreeNotFound,
 )
 from sessiontree.journal.export import load_export
@@ -53,10 +53,14 @@ async def test_imported_tree_goes_on_where_it_was(
     async with asyncio.timeout(PATIENCE_S):
         for each in reached:
             await each.wait()
-    live = load_export(lines_of(tmp_path / "live")) if await tree.export(tmp_path / "live") else None
+    live = (
+        load_export(lines_of(tmp_path / "live"))
+        if await StoredTrees(tree.state_dir).export(tree.tree_id, tmp_path / "live")
+        else None
+    )
     whole = await records(tree)
     await tree.close()
-    count = await tree.export(tmp_path / "closed")
+    count = await StoredTrees(tree.state_dir).export(tree.tree_id, tmp_path / "closed")
     closed = load_export(lines_of(tmp_path / "closed"))
     assert live is not None
     assert live.complete
@@ -65,7 +69,7 @@ async def test_imported_tree_goes_on_where_it_was(
     assert closed.records[: len(live.records)] == live.records
 
     there = open_tree.elsewhere("copy")
-    imported = await SessionTree.import_journal(tmp_path / "closed", state_dir=there.state_dir)
+    imported = await StoredTrees(there.state_dir).load(tmp_path / "closed")
     assert imported == tree.tree_id
     async with await there.resume(imported, household.WAITING, tools=TOOLS) as again:
         await household.finished(again)
@@ -79,24 +83,24 @@ async def test_erased_tree_is_gone_until_it_is_imported(open_tree: Opener, tmp_p
     async with open_tree(MODEL) as tree:
         await tree.main.send(SECRET)
         with pytest.raises(JournalLocked):
-            await SessionTree.erase(tree.tree_id, state_dir=open_tree.state_dir)
+            await StoredTrees(open_tree.state_dir).erase(tree.tree_id)
         await tree.main.send("again")
     export = tmp_path / "tree.ndjson"
-    await tree.export(export)
+    await StoredTrees(tree.state_dir).export(tree.tree_id, export)
     with pytest.raises(JournalError, match="holds tree"):
-        await SessionTree.import_journal(export, state_dir=open_tree.state_dir)
-    assert await SessionTree.erase(tree.tree_id, state_dir=open_tree.state_dir) == 0
+        await StoredTrees(open_tree.state_dir).load(export)
+    assert await StoredTrees(open_tree.state_dir).erase(tree.tree_id) == 0
     for path in open_tree.state_dir.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
     with pytest.raises(TreeNotFound):
         await open_tree.resume(tree.tree_id, MODEL)
     with pytest.raises(TreeNotFound):
-        await SessionTree.erase(tree.tree_id, state_dir=open_tree.state_dir)
-    await SessionTree.import_journal(export, state_dir=open_tree.state_dir)
+        await StoredTrees(open_tree.state_dir).erase(tree.tree_id)
+    await StoredTrees(open_tree.state_dir).load(export)
     again = tmp_path / "again.ndjson"
     async with await open_tree.resume(tree.tree_id, MODEL) as tree:
         assert [message.text for message in tree.main.history()][::2] == [SECRET, "again"]
-    await tree.export(again)
+    await StoredTrees(tree.state_dir).export(tree.tree_id, again)
     assert lines_of(again)[: len(lines_of(export)) - 1] == lines_of(export)[:-1]
 
 
@@ -109,10 +113,11 @@ async def test_pruning_spares_live_trees_and_those_that_can_go_on(open_tree: Ope
         await resumable.main.send("begin")
     async with open_tree.runtime() as one, open_tree.runtime() as two, open_tree(MODEL, runtime=two) as live:
         await live.finish("over, and still open")
-        assert await SessionTree.prune(state_dir=place, keep=0) == []
+        assert await StoredTrees(place).prune(keep=0) == []
         left = [tree.tree_id for tree in await one.trees()]
+        assert [tree.tree_id for tree in await StoredTrees(place).list()] == left
     assert left == [ended.tree_id, resumable.tree_id, live.tree_id]
-    assert await SessionTree.prune(state_dir=place, older_than_s=3600) == []
-    assert await SessionTree.prune(state_dir=place, keep=1, unfinished=False) == [ended.tree_id]
-    assert await SessionTree.prune(state_dir=place, keep=0, unfinished=False) == [live.tree_id]
-    assert await SessionTree.prune(state_dir=place, older_than_s=0) == [resumable.tree_id]
+    assert await StoredTrees(place).prune(older_than_s=3600) == []
+    assert await StoredTrees(place).prune(keep=1, unfinished=False) == [ended.tree_id]
+    assert await StoredTrees(place).prune(keep=0, unfinished=False) == [live.tree_id]
+    assert await StoredTrees(place).prune(older_than_s=0) == [resumable.tree_id]

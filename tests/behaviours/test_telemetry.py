@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from sessiontree import ConfigError, Runtime, ScriptedModel, SessionTree, Telemetry
+from sessiontree import ConfigError, Runtime, ScriptedModel, SessionTree, StoredTrees, Telemetry
 from sessiontree.runtime.json_log import JsonLines
 from tests.behaviours.collector_fakes import SECRET, Collector, Received
 from tests.behaviours.tree_fixtures import Opener
@@ -212,7 +212,7 @@ async def test_erasing_a_tree_erases_what_is_known_of_its_trace(tmp_path: Path) 
     async with runtime, SessionTree(tmp_path, model=ScriptedModel(["here"]), runtime=runtime) as tree:
         await tree.main.send("hello")
     assert len(list((state / "traces").iterdir())) == 1
-    await SessionTree.erase(tree.tree_id, state_dir=state)
+    await StoredTrees(state).erase(tree.tree_id)
     assert list((state / "traces").iterdir()) == []
 
 

@@ -23,7 +23,7 @@ from sessiontree import (
     call,
     tool,
 )
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.models.answers import Answer
 from tests.behaviours.collector_fakes import SECRET
 

@@ -11,7 +11,7 @@ from ray import cloudpickle
 
 from sessiontree import Runtime, SessionTree
 from sessiontree.api.model_choice import ModelLike
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.backends.ray.serialization import pack_value
 from sessiontree.models.port import Model
 

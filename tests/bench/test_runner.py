@@ -356,7 +356,7 @@ async def test_a_run_without_a_model_or_with_a_wrong_tree_ends_with_one_error(tm
     """No sample is scored for it, and the corrected suite goes on."""
     with pytest.raises(ConfigError, match="names no model"):
         await suite(model=None).run(tmp_path / "none", **LOCAL)
-    with pytest.raises(ConfigError, match="unexpected keyword argument 'tool'"):
+    with pytest.raises(ConfigError, match="SessionTree takes no option 'tool'; did you mean 'tools'"):
         await suite(tree={"tool": []}).run(tmp_path / "run", **LOCAL)
     assert rows(tmp_path / "run", "SELECT DISTINCT state FROM samples") == [("waiting",)]
     assert (await ended(suite(), tmp_path / "run", **LOCAL)).scored == 3

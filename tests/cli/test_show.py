@@ -17,7 +17,7 @@ from sessiontree import (
     call,
     tool,
 )
-from sessiontree.api.stored_trees import import_tree
+from sessiontree.api.tree_export import import_tree
 from tests.cli.command_fixtures import Program
 from tests.golden.scenario_fixtures import HERE
 

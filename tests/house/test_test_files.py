@@ -1,4 +1,4 @@
-"""Test files and what helps them are named after what they hold, and the times of the long ones are of files."""
+"""Test files and what helps them are named after what they hold, and recorded times are those of files."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.sync.portal import PORTAL
 from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import BACKENDS

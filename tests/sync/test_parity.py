@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import sync
-from sessiontree.api import client_calls, pending_reply, runtime, session_tree
+from sessiontree.api import client_calls, pending_reply, runtime, session_tree, stored_trees
 from sessiontree.api import inbox as desk
 from sessiontree.api import session_handle as handle
 from sessiontree.runtime import progress
@@ -19,6 +19,7 @@ Taken = Callable[[type, type, bool], list[str]]
 TWINS: list[tuple[type, type, bool]] = [
     (session_tree.SessionTree, sync.SessionTree, True),
     (runtime.Runtime, sync.Runtime, True),
+    (stored_trees.StoredTrees, sync.StoredTrees, True),
     (desk.Approvals, sync.Approvals, False),
     (client_calls.ClientCalls, sync.ClientCalls, False),
     (client_calls.WaitingCall, sync.WaitingCall, False),

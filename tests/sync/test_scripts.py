@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime_options import BackendName
 from tests.sync.tree_fixtures import PATIENCE_S
 
 OPENING = """

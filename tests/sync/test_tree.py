@@ -32,7 +32,7 @@ from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.models.answers import Answer, to_message
 from sessiontree.runtime.replay import read_fact
-from sessiontree.sync import QueueChannel, SessionTree
+from sessiontree.sync import QueueChannel, SessionTree, StoredTrees
 from tests.behaviours.effect_fakes import TOOLS, effects
 from tests.behaviours.signal_fixtures import Flag, Turnstile
 from tests.behaviours.switchboard_fixtures import Switchboard
@@ -374,11 +374,11 @@ def test_trees_are_forked_and_replayed(open_tree: Opener, inside_a_loop: bool) -
                 assert str(fork.main.send("other")) == "heard other"
                 assert str(tree.main.send("again")) == "heard again"
             assert len(tree.main.history()) == 4
-        stored = SessionTree.fork_stored(fork.tree_id, state_dir=place)
+        stored = StoredTrees(place).fork(fork.tree_id)
         with open_tree.resume(stored, MODEL) as again:
             assert [message.text for message in again.main.history()][2:] == ["other", "heard other"]
         for tree_id in (tree.tree_id, fork.tree_id, stored):
-            assert SessionTree.replay(tree_id, state_dir=place).matches
+            assert StoredTrees(place).replay(tree_id).matches
 
     async def within() -> None:
         use()
@@ -399,17 +399,17 @@ def test_stored_trees_are_exported_erased_imported_and_pruned(
     def use() -> None:
         with open_tree(MODEL) as tree:
             tree.main.send("hello")
-            live = tree.export(export)
+            live = StoredTrees(tree.state_dir).export(tree.tree_id, export)
             tree.finish("over")
-        assert tree.export(export) > live
-        assert SessionTree.erase(tree.tree_id, state_dir=place) == 0
+        assert StoredTrees(tree.state_dir).export(tree.tree_id, export) > live
+        assert StoredTrees(place).erase(tree.tree_id) == 0
         with pytest.raises(TreeNotFound):
-            SessionTree.erase(tree.tree_id, state_dir=place)
-        assert SessionTree.import_journal(export, state_dir=place) == tree.tree_id
+            StoredTrees(place).erase(tree.tree_id)
+        assert StoredTrees(place).load(export) == tree.tree_id
         with open_tree.resume(tree.tree_id, MODEL) as again:
             assert again.receipt()[0].summary == "over"
-        assert SessionTree.prune(state_dir=place, older_than_s=3600) == []
-        assert SessionTree.prune(state_dir=place, keep=0) == [tree.tree_id]
+        assert StoredTrees(place).prune(older_than_s=3600) == []
+        assert StoredTrees(place).prune(keep=0) == [tree.tree_id]
 
     async def within() -> None:
         use()

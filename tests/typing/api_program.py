@@ -9,6 +9,8 @@ from pydantic import BaseModel
 from sessiontree import (
     READER,
     WRITER,
+    AgentSpec,
+    App,
     Budget,
     ChildResult,
     FunctionModel,
@@ -19,6 +21,7 @@ from sessiontree import (
     SessionHandle,
     SessionResult,
     SessionTree,
+    StoredTrees,
     Tool,
     ToolContext,
     ToolResult,
@@ -115,3 +118,27 @@ async def use() -> None:
         for line in await tree.cancel():
             assert_type(line.session_id, str)
     await SessionTree.resume("t0", model=model, state_dir=".")
+
+
+APP = App(model=FunctionModel(answer), tools=(Count(), double), agents={"default": AgentSpec()})
+
+
+async def use_options() -> None:
+    """Options that travel as one value are checked by name and type, and result types stay exact."""
+    async with SessionTree(".", APP, limits=Limits(max_children=64), approvals="smart") as tree:
+        assert_type(await tree.run("task", agent="default", ttl_s=5.0), SessionResult[Any])
+        worker = await tree.main.spawn("worker", "task", label="one", result_type=int, stays_open=True)
+        assert_type(worker, SessionHandle[int])
+        assert_type(await tree.main.map("worker", ["a"], result_type=str), list[SessionResult[str]])
+        await tree.main.spawn("worker", "task", lable="one")  # type: ignore[call-overload]
+        await tree.main.map("worker", ["a"], concurrency="many")  # type: ignore[call-overload]
+        assert_type(await tree.fork(at=3), SessionTree)
+    SessionTree(".", APP, limit=5)  # type: ignore[call-arg]
+    SessionTree(".", APP, approvals="sometimes")  # type: ignore[arg-type]
+    App(modle=None)  # type: ignore[call-arg]
+    assert_type(await SessionTree.resume("t0", APP, state_dir="."), SessionTree)
+    await SessionTree.resume("t0", APP, limits=Limits())  # type: ignore[call-arg]
+    stored = StoredTrees(".")
+    for summary in await stored.list():
+        assert_type(summary.tree_id, str)
+    assert_type(await stored.fork("t0", at=3), str)

@@ -1,0 +1,102 @@
+"""The options that methods of trees and sessions take as keywords, each described once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from sessiontree.api.app import AppOptions
+from sessiontree.api.child_results import OnChildError
+from sessiontree.api.options import GuidanceSource, PolicyLike
+from sessiontree.api.runtime_options import ServedOptions
+from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.settings import Budget, Limits
+
+
+class ResumeOptions(AppOptions, ServedOptions, total=False):
+    """Where a tree is kept and served; and the members of its :class:`App`, unless that is given."""
+
+    state_dir: str | Path | None
+    """Directory of the journal. None = for a new tree, one per workspace in the platform's state folder; for
+    a tree that is resumed, that of the working directory."""
+
+
+class TreeOptions(ResumeOptions, total=False):
+    """Settings of a new tree. Its journal holds all of them, except where it is served and its app."""
+
+    limits: Limits | None
+    """Limits of the tree; None = the defaults."""
+    budget: Budget | None
+    """Budget of the whole tree; None = no bound."""
+    agent: str
+    """Name of Main's agent, ``default`` by default."""
+    approvals: ApprovalMode | None
+    """``auto`` approves and records it, ``smart`` applies ``smart_rules`` before it asks a person and
+    approves commands known to be harmless, ``always`` asks each time, ``never`` refuses. A mode that is named
+    also governs System calls, such as commands; None = Elevated calls are asked about and System calls
+    run."""
+    smart_rules: Sequence[Rule]
+    """Rules that mode ``smart`` applies by itself."""
+    purpose: str
+    """Purpose of the tree, for listings; empty = the name of the program."""
+    dedicated: bool
+    """Whether each session keeps its own host for life."""
+    policy: PolicyLike
+    """Which tools its sessions may hold, or the path of a JSON or TOML file that says so; None = all that
+    kind and agent allow. It only removes tools."""
+    group: str
+    """Group of the channel and of every session, for the policy's ``groups``."""
+    agents_md: GuidanceSource | None
+    """Whose text the workspace's AGENTS.md is: the ``workspace``'s, the default, marked as untrusted; that of
+    a ``trusted`` workspace, quoted, which sessions may follow; or the ``owner``'s. It joins the prompts of
+    sessions that read files; with None, it joins no prompt."""
+
+
+class _SharedChildOptions(TypedDict, total=False):
+    """Settings of children, however they are started."""
+
+    agent: str | None
+    """Agent a child runs as; None = its parent's."""
+    budget: Budget | None
+    """Budget reserved for a child and everything below it; None = it uses the rest of its parent's."""
+    settings: ModelSettings | None
+    """Model settings that differ from its agent's."""
+    skills: Sequence[str] | None
+    """Names of the skills that it may read, of those its parent holds; None = those that its agent names."""
+
+
+class ChildOptions(_SharedChildOptions, total=False):
+    """Settings of one child."""
+
+    ttl_s: float | None
+    """Time to live in seconds, from its first adoption; None = the default of its kind."""
+
+
+class SpawnOptions(ChildOptions, total=False):
+    """Settings of a child with a handle."""
+
+    label: str | None
+    """Name among its siblings."""
+    dedicated: bool
+    """Whether it keeps its own host for life."""
+    stays_open: bool | None
+    """Whether it completes only after its result is requested; None = True for a Branch, False for a Worker.
+    Without a request it completes when its time to live or the tree ends."""
+
+
+class MapOptions(_SharedChildOptions, total=False):
+    """Settings of several children, one for each task."""
+
+    concurrency: int
+    """Maximum children at a time, 8 by default; the tree's ``max_children`` applies too."""
+    on_error: OnChildError
+    """``return``, the default, returns failed results like others; ``raise`` does so too, and raises the
+    first failure, in the order of the tasks, once all have ended; ``first`` cancels the others at the first
+    failure and raises it."""
+    labels: Sequence[str] | None
+    """Their names, one for each task; None = no names."""
+    ttl_s: float | Sequence[float | None] | None
+    """Time to live in seconds, from the first adoption: one for all, or one for each task; None = the default
+    of the kind."""
