@@ -535,7 +535,7 @@ class SessionTree:
 
         Raises:
             TreeNotFound: no journal there holds the tree.
-            JournalLocked, MemoryLocked: a program writes its journal, or memory; nothing was erased.
+            JournalLocked, MemoryFailed: a program writes its journal, or memory; nothing was erased.
             JournalError, MemoryFailed: the journal or memory can't be written.
         """
         place, tree_id = _state_dir_of(state_dir), text_of(tree_id, "tree_id")

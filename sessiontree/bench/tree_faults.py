@@ -95,4 +95,4 @@ def _note_end(found: TreeFaults, fact: dict[str, Any]) -> None:
     crashed = f"session {name!r} crashed: "
     is_failed = fact["forced"] and fact["status"] == SessionStatus.FAILED.value
     if is_failed and result["summary"].startswith(crashed):
-        found.lost = found.lost or SessionFailed(name, result["summary"])
+        found.lost = found.lost or SessionFailed(name, result["summary"], "crashed")

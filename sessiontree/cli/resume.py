@@ -51,7 +51,7 @@ def resume(  # noqa: PLR0913 - each option is a parameter
         survey: Brings what continues a survey.
 
     Raises:
-        JournalMissing: no tree ran here.
+        TreeNotFound: no tree ran here.
         TreeNotFound: no tree has the id.
         ConfigError: no tree here is unfinished, or no command continues the tree.
         SessionTreeError: the tree can't be continued.

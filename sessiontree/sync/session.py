@@ -50,7 +50,7 @@ class PendingApproval(Crossed):
             sender: Who approves, if the program has several users; None = the program itself.
 
         Raises:
-            ApprovalClosed: the request was decided in the meantime, or the session was asked to stop before
+            AnswerTooLate: the request was decided in the meantime, or the session was asked to stop before
                 the approval was durable, so that the call did not run or was stopped as it began.
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
@@ -60,7 +60,7 @@ class PendingApproval(Crossed):
         """Deny the call; the same call stays denied on this path until the tree ends.
 
         Raises:
-            ApprovalClosed: the request was decided in the meantime.
+            AnswerTooLate: the request was decided in the meantime.
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
         self._crossing.run(self._inner.deny, reason, sender=sender)
@@ -79,7 +79,7 @@ class Approvals(Crossed):
         """Lift a person's denial of a request, so that the same call is asked about again.
 
         Raises:
-            ApprovalClosed: no denial of this request holds.
+            AnswerTooLate: no denial of this request holds.
         """
         self._crossing.run(self._inner.forget, request_id)
 
@@ -131,8 +131,8 @@ class WaitingCall(Crossed):
             result: A ToolResult, or any value with a JSON form.
 
         Raises:
-            ClientCallClosed: the call has a result already, timed out, was cancelled, or its session ended.
-            ClientAnswerRefused: it has no JSON form, is too long, or does not fit the tool's ``result_type``;
+            AnswerTooLate: the call has a result already, timed out, was cancelled, or its session ended.
+            ValidationError: it has no JSON form, is too long, or does not fit the tool's ``result_type``;
                 the call still waits.
         """
         self._crossing.run(self._inner.answer, result)

@@ -523,7 +523,7 @@ class SessionTree(TreeBase):
 
         Raises:
             TreeNotFound: no journal there holds the tree.
-            JournalLocked, MemoryLocked: a program writes its journal, or memory; nothing was erased.
+            JournalLocked, MemoryFailed: a program writes its journal, or memory; nothing was erased.
             JournalError, MemoryFailed: the journal or memory can't be written.
         """
         value: int = with_own_lease(

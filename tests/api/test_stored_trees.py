@@ -21,7 +21,7 @@ from sessiontree import (
     JournalCorrupt,
     JournalError,
     JournalTooNew,
-    MemoryLocked,
+    MemoryFailed,
     ScriptedModel,
     SessionTree,
     TreeNotFound,
@@ -35,6 +35,7 @@ from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.place import StoreLock
 from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.runtime.stored_trees import summaries_of
+from tests.house.error_fixtures import has_cause
 
 MODEL = ScriptedModel(["done"])
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.ndjson"))
@@ -285,7 +286,7 @@ async def test_erase_reaches_memory(export: list[str], tmp_path: Path) -> None:
     await remembered(state / "memory", tree_id, "it's another")
     lock = StoreLock(state / "memory")
     try:
-        with pytest.raises(MemoryLocked):
+        with pytest.raises(MemoryFailed, check=has_cause("locked")):
             await SessionTree.erase(tree_id, state_dir=state)
     finally:
         lock.release()
