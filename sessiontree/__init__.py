@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import ContextOverflow as ContextOverflow
     from sessiontree.contracts.errors import EngineLost as EngineLost
     from sessiontree.contracts.errors import ExecutionError as ExecutionError
+    from sessiontree.contracts.errors import FailureReason as FailureReason
     from sessiontree.contracts.errors import ImageRefused as ImageRefused
     from sessiontree.contracts.errors import JournalCorrupt as JournalCorrupt
     from sessiontree.contracts.errors import JournalError as JournalError
@@ -142,6 +143,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.hooks import StartedSession as StartedSession
     from sessiontree.contracts.hooks import Words as Words
     from sessiontree.contracts.jsonable import JsonValue as JsonValue
+    from sessiontree.contracts.kinds import ChildKind as ChildKind
     from sessiontree.contracts.kinds import ExecSecurity as ExecSecurity
     from sessiontree.contracts.kinds import PermissionTier as PermissionTier
     from sessiontree.contracts.kinds import SessionKind as SessionKind
@@ -322,6 +324,7 @@ _ROOMS = {
         "MemoryFailed",
         "EngineLost",
         "ExecutionError",
+        "FailureReason",
         "ImageRefused",
         "JournalCorrupt",
         "JournalError",
@@ -382,6 +385,7 @@ _ROOMS = {
         "Words",
     ),
     "contracts.kinds": (
+        "ChildKind",
         "ExecSecurity",
         "PermissionTier",
         "SessionKind",

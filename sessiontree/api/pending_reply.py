@@ -10,7 +10,7 @@ from sessiontree.api.backend import Backend
 from sessiontree.contracts.author_errors import find_cause
 from sessiontree.contracts.errors import ConfigError, EngineLost, FailureReason, SessionClosed, SessionFailed
 from sessiontree.contracts.events import Done, Event, TextDelta, ToolExecutionStart
-from sessiontree.runtime.progress import ProgressReader
+from sessiontree.runtime.progress import ProgressBuffer
 from sessiontree.runtime.supervisor_api import Reply
 
 SEPARATOR: Final = "\n\n"
@@ -71,7 +71,7 @@ class PendingReply:
         # Not at the first step of the iterator: the message may be sent, and answered, before it.
         return self._pieces(self._backend.watch(self._tree_id, self._session))
 
-    async def _pieces(self, watching: ProgressReader) -> AsyncIterator[str]:
+    async def _pieces(self, watching: ProgressBuffer) -> AsyncIterator[str]:
         def end(_: object) -> None:
             watching.end()
 

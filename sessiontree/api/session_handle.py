@@ -43,7 +43,7 @@ from sessiontree.contracts.errors import (
     SessionError,
 )
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.kinds import ChildKind, SessionKind, SessionStatus
 from sessiontree.contracts.messages import ImageContent, Message, ToolReply
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
@@ -94,7 +94,7 @@ class SessionHandle(Generic[R]):
     @overload
     async def spawn(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         label: str | None = ...,
@@ -112,7 +112,7 @@ class SessionHandle(Generic[R]):
     @overload
     async def spawn(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         label: str | None = ...,
@@ -129,7 +129,7 @@ class SessionHandle(Generic[R]):
 
     async def spawn(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         label: str | None = None,
@@ -205,7 +205,7 @@ class SessionHandle(Generic[R]):
     @overload
     async def map(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
@@ -222,7 +222,7 @@ class SessionHandle(Generic[R]):
     @overload
     async def map(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
@@ -238,7 +238,7 @@ class SessionHandle(Generic[R]):
 
     async def map(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = 8,
@@ -292,7 +292,7 @@ class SessionHandle(Generic[R]):
     @overload
     def as_completed(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
@@ -309,7 +309,7 @@ class SessionHandle(Generic[R]):
     @overload
     def as_completed(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
@@ -325,7 +325,7 @@ class SessionHandle(Generic[R]):
 
     def as_completed(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = 8,
@@ -380,7 +380,7 @@ class SessionHandle(Generic[R]):
 
     def _run_children(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         concurrency: int,
         on_error: OnChildError,
@@ -506,10 +506,10 @@ class SessionHandle(Generic[R]):
 
     def _typed(self, result: SessionResult[Any]) -> SessionResult[R]:
         """Return a result whose ``output`` has the requested type."""
-        if self._result_type is None or result.output is None or _is_schema(self._result_type):
-            return result
-        value = result_value(self._result_type, result.output)
-        return replace(result, output=value)
+        value = result.output
+        if self._result_type is not None and value is not None and not _is_schema(self._result_type):
+            value = result_value(self._result_type, value)
+        return replace(result, output=value, session_id=self.session_id)
 
     async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
         """End the session and everything below it.

@@ -22,7 +22,7 @@ about kinds of one error, its ``cause`` names the kind.
     │  ├─ SessionFailed             the result or the reply is missing; its cause says why
     │  └─ SpawnRefused              a kind, right or name forbids the child
     │     └─ LimitExceeded          a number forbids it: limit, used, allowed
-    ├─ AnswerTooLate              an approval or a client call takes no answer any more
+    ├─ AnswerTooLate              an approval or a client call takes no answer
     ├─ JournalError               the record of a tree, or of a suite's run, cannot be used
     │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · TreeNotFound
     │  └─ JournalTooNew             written by a later release
@@ -46,14 +46,6 @@ FailureReason = Literal[
     "failed", "cancelled", "expired", "interrupted", "truncated", "refused", "too_long", "crashed"
 ]
 """Why a result or a reply is missing; see :class:`SessionFailed`."""
-MemoryCause = Literal["other", "locked", "corrupt", "unwritable", "embedder", "export"]
-"""What is wrong with a memory store; see :class:`MemoryFailed`."""
-EngineCause = Literal["ended", "start", "shard"]
-"""How a Ray was lost: it ended, a process of it never became ready, or one shard ended."""
-TreeAbsence = Literal["tree", "journal"]
-"""What is missing: the tree in a journal, or the journal itself; see :class:`TreeNotFound`."""
-RequestKind = Literal["approval", "client call"]
-"""What was asked; see :class:`AnswerTooLate`."""
 
 
 def words_of(error: BaseException) -> str:
@@ -409,7 +401,7 @@ class AnswerTooLate(SessionTreeError):
             for instance ``ok``, ``error``, ``timeout``, ``aborted`` or ``cancelled``; or that it is unknown.
     """
 
-    kind: RequestKind
+    kind: Literal["approval", "client call"]
     request_id: str
     state: str
 
@@ -457,7 +449,7 @@ class JournalTooNew(JournalError):
 
 @dataclass(eq=False, repr=False)
 class TreeNotFound(JournalError):
-    """The journal holds no tree of that id, or there is no journal yet. Catch it to begin a new tree.
+    """The journal holds no tree of that id, or nothing ran there yet. Catch it to begin a new tree.
 
     Args:
         path: The tree, or the place where its journal should be.
@@ -465,7 +457,7 @@ class TreeNotFound(JournalError):
         missing: ``tree``: the journal does not hold it; ``journal``: nothing ran there yet.
     """
 
-    missing: TreeAbsence = "tree"
+    missing: Literal["tree", "journal"] = "tree"
 
 
 @dataclass(eq=False, repr=False)
@@ -487,7 +479,7 @@ class MemoryFailed(SessionTreeError):
 
     place: str
     reason: str
-    cause: MemoryCause = "other"
+    cause: Literal["other", "locked", "corrupt", "unwritable", "embedder", "export"] = "other"
 
 
 @dataclass(eq=False, repr=False)
@@ -507,7 +499,7 @@ class EngineLost(SessionTreeError):
 
     died: str
     advice: str
-    cause: EngineCause = "ended"
+    cause: Literal["ended", "start", "shard"] = "ended"
 
 
 @dataclass(eq=False, repr=False)
@@ -524,7 +516,7 @@ class ShardLost(EngineLost):
 
     died: str = field(init=False)
     advice: str = field(init=False)
-    cause: EngineCause = field(default="shard", init=False)
+    cause: Literal["ended", "start", "shard"] = field(default="shard", init=False)
     node: str
     reason: str
     trees: Sequence[str] = ()

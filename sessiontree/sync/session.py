@@ -13,7 +13,7 @@ from sessiontree.api.options import ApproverLike
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import ChildKind, SessionKind
 from sessiontree.contracts.messages import Message, ToolReply
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
@@ -177,7 +177,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def spawn(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         label: str | None = ...,
@@ -194,7 +194,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def spawn(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         label: str | None = ...,
@@ -210,7 +210,7 @@ class SessionHandle(SessionBase[R]):
     ) -> SessionHandle[Any]: ...
     def spawn(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         label: str | None = None,
@@ -273,7 +273,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def map(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
@@ -289,7 +289,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def map(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
@@ -304,7 +304,7 @@ class SessionHandle(SessionBase[R]):
     ) -> list[SessionResult[Any]]: ...
     def map(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = 8,
@@ -360,7 +360,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def as_completed(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
@@ -376,7 +376,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def as_completed(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = ...,
@@ -391,7 +391,7 @@ class SessionHandle(SessionBase[R]):
     ) -> Iterator[ChildResult[Any]]: ...
     def as_completed(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         concurrency: int = 8,

@@ -371,7 +371,13 @@ class SessionTree(TreeBase):
         return drained(self._crossing, lambda: self._made.events(after=after), 512, 512)
 
     def progress(self, session_id: str | None = None) -> ProgressReader:
-        """Return a reader of events, which are not journaled: deltas, calls, and progress of tools."""
+        """Return a reader of events, which are not journaled: deltas, calls, and progress of tools.
+
+        ``async for progress in tree.progress()`` yields them from now on, until the tree is closed.
+
+        Args:
+            session_id: Path of the session to watch; None = all sessions of the tree.
+        """
         return ProgressReader(self._crossing, self._crossing.run(self._made.progress, session_id))
 
     def fork(

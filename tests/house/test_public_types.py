@@ -18,7 +18,6 @@ import sessiontree
 NOT_FOR_PROGRAMS = {
     *(f"{name}.__init__" for name in ("Approvals", "ClientCalls", "FunctionTool", "PendingReply")),
     *(f"{name}.__init__" for name in ("ProgressReader", "SchemaTool", "SessionHandle", "ToolContext")),
-    "ProgressReader.follow",
     "WaitingCall.__init__",
 }
 """What this package alone calls: a program gets these objects and never makes one."""

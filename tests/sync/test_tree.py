@@ -188,7 +188,7 @@ def test_errors_are_those_of_the_async_classes(open_tree: Opener) -> None:
         with pytest.raises(ConfigError):
             tree.main.map("worker", ["x"], concurrency=0)
         with pytest.raises(SpawnRefused):
-            tree.main.spawn("main", "no second one")
+            tree.main.spawn(SessionKind.MAIN, "no second one")
         with pytest.raises(PermissionDenied):
             tree.main.call("launch")
         with pytest.raises(SessionFailed):

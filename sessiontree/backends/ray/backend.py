@@ -50,7 +50,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ApiKey
 from sessiontree.models.providers.provider_model import KEY_VARIABLES
-from sessiontree.runtime.progress import ProgressReader
+from sessiontree.runtime.progress import ProgressBuffer
 from sessiontree.runtime.scheduler import PoolSize
 from sessiontree.runtime.settings import Settings, hidden_places
 from sessiontree.runtime.supervisor_api import ActorRow, SupervisorApi
@@ -279,7 +279,7 @@ class RayBackend:
             with contextlib.suppress(SessionTreeError):  # a supervisor that is gone holds no tree
                 self._line.call_now(SupervisorLifecycle.release, tree_id)
 
-    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+    def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Return a reader of progress."""
         if self._watches is None:
             raise SessionTreeError("no tree is open in this runtime; open or resume one first")
