@@ -239,6 +239,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tree_config import ShardRow as ShardRow
     from sessiontree.contracts.tree_config import TreeSummary as TreeSummary
     from sessiontree.contracts.tree_config import Via as Via
+    from sessiontree.contracts.tree_facts import Fact as Fact
     from sessiontree.hooks.redact import Redact as Redact
     from sessiontree.hooks.results import AddMetadata as AddMetadata
     from sessiontree.hooks.results import Trim as Trim
@@ -291,6 +292,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _ROOMS = {
+    "contracts.tree_facts": ("Fact",),
     "channels.program_channels": (
         "AnswerLike",
         "Approver",

@@ -33,7 +33,7 @@ from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.journal.record import kind_in
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.supervisor_api import (
     CodeRaised,
     InboxEvent,

@@ -53,7 +53,7 @@ from sessiontree.contracts.session_facts import ContextCompacted, MessagesShorte
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.settings import Budget
 from sessiontree.contracts.stimuli import SendMode
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.supervisor_api import Reply, SessionRecord, SupervisorApi, tool_reply
 from sessiontree.schema.result import result_json_schema, result_value
 from sessiontree.session.evolve import evolve

@@ -46,7 +46,7 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
 from sessiontree.journal.record import Record
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.replay_check import replay_records
 from sessiontree.runtime.stored_trees import stored_facts, summaries_in
 from sessiontree.runtime.tree_fork import Identity, forked

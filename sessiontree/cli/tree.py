@@ -28,7 +28,7 @@ from sessiontree.contracts.truncation import cut_line
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Verification
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.report import receipt
 from sessiontree.tree.state import Session, TreeState, initial_tree

@@ -42,10 +42,10 @@ from sessiontree.contracts.tree_facts import (
     SessionReactivated,
 )
 from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.replay import read_fact, read_facts
 from sessiontree.runtime.effects import answer as bring_answer
 from sessiontree.runtime.effects import waiting_in
 from sessiontree.runtime.live_session import session_report
-from sessiontree.runtime.replay import read_fact, read_facts
 from sessiontree.runtime.result_push import ResultListener
 from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor_api import (

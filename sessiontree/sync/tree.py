@@ -365,6 +365,9 @@ class SessionTree(TreeBase):
     def events(self, *, after: int = 0) -> Iterator[Record]:
         """Iterate over the tree's durable facts in order, then wait for more; ends when Main has ended.
 
+        ``record.fact`` is an object of a class of :mod:`sessiontree.facts`, or several of them in
+        ``record.facts``.
+
         Args:
             after: Number of the last fact to skip.
         """

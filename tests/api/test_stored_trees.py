@@ -411,7 +411,7 @@ def test_prune_leaves_what_changed_since_it_was_chosen(trees: Path, export: list
         journal = Journal.open(trees)
         journal.start(asyncio.get_running_loop())
         record = journal.read(second)[-1]
-        text = json.dumps(record.fact(), separators=(",", ":"))
+        text = json.dumps(record.to_json(), separators=(",", ":"))
         await journal.append(second, [(record.session, [Packed(record.cause, record.at_ms, text)])])[1]
         await journal.close()
 

@@ -43,7 +43,7 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     SessionReactivated,
 )
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 
 BOB = {"kind": "asker", "v": 1, "id": "bob", "name": "", "channel": "", "group": "club", "is_owner": False}
 CLUB = Principal("bob", "", "", "club", is_owner=False)

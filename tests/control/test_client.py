@@ -25,7 +25,7 @@ from sessiontree.contracts.tree_facts import ApprovalDecided
 from sessiontree.control.client import ControlClient
 from sessiontree.control.protocol import open_control_socket
 from sessiontree.control.server import ControlServer
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.supervisor_api import MAX_READ_WAIT_S, Reply
 from sessiontree.runtime.supervisor_service import SupervisorService
 from sessiontree.version import VERSION

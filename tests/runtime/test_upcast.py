@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
-from sessiontree.runtime.replay import Upcasters
+from sessiontree.journal.replay import Upcasters
 
 
 def name_lines(fact: dict[str, Any]) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from sessiontree import Runtime as AsyncRuntime
 from sessiontree.contracts.events import Done, TextDelta
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.journal.replay import read_fact
 from sessiontree.models.answers import Answer, to_message
-from sessiontree.runtime.replay import read_fact
 from sessiontree.sync import QueueChannel, SessionTree
 from tests.behaviours.effect_fakes import TOOLS, effects
 from tests.behaviours.signal_fixtures import Flag, Turnstile
