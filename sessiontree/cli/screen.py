@@ -248,13 +248,13 @@ def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> i
             f"{how_to_install('survey')}\n"
         )
         return UNUSABLE
-    except TreeNotFound as error:
-        sys.stderr.write(
-            f"sessiontree: nothing ran here yet: {visible(error.reason)} ({visible(error.path)}); begin with "
-            "sessiontree run or sessiontree survey, or name another workspace or --state-dir\n"
-        )
-        return FAILED
     except (SessionTreeError, OSError) as error:
+        if isinstance(error, TreeNotFound) and error.missing == "journal":
+            sys.stderr.write(
+                f"sessiontree: nothing ran here yet: {visible(error.reason)} ({visible(error.path)}); "
+                "begin with sessiontree run or sessiontree survey, or name another workspace or --state-dir\n"
+            )
+            return FAILED
         sys.stderr.write(f"sessiontree: {type(error).__name__}: {visible(str(error))}\n")
         return FAILED if isinstance(error, SessionFailed) else UNUSABLE
     except KeyboardInterrupt:
