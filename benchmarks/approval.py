@@ -45,7 +45,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
 from sessiontree.contracts.ports import SpawnRequest
 from sessiontree.contracts.tree_facts import SessionSpawned
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 
 DEPTH = 8
 SHALLOW = 2

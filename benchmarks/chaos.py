@@ -54,7 +54,7 @@ from benchmarks.places import places
 from benchmarks.report import Figure, Options, percentile, show
 from sessiontree.backends.ray import engine_home
 from sessiontree.journal.journal import Journal
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 
 CHEAP = ("host", "gateway", "memory", "watcher", "starting")
 DEAR = ("supervisor", "driver", "raylet", "gcs")

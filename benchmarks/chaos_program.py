@@ -54,8 +54,8 @@ from sessiontree.contracts.session_facts import CallIntended, CallOpened, CallRe
 from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
+from sessiontree.journal.replay import read_fact
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.replay import read_fact
 
 Use: TypeAlias = Callable[[SessionTree, str], Awaitable[str]]
 POSTED = stimuli

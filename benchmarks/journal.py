@@ -40,7 +40,7 @@ from sessiontree.contracts.stimuli import (
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.journal.journal import WRITERS, Journal
 from sessiontree.journal.record import Packed
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.session.decide import react
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import initial

@@ -87,47 +87,32 @@ if TYPE_CHECKING:
     from sessiontree.contracts.decorator import FunctionTool as FunctionTool
     from sessiontree.contracts.decorator import ToolFunction as ToolFunction
     from sessiontree.contracts.decorator import tool as tool
-    from sessiontree.contracts.errors import ApprovalClosed as ApprovalClosed
-    from sessiontree.contracts.errors import ClientAnswerRefused as ClientAnswerRefused
-    from sessiontree.contracts.errors import ClientCallClosed as ClientCallClosed
+    from sessiontree.contracts.errors import AnswerTooLate as AnswerTooLate
     from sessiontree.contracts.errors import ConfigError as ConfigError
     from sessiontree.contracts.errors import ContextOverflow as ContextOverflow
-    from sessiontree.contracts.errors import ConversationTooLong as ConversationTooLong
-    from sessiontree.contracts.errors import EmbedderMismatch as EmbedderMismatch
     from sessiontree.contracts.errors import EngineLost as EngineLost
     from sessiontree.contracts.errors import ExecutionError as ExecutionError
-    from sessiontree.contracts.errors import ExportRefused as ExportRefused
+    from sessiontree.contracts.errors import FailureReason as FailureReason
     from sessiontree.contracts.errors import ImageRefused as ImageRefused
     from sessiontree.contracts.errors import JournalCorrupt as JournalCorrupt
     from sessiontree.contracts.errors import JournalError as JournalError
     from sessiontree.contracts.errors import JournalLocked as JournalLocked
-    from sessiontree.contracts.errors import JournalMissing as JournalMissing
     from sessiontree.contracts.errors import JournalTooNew as JournalTooNew
     from sessiontree.contracts.errors import JournalUnwritable as JournalUnwritable
     from sessiontree.contracts.errors import LimitExceeded as LimitExceeded
-    from sessiontree.contracts.errors import MemoryCorrupt as MemoryCorrupt
     from sessiontree.contracts.errors import MemoryFailed as MemoryFailed
-    from sessiontree.contracts.errors import MemoryLocked as MemoryLocked
-    from sessiontree.contracts.errors import MemoryUnwritable as MemoryUnwritable
     from sessiontree.contracts.errors import ModelBusy as ModelBusy
     from sessiontree.contracts.errors import ModelError as ModelError
     from sessiontree.contracts.errors import ModelKeyRefused as ModelKeyRefused
-    from sessiontree.contracts.errors import ModelNotFound as ModelNotFound
-    from sessiontree.contracts.errors import ModelRefused as ModelRefused
     from sessiontree.contracts.errors import ModelUnreachable as ModelUnreachable
-    from sessiontree.contracts.errors import NotRecorded as NotRecorded
     from sessiontree.contracts.errors import PermissionDenied as PermissionDenied
-    from sessiontree.contracts.errors import ReplyTruncated as ReplyTruncated
     from sessiontree.contracts.errors import SessionClosed as SessionClosed
-    from sessiontree.contracts.errors import SessionCrashed as SessionCrashed
     from sessiontree.contracts.errors import SessionError as SessionError
     from sessiontree.contracts.errors import SessionFailed as SessionFailed
-    from sessiontree.contracts.errors import SessionInterrupted as SessionInterrupted
     from sessiontree.contracts.errors import SessionNotFound as SessionNotFound
     from sessiontree.contracts.errors import SessionTreeError as SessionTreeError
     from sessiontree.contracts.errors import ShardLost as ShardLost
     from sessiontree.contracts.errors import SpawnRefused as SpawnRefused
-    from sessiontree.contracts.errors import StartFailed as StartFailed
     from sessiontree.contracts.errors import SupervisorUnavailable as SupervisorUnavailable
     from sessiontree.contracts.errors import Timeout as Timeout
     from sessiontree.contracts.errors import ToolAuthorizationError as ToolAuthorizationError
@@ -168,6 +153,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.hooks import StartedSession as StartedSession
     from sessiontree.contracts.hooks import Words as Words
     from sessiontree.contracts.jsonable import JsonValue as JsonValue
+    from sessiontree.contracts.kinds import ChildKind as ChildKind
     from sessiontree.contracts.kinds import ExecSecurity as ExecSecurity
     from sessiontree.contracts.kinds import PermissionTier as PermissionTier
     from sessiontree.contracts.kinds import SessionKind as SessionKind
@@ -263,6 +249,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tree_config import ShardRow as ShardRow
     from sessiontree.contracts.tree_config import TreeSummary as TreeSummary
     from sessiontree.contracts.tree_config import Via as Via
+    from sessiontree.contracts.tree_facts import Fact as Fact
     from sessiontree.hooks.redact import Redact as Redact
     from sessiontree.hooks.results import AddMetadata as AddMetadata
     from sessiontree.hooks.results import Trim as Trim
@@ -315,6 +302,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _ROOMS = {
+    "contracts.tree_facts": ("Fact",),
     "channels.program_channels": (
         "AnswerLike",
         "Approver",
@@ -343,53 +331,38 @@ _ROOMS = {
     ),
     "contracts.decorator": ("FunctionTool", "ToolFunction", "tool"),
     "contracts.errors": (
-        "ApprovalClosed",
-        "ClientAnswerRefused",
-        "ClientCallClosed",
+        "AnswerTooLate",
         "ConfigError",
-        "EmbedderMismatch",
+        "MemoryFailed",
         "EngineLost",
         "ExecutionError",
-        "ExportRefused",
+        "FailureReason",
         "ImageRefused",
         "JournalCorrupt",
         "JournalError",
         "JournalLocked",
-        "JournalMissing",
+        "TreeNotFound",
         "JournalTooNew",
         "JournalUnwritable",
         "LimitExceeded",
-        "MemoryCorrupt",
-        "MemoryFailed",
-        "MemoryLocked",
-        "MemoryUnwritable",
         "ModelBusy",
         "ModelError",
         "ModelKeyRefused",
-        "ModelNotFound",
-        "ModelRefused",
+        "SessionFailed",
         "ModelUnreachable",
         "ContextOverflow",
-        "NotRecorded",
-        "ConversationTooLong",
         "PermissionDenied",
-        "ReplyTruncated",
         "SessionClosed",
-        "SessionCrashed",
         "SessionError",
-        "SessionFailed",
-        "SessionInterrupted",
         "SessionNotFound",
         "SessionTreeError",
         "ShardLost",
         "SpawnRefused",
-        "StartFailed",
         "SupervisorUnavailable",
         "Timeout",
         "ToolAuthorizationError",
         "ToolError",
         "ToolInputError",
-        "TreeNotFound",
         "ValidationError",
         "WrongLoop",
     ),
@@ -424,6 +397,7 @@ _ROOMS = {
         "Words",
     ),
     "contracts.kinds": (
+        "ChildKind",
         "ExecSecurity",
         "PermissionTier",
         "SessionKind",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.tree_config import TreeConfig
     from sessiontree.journal.record import Record
-    from sessiontree.runtime.progress import ProgressReader
+    from sessiontree.runtime.progress import ProgressBuffer
     from sessiontree.runtime.supervisor_api import SupervisorApi
     from sessiontree.runtime.tree_resources import TreeSetup
 
@@ -63,7 +63,7 @@ class Backend(Protocol):
         """Release a tree; it stays in the journal."""
         ...
 
-    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+    def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Return a reader of progress."""
         ...
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
-from sessiontree.contracts.errors import SessionFailed, SessionTreeError
+from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.results import R, SessionResult
+from sessiontree.contracts.results import R, SessionResult, explain_missing_value
 
 OnChildError: TypeAlias = Literal["return", "raise", "first"]
 ON_ERROR = get_args(OnChildError)
@@ -210,4 +210,4 @@ async def results_by_end(
 
 def _raise_first(failures: list[ChildResult[Any]]) -> None:
     for failed in failures:
-        raise SessionFailed(failed.session_id, f"it ended {failed.status}: {failed.summary}")
+        raise explain_missing_value(failed)

@@ -59,8 +59,8 @@ class WaitingCall:
             result: A ToolResult, or any value with a JSON form.
 
         Raises:
-            ClientCallClosed: the call has a result already, timed out, was cancelled, or its session ended.
-            ClientAnswerRefused: it has no JSON form, is too long, or does not fit the tool's ``result_type``;
+            AnswerTooLate: the call has a result already, timed out, was cancelled, or its session ended.
+            ValidationError: it has no JSON form, is too long, or does not fit the tool's ``result_type``;
                 the call still waits.
         """
         await self._calls.answer(self.call_id, result)

@@ -20,7 +20,7 @@ from sessiontree.channels.program_channels import DisplayListener, QueueChannel
 from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.author_errors import report_error, report_frames
 from sessiontree.contracts.errors import (
-    ApprovalClosed,
+    AnswerTooLate,
     EngineLost,
     PermissionDenied,
     SessionTreeError,
@@ -33,7 +33,7 @@ from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.journal.record import kind_in
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.supervisor_api import (
     CodeRaised,
     InboxEvent,
@@ -67,7 +67,7 @@ class PendingApproval:
             sender: Who approves, if the program has several users; None = the program itself.
 
         Raises:
-            ApprovalClosed: the request was decided in the meantime, or the session was asked to stop before
+            AnswerTooLate: the request was decided in the meantime, or the session was asked to stop before
                 the approval was durable, so that the call did not run or was stopped as it began.
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
@@ -78,7 +78,7 @@ class PendingApproval:
         """Deny the call; the same call stays denied on this path until the tree ends.
 
         Raises:
-            ApprovalClosed: the request was decided in the meantime.
+            AnswerTooLate: the request was decided in the meantime.
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
         answer = ApprovalAnswer(False, reason, sender=sender_of(sender))
@@ -100,7 +100,7 @@ class Approvals:
         """Lift a person's denial of a request, so that the same call is asked about again.
 
         Raises:
-            ApprovalClosed: no denial of this request holds.
+            AnswerTooLate: no denial of this request holds.
         """
         await self._desk.lift(request_id)
 
@@ -179,7 +179,7 @@ class HumanInbox:
         """Answer a request by its id.
 
         Raises:
-            ApprovalClosed: the request was already decided.
+            AnswerTooLate: the request was already decided.
             PermissionDenied: the sender does not own the tree.
         """
         self.check_loop()
@@ -287,7 +287,7 @@ class HumanInbox:
             await self._backend.supervisor.decide(self._tree_id, request.request_id, answer, by)
         except PermissionDenied:
             return True
-        except ApprovalClosed as closed:
+        except AnswerTooLate as closed:
             if answer.approve and closed.state != "approved":
                 told = f"the approval of {request.tool} in {request.session_id} came too late: {closed}"
                 await self._say(request.asked, told)

@@ -197,7 +197,7 @@ async def erase_tree(state_dir: Path, tree_id: str, memory_uri: str | None) -> i
     Raises:
         TreeNotFound: no journal there holds the tree; nothing was erased.
         JournalLocked: a program writes the journal that holds the tree; nothing was erased.
-        MemoryLocked: a runtime writes memory; nothing was erased.
+        MemoryFailed: a runtime writes memory; nothing was erased.
         MemoryFailed, JournalError: memory, or the journal, can't be written.
     """
     await asyncio.to_thread(count_facts, state_dir, tree_id)  # before a claim makes files in an empty place
@@ -228,7 +228,7 @@ async def count_in_memory(memory_uri: str, tree_id: str) -> int:
     """Return how many records the sessions of a tree stored in memory; 0 if the memory does not exist.
 
     Raises:
-        MemoryLocked: a runtime writes memory.
+        MemoryFailed: a runtime writes memory.
         MemoryFailed: it can't be read.
     """
     return await _in_memory(memory_uri, partial(_count, tree_id))

@@ -8,18 +8,9 @@ from typing import Any, Final, NoReturn
 
 from sessiontree.api.backend import Backend
 from sessiontree.contracts.author_errors import find_cause
-from sessiontree.contracts.errors import (
-    ConfigError,
-    ConversationTooLong,
-    EngineLost,
-    ModelRefused,
-    ReplyTruncated,
-    SessionClosed,
-    SessionFailed,
-    SessionInterrupted,
-)
+from sessiontree.contracts.errors import ConfigError, EngineLost, FailureReason, SessionClosed, SessionFailed
 from sessiontree.contracts.events import Done, Event, TextDelta, ToolExecutionStart
-from sessiontree.runtime.progress import ProgressReader
+from sessiontree.runtime.progress import ProgressBuffer
 from sessiontree.runtime.supervisor_api import Reply
 
 SEPARATOR: Final = "\n\n"
@@ -45,11 +36,7 @@ class PendingReply:
         """Return the final message; may be awaited again, also after a time-out.
 
         Raises:
-            SessionInterrupted: the session was interrupted.
-            ReplyTruncated: the model's tokens were used up before its reply was complete; has the part.
-            ModelRefused: the model refused to reply.
-            ConversationTooLong: the conversation does not fit the model's context, even compacted.
-            SessionFailed: the run stopped short for another reason; says why.
+            SessionFailed: the reply will not come; ``cause`` says why, such as ``interrupted``.
             SessionClosed: the session ended first.
             EngineLost: the Ray that the tree runs on is gone.
         """
@@ -84,7 +71,7 @@ class PendingReply:
         # Not at the first step of the iterator: the message may be sent, and answered, before it.
         return self._pieces(self._backend.watch(self._tree_id, self._session))
 
-    async def _pieces(self, watching: ProgressReader) -> AsyncIterator[str]:
+    async def _pieces(self, watching: ProgressBuffer) -> AsyncIterator[str]:
         def end(_: object) -> None:
             watching.end()
 
@@ -128,8 +115,8 @@ class _Seams:
 def _failed(session: str, reply: Reply, error: str) -> SessionFailed:
     """Return the error for a reply that will not arrive."""
     if reply.interrupted:
-        return SessionInterrupted(session, error)
+        return SessionFailed(session, error, "interrupted")
     if reply.failure == "length":
-        return ReplyTruncated(session, error, reply.text)
-    kinds = {"refusal": ModelRefused, "overflow": ConversationTooLong}
-    return kinds.get(reply.failure, SessionFailed)(session, error)
+        return SessionFailed(session, error, "truncated", reply.text)
+    causes: dict[str, FailureReason] = {"refusal": "refused", "overflow": "too_long"}
+    return SessionFailed(session, error, causes.get(reply.failure, "failed"))

@@ -20,7 +20,7 @@ from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.journal.record import Record, kind_in
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.tree.protocol import SpawnAsked
 
 READ_AT_ONCE = 512

@@ -42,7 +42,7 @@ from sessiontree.contracts.errors import (
     SessionError,
 )
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.kinds import ChildKind, SessionKind, SessionStatus
 from sessiontree.contracts.messages import ImageContent, Message, ToolReply
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
@@ -52,7 +52,7 @@ from sessiontree.contracts.session_facts import ContextCompacted, MessagesShorte
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.settings import check_options
 from sessiontree.contracts.stimuli import SendMode
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.supervisor_api import Reply, SessionRecord, SupervisorApi, tool_reply
 from sessiontree.schema.result import result_json_schema, result_value
 from sessiontree.session.evolve import evolve
@@ -93,7 +93,7 @@ class SessionHandle(Generic[R]):
     @overload
     async def spawn(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         result_type: type[T],
@@ -104,7 +104,7 @@ class SessionHandle(Generic[R]):
     @overload
     async def spawn(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         result_type: Any = ...,
@@ -114,7 +114,7 @@ class SessionHandle(Generic[R]):
 
     async def spawn(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         result_type: Any = None,
@@ -177,7 +177,7 @@ class SessionHandle(Generic[R]):
     @overload
     async def map(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: type[T],
@@ -187,7 +187,7 @@ class SessionHandle(Generic[R]):
     @overload
     async def map(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: Any = ...,
@@ -196,7 +196,7 @@ class SessionHandle(Generic[R]):
 
     async def map(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: Any = None,
@@ -224,7 +224,7 @@ class SessionHandle(Generic[R]):
     @overload
     def as_completed(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: type[T],
@@ -234,7 +234,7 @@ class SessionHandle(Generic[R]):
     @overload
     def as_completed(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: Any = ...,
@@ -243,7 +243,7 @@ class SessionHandle(Generic[R]):
 
     def as_completed(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: Any = None,
@@ -271,7 +271,7 @@ class SessionHandle(Generic[R]):
         return self._run_children(kind, tasks, result_type, options)
 
     def _run_children(
-        self, kind: SessionKind | str, tasks: Sequence[str], result_type: Any, options: MapOptions
+        self, kind: ChildKind | SessionKind, tasks: Sequence[str], result_type: Any, options: MapOptions
     ) -> AsyncGenerator[ChildResult[Any], None]:
         """Check the arguments for several children; they start with the first step of the iteration."""
         most = checked_concurrency(options.get("concurrency", 8))
@@ -402,10 +402,10 @@ class SessionHandle(Generic[R]):
 
     def _typed(self, result: SessionResult[Any]) -> SessionResult[R]:
         """Return a result whose ``output`` has the requested type."""
-        if self._result_type is None or result.output is None or _is_schema(self._result_type):
-            return result
-        value = result_value(self._result_type, result.output)
-        return replace(result, output=value)
+        value = result.output
+        if self._result_type is not None and value is not None and not _is_schema(self._result_type):
+            value = result_value(self._result_type, value)
+        return replace(result, output=value, session_id=self.session_id)
 
     async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
         """End the session and everything below it.

@@ -70,6 +70,7 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import model_name
+from sessiontree.runtime.progress import ProgressReader
 from sessiontree.runtime.session_rights import journaled_policy
 from sessiontree.runtime.tree_resources import TreeSetup
 
@@ -84,7 +85,6 @@ if TYPE_CHECKING:
     from sessiontree.contracts.skills import Skill
     from sessiontree.contracts.tree_config import PolicyRow, TreeConfig
     from sessiontree.journal.record import Record
-    from sessiontree.runtime.progress import ProgressReader
     from sessiontree.runtime.supervisor_api import SupervisorApi
     from sessiontree.tree.report import ReceiptLine
 
@@ -114,6 +114,8 @@ class SessionTree:
     _desk: HumanInbox | None = None
     _hook_desk: ProgramHooks | None = None
     _was_open: bool = False
+    _readers: Collection[ProgressReader] = ()
+    """Readers of its progress that are open; weakly held."""
     _wishes: tuple[BackendName, int | None, MemorySettings | None]
 
     def __init__(
@@ -402,6 +404,8 @@ class SessionTree:
         """Close the tree in this process; it can be resumed."""
         tenant, self._tenant = self._tenant, None
         self._desk = None
+        for reader in tuple(self._readers):  # a loop over one would wait for ever
+            reader.close()
         if tenant is not None:
             self._runtime = self._given
             await tenant.let_go()
@@ -486,14 +490,25 @@ class SessionTree:
     def events(self, *, after: int = 0) -> AsyncIterator[Record]:
         """Iterate over the tree's durable facts in order, then wait for more; ends when Main has ended.
 
+        ``record.fact`` is an object of a class of :mod:`sessiontree.facts`, or several of them in
+        ``record.facts``.
+
         Args:
             after: Number of the last fact to skip.
         """
         return facts_after(self._supervisor, self.tree_id, after)
 
     def progress(self, session_id: str | None = None) -> ProgressReader:
-        """Return a reader of events, which are not journaled: deltas, calls, and progress of tools."""
-        return self._backend.watch(self.tree_id, session_id)
+        """Return a reader of events, which are not journaled: deltas, calls, and progress of tools.
+
+        ``async for progress in tree.progress()`` yields them from now on, until the tree is closed.
+
+        Args:
+            session_id: Path of the session to watch; None = all sessions of the tree.
+        """
+        reader = ProgressReader(self._backend.watch(self.tree_id, session_id))
+        self._readers = weakref.WeakSet((*self._readers, reader))
+        return reader
 
     async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
         """End the whole tree.

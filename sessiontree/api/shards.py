@@ -39,7 +39,7 @@ from sessiontree.runtime.supervisor_api import SupervisorApi
 
 if TYPE_CHECKING:
     from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
-    from sessiontree.runtime.progress import ProgressReader
+    from sessiontree.runtime.progress import ProgressBuffer
     from sessiontree.runtime.tree_resources import TreeSetup
 
 T = TypeVar("T")
@@ -267,7 +267,7 @@ class ShardedBackend:
         if shard is not None and not shard.lost:
             await shard.backend.release(tree_id)
 
-    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+    def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Return a reader of progress."""
         return self.shard_of(tree_id).backend.watch(tree_id, session)
 

@@ -147,7 +147,7 @@ class StoredTrees:
 
         Raises:
             TreeNotFound: no journal here holds the tree.
-            JournalLocked, MemoryLocked: a program writes its journal, or memory; nothing was erased.
+            JournalLocked, MemoryFailed: a program writes its journal, or memory; nothing was erased.
             JournalError, MemoryFailed: the journal or memory can't be written.
         """
         uri = None if keep_memory else (memory or MemorySettings()).uri_in(self._state_dir)

@@ -16,7 +16,7 @@ from sessiontree.contracts.events import exit_of
 from sessiontree.contracts.messages import ToolResultMessage, message_from_wire
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.journal.record import Record, kind_in
-from sessiontree.runtime.replay import UPCASTERS
+from sessiontree.journal.replay import UPCASTERS
 
 MAX_TEXT_CHARS: Final = 4_000
 """Most characters of one text that lines show; JSON holds all."""
@@ -72,7 +72,7 @@ def transcript_of(records: Iterable[Record], session: str | None = None) -> Iter
     for record in records:
         if kind_in(record.text) not in _READ:
             continue
-        for fact in wire_parts(UPCASTERS.upcast(record.fact())):
+        for fact in wire_parts(UPCASTERS.upcast(record.to_json())):
             say = _STEPS.get(str(fact["kind"]))
             if fact["kind"] == "approval_requested":
                 asked_by[fact["question"]["request_id"]] = str(fact["question"]["session"])

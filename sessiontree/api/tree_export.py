@@ -21,7 +21,7 @@ from sessiontree.journal.claim import JournalClaim, journal_dirs, journal_holdin
 from sessiontree.journal.export import Export, ExportSummary, Manifest, load_export, private_file
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
-from sessiontree.runtime.replay import read_config, read_fact
+from sessiontree.journal.replay import read_config, read_fact
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.state import initial_tree
 

@@ -28,7 +28,6 @@ from sessiontree import (
     ReceiptLine,
     Record,
     Runtime,
-    SessionCrashed,
     SessionTree,
     SessionTreeError,
     SupervisorUnavailable,
@@ -49,11 +48,11 @@ from sessiontree.contracts.author_errors import report_error
 T = TypeVar("T")
 MAX_OUTPUT_CHARS: Final = 1_000_000
 PURPOSE_CHARS: Final = 200
-LOST: Final = (EngineLost, JournalError, SessionCrashed, SupervisorUnavailable)
+LOST: Final = (EngineLost, JournalError, SupervisorUnavailable)
 """Errors of the runtime, whoever reports them."""
 
 
-class AttemptLost(SessionTreeError):
+class AttemptLost(Exception):
     """An attempt ended by an infrastructure error; its sample is not scored and waits again.
 
     Args:

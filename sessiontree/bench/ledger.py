@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from sessiontree import ConfigError, SessionTreeError
+from sessiontree import ConfigError, JournalError, SessionTreeError
 from sessiontree.bench.ledger_rules import BEAT_S, CostCap, Ending, LedgerRules
 from sessiontree.bench.ledger_tables import (
     AttemptResult,
     Key,
-    LedgerUnusable,
     end_attempt,
     forget_run,
     has_begun,
@@ -44,7 +43,7 @@ T = TypeVar("T")
 NO_LIMIT: Final = 2**62
 
 
-class CostCapReached(SessionTreeError):
+class CostCapReached(Exception):
     """An attempt was stopped because the money that the run had reserved for it is used up.
 
     Args:
@@ -152,14 +151,14 @@ class Ledger:
         self._made = 0
         self._settings: dict[str, str] = {}
         """What identifies the run that this program works on."""
-        self._ended: LedgerUnusable | None = None
+        self._ended: JournalError | None = None
         """Why its thread takes no more work."""
 
     async def __aenter__(self) -> Self:
         """Open the file.
 
         Raises:
-            LedgerUnusable: it can't be opened, or is not a ledger.
+            JournalError: it can't be opened, or is not a ledger.
         """
         self._loop = asyncio.get_running_loop()
         opened: asyncio.Future[Any] = self._loop.create_future()
@@ -459,7 +458,7 @@ class Ledger:
 
     async def _do(self, run: Callable[[sqlite3.Connection], T]) -> T:
         if self._loop is None:
-            raise LedgerUnusable(str(self._path), "it is not open")
+            raise JournalError(str(self._path), "it is not open")
         done: asyncio.Future[T] = self._loop.create_future()
         self._work.put((run, done))
         if self._ended is not None and not done.done():  # what was put last may never be looked at
@@ -494,7 +493,7 @@ class Ledger:
 
     def _end_service(self, reason: str) -> None:
         """Fail what waits, and whatever comes later."""
-        self._ended = self._ended or LedgerUnusable(str(self._path), reason)
+        self._ended = self._ended or JournalError(str(self._path), reason)
         left: list[_Done] = []
         while not self._work.empty():
             piece = self._work.get()
@@ -524,7 +523,7 @@ class Ledger:
             if db.in_transaction:
                 with suppress(sqlite3.Error):
                     db.execute("ROLLBACK")
-            failed = LedgerUnusable(str(self._path), f"{error}; look at the disk, then run the command again")
+            failed = JournalError(str(self._path), f"{error}; look at the disk, then run the command again")
             return [(future, None, failed) for _, future in batch]
         return done
 

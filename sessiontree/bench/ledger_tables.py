@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from sessiontree import ConfigError, ReceiptLine, SessionTreeError
+from sessiontree import ConfigError, JournalError, ReceiptLine
 from sessiontree.bench.ledger_rules import SampleRow
 from sessiontree.bench.suite import Score
 
@@ -57,24 +57,6 @@ CREATE TABLE IF NOT EXISTS sessions(
 """
 
 
-class LedgerUnusable(SessionTreeError):
-    """The ledger of a run can't be read or written.
-
-    Args:
-        path: The file.
-        reason: What was found, and what to do next.
-    """
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
-
-    def __str__(self) -> str:
-        """Name the file and the reason."""
-        return f"ledger {self.path!r}: {self.reason}"
-
-
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
     """What an attempt is scored with."""
@@ -102,7 +84,7 @@ def open_ledger(path: Path, *, shared: bool = False) -> sqlite3.Connection:
     """Return a connection to a ledger, new or not.
 
     Raises:
-        LedgerUnusable: it can't be opened, or is of another release.
+        JournalError: it can't be opened, or is of another release.
     """
     try:
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
@@ -115,10 +97,10 @@ def open_ledger(path: Path, *, shared: bool = False) -> sqlite3.Connection:
         (version,) = db.execute("SELECT value FROM run WHERE key = 'ledger_version'").fetchone()
         db.execute("COMMIT")
     except sqlite3.Error as error:
-        raise LedgerUnusable(str(path), f"{error}; give another run directory") from error
+        raise JournalError(str(path), f"{error}; give another run directory") from error
     if version != VERSION:
         db.close()
-        raise LedgerUnusable(
+        raise JournalError(
             str(path), f"its form is {version}, this release writes {VERSION}; go on with the release it has"
         )
     return db

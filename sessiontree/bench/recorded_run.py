@@ -326,7 +326,7 @@ def usage_by_model(records: Iterable[Record]) -> dict[str, tuple[Usage, int]]:
     for record in records:
         if fact_kind(record.text) not in _OF_MODELS:
             continue
-        for fact in record.facts():
+        for fact in record.to_json_parts():
             if fact["kind"] in {"opened", "model_changed"}:
                 models[record.session] = str(fact["model"])
                 sessions[models[record.session]].add(record.session)

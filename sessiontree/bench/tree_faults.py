@@ -46,7 +46,7 @@ def faults_in(records: Iterable[Record]) -> TreeFaults:
         kind = fact_kind(record.text)
         if kind not in _READ or _NEEDED.get(kind, "") not in record.text:
             continue
-        fact = record.fact()
+        fact = record.to_json()
         if kind == "turn_failed":
             failures[record.session, fact["turn"]] += 1
             if fact.get("retry_at_ms") is None:
@@ -95,4 +95,4 @@ def _note_end(found: TreeFaults, fact: dict[str, Any]) -> None:
     crashed = f"session {name!r} crashed: "
     is_failed = fact["forced"] and fact["status"] == SessionStatus.FAILED.value
     if is_failed and result["summary"].startswith(crashed):
-        found.lost = found.lost or SessionFailed(name, result["summary"])
+        found.lost = found.lost or SessionFailed(name, result["summary"], "crashed")

@@ -21,7 +21,7 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, read_tree, whole_tree_id
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest, decision_words
-from sessiontree.contracts.errors import ApprovalClosed, ConfigError
+from sessiontree.contracts.errors import AnswerTooLate, ConfigError
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting
 from sessiontree.control.client import ControlClient
@@ -199,7 +199,7 @@ class ApprovalPrompt:
                 tree_id, request, answer = taken
                 said = await decide(self._client, tree_id, request.request_id, answer, request)
                 self._screen.line(said)
-            except ApprovalClosed as closed:
+            except AnswerTooLate as closed:
                 self._screen.line(f"too late: {closed}")
             finally:
                 self._asked.settle(taken)
@@ -216,7 +216,7 @@ async def decide(
     """Answer a request and return what was done, in words.
 
     Raises:
-        ApprovalClosed: it was decided before.
+        AnswerTooLate: it was decided before.
     """
     await client.supervisor.decide(tree_id, request_id, answer)
     what = "denied" if not answer.approve else "approved, from now on always" if answer.always else "approved"
@@ -372,7 +372,7 @@ def approvals(
         options: The members of :class:`ApprovalAction`.
 
     Raises:
-        ApprovalClosed: the request to be answered does not exist or was decided before.
+        AnswerTooLate: the request to be answered does not exist or was decided before.
         TreeNotFound: nobody has the tree open, so that nothing can be answered.
         JournalError: the journal or the tree does not exist or can't be read.
         ConfigError: the options don't fit.
@@ -422,12 +422,12 @@ async def _forget(
 ) -> None:
     """Lift the denial of the one request that is named, in whichever open tree it holds."""
     request_id = action.forget or ""
-    closed = ApprovalClosed(request_id, "unknown to this runtime")
+    closed = AnswerTooLate("approval", request_id, "unknown to this runtime")
     for place, trees in live.items():
         for tree in trees:
             try:
                 await clients[place].supervisor.lift_denial(tree, request_id)
-            except ApprovalClosed as error:
+            except AnswerTooLate as error:
                 closed = closed if "unknown" in error.state else error
                 continue
             if action.as_json:
@@ -482,11 +482,11 @@ async def _answer(
     waiting = [tree for tree, request in shown.items() if request is not None]
     if len(waiting) > 1:
         raise ConfigError(f"{request_id} waits in {len(waiting)} trees; name one of them with --tree")
-    closed = ApprovalClosed(request_id, "unknown to this runtime")
+    closed = AnswerTooLate("approval", request_id, "unknown to this runtime")
     for tree in waiting or trees:
         try:
             said = await decide(client, tree, request_id, action.answer, shown[tree])
-        except ApprovalClosed as error:
+        except AnswerTooLate as error:
             closed = closed if "unknown" in error.state else error
             continue
         decision = "approved" if action.answer.approve else "denied"

@@ -31,7 +31,7 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.journal.record import Record, kind_in
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 
 Change = dict[str, Any]
 

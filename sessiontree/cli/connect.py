@@ -17,7 +17,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 
 HOW_TO_RESUME = (
     "continue it first: with `sessiontree resume` a survey or a tree of `run`, with `sessiontree chat` and "

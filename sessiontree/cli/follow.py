@@ -20,7 +20,7 @@ from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
-from sessiontree.runtime.replay import read_config
+from sessiontree.journal.replay import read_config
 
 READ_AT_ONCE = 512
 MIN_WAIT_S, MAX_WAIT_S = 0.1, 1.0

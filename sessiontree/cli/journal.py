@@ -180,7 +180,7 @@ def erase(  # noqa: PLR0913 - each option is a parameter
     Raises:
         ConfigError: nobody can be asked and ``yes`` is not given.
         TreeNotFound: no journal holds the tree.
-        JournalLocked, MemoryLocked: a program writes its journal, or memory.
+        JournalLocked, MemoryFailed: a program writes its journal, or memory.
         JournalError, MemoryFailed: the journal or memory can't be written.
     """
     _check_asking(yes=yes, as_json=as_json)

@@ -29,7 +29,7 @@ from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.session_facts import TurnStarted
 from sessiontree.contracts.tree_facts import UsageCharged
 from sessiontree.journal.record import Record, kind_in
-from sessiontree.runtime.replay import read_fact, read_facts
+from sessiontree.journal.replay import read_fact, read_facts
 
 MAX_NAME_CHARS = 80
 """Longest step and label, before invisible characters are made visible."""

@@ -88,7 +88,7 @@ class MemoryPlace:
         """Open it to forget records.
 
         Raises:
-            MemoryLocked: a runtime writes it.
+            MemoryFailed: a runtime writes it.
             MemoryFailed: the store does not exist or can't be used.
         """
         store, _ = await open_as_stored(self.uri, lock=True)
@@ -195,7 +195,7 @@ def search(  # noqa: PLR0913 - each option is a parameter
 
     Raises:
         ConfigError: an option is wrong.
-        EmbedderMismatch: another embedder made the store.
+        MemoryFailed: another embedder made the store.
         MemoryFailed: the store does not exist or can't be read.
     """
     wanted = MemoryQuery(query, _checked(limit, MAX_HITS), _types(types), path)
@@ -325,7 +325,7 @@ def forget(  # noqa: PLR0913 - each option is a parameter
 
     Raises:
         ConfigError: no condition is given, or nobody can be asked and ``yes`` is not given.
-        MemoryLocked: a runtime writes the store.
+        MemoryFailed: a runtime writes the store.
         MemoryFailed: the store does not exist or can't be written.
     """
     chosen = Selection(ids=tuple(ids or ()), path=path, tree_id=tree)
@@ -429,9 +429,9 @@ def import_(
     With ``as_json`` one object: ``uri``, ``records`` (in the export), ``added`` and ``finished``.
 
     Raises:
-        ExportRefused: it is cut, altered, none, or of a later release.
+        MemoryFailed: it is cut, altered, none, or of a later release.
         ConfigError: an option is wrong.
-        MemoryLocked: a runtime writes the store.
+        MemoryFailed: a runtime writes the store.
         MemoryFailed: the store can't be written.
     """
     place = MemoryPlace.of(workspace, state_dir, uri)
@@ -492,7 +492,7 @@ def reindex(
 
     Raises:
         ConfigError: an option is wrong, or the embedder can't be made.
-        MemoryLocked: a runtime writes the store.
+        MemoryFailed: a runtime writes the store.
         MemoryFailed: the store does not exist, or the embedder failed.
     """
     place = MemoryPlace.of(workspace, state_dir, uri)

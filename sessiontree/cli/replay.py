@@ -8,7 +8,7 @@ from pathlib import Path
 from sessiontree.api.journaled_trees import replay_tree
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
-from sessiontree.contracts.errors import JournalMissing, TreeNotFound
+from sessiontree.contracts.errors import TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.replay_report import ReplayDifference, ReplayReport
 from sessiontree.contracts.truncation import cut_line
@@ -34,7 +34,10 @@ def replay(
         tree_id = whole_tree_id(given, tree_id)
         place = find_journal(given, tree_id)
         report = replay_tree(place, tree_id)
-    except JournalMissing as error:  # its exit code would say that there is a difference
+    except TreeNotFound as error:
+        if error.missing == "tree":
+            raise
+        # its exit code would say that there is a difference
         raise TreeNotFound(tree_id, f"nothing ran here yet: {error}") from error
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), **asdict(report), "matches": report.matches}))

@@ -17,7 +17,7 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, place_option, whole_tree_id
 from sessiontree.contracts.tree_config import TreeSummary
 from sessiontree.journal.journal import Journal
-from sessiontree.runtime.replay import read_config
+from sessiontree.journal.replay import read_config
 from sessiontree.runtime.stored_trees import summaries_of
 
 _RUNS = (PURPOSE, TYPED, ATTACHED)
@@ -51,7 +51,7 @@ def resume(  # noqa: PLR0913 - each option is a parameter
         survey: Brings what continues a survey.
 
     Raises:
-        JournalMissing: no tree ran here.
+        TreeNotFound: no tree ran here.
         TreeNotFound: no tree has the id.
         ConfigError: no tree here is unfinished, or no command continues the tree.
         SessionTreeError: the tree can't be continued.

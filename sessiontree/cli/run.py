@@ -50,7 +50,7 @@ from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChan
 from sessiontree.cli.tree import place_option
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.record import Record, kind_in
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.schema.result import compile_result
 
 PURPOSE, TYPED, ATTACHED = "run: ", "run to a schema: ", "run with files: "

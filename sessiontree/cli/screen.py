@@ -22,7 +22,7 @@ from sessiontree.channels.safe_text import visible
 from sessiontree.cli.changes import TreeWatch
 from sessiontree.cli.live_view import LiveView, is_live_terminal
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.errors import JournalMissing, SessionFailed, SessionTreeError
+from sessiontree.contracts.errors import SessionFailed, SessionTreeError, TreeNotFound
 from sessiontree.runtime.progress import ProgressReader
 from sessiontree.version import how_to_install
 
@@ -248,13 +248,14 @@ def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> i
             f"{how_to_install('survey')}\n"
         )
         return UNUSABLE
-    except JournalMissing as error:
-        sys.stderr.write(
-            f"sessiontree: nothing ran here yet: {visible(error.reason)} ({visible(error.path)}); begin with "
-            "sessiontree run or sessiontree survey, or name another workspace or --state-dir\n"
-        )
-        return FAILED
     except (SessionTreeError, OSError) as error:
+        if isinstance(error, TreeNotFound) and error.missing == "journal":
+            sys.stderr.write(
+                f"sessiontree: nothing ran here yet: {visible(error.reason)} "
+                f"({visible(error.path)}); begin with sessiontree run or sessiontree survey, or name another "
+                "workspace or --state-dir\n"
+            )
+            return FAILED
         sys.stderr.write(f"sessiontree: {type(error).__name__}: {visible(str(error))}\n")
         return FAILED if isinstance(error, SessionFailed) else UNUSABLE
     except KeyboardInterrupt:

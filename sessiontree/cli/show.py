@@ -45,7 +45,7 @@ def show(
         as_json: Whether a program reads it.
 
     Raises:
-        JournalMissing: no tree ran here.
+        TreeNotFound: no tree ran here.
         TreeNotFound, JournalError: the tree does not exist, or can't be read.
         SessionNotFound: the tree has no such session.
     """

@@ -17,7 +17,7 @@ from sessiontree.api.approval_modes import describe_mode
 from sessiontree.api.paths import absolute_path, default_state_dir, workspace_root
 from sessiontree.cli.changes import shortened
 from sessiontree.cli.screen import RichScreen
-from sessiontree.contracts.errors import ConfigError, JournalCorrupt, JournalMissing, TreeNotFound
+from sessiontree.contracts.errors import ConfigError, JournalCorrupt, TreeNotFound
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import Usage
@@ -27,7 +27,7 @@ from sessiontree.contracts.truncation import cut_line
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Verification
-from sessiontree.runtime.replay import read_config, read_fact
+from sessiontree.journal.replay import read_config, read_fact
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.report import receipt
 from sessiontree.tree.state import Session, TreeState, initial_tree
@@ -273,11 +273,11 @@ def newest_tree(journal: Journal, place: Path) -> str:
     """Return the id of a journal's newest tree.
 
     Raises:
-        JournalMissing: it holds none yet.
+        TreeNotFound: it holds none yet.
     """
     trees = journal.trees()
     if not trees:
-        raise JournalMissing(str(place), "its journal holds no tree")
+        raise TreeNotFound(str(place), "its journal holds no tree", "journal")
     return trees[-1].tree_id
 
 
@@ -297,7 +297,7 @@ def whole_tree_id(state_dir: Path, given: str | None) -> str | None:
         given: What a person typed.
 
     Raises:
-        JournalMissing: no tree ran here.
+        TreeNotFound: no tree ran here.
         TreeNotFound: no tree's id begins so.
         ConfigError: the ids of several trees do.
         JournalError: a journal can't be read.

@@ -24,7 +24,7 @@ def show_list(screen: RichScreen, *, path: Path | None, state_dir: Path | None, 
     ``state``: ``live``, ``left open``, how it ended, or ``damaged``.
 
     Raises:
-        JournalMissing: no tree ran here.
+        TreeNotFound: no tree ran here.
         JournalError: a journal can't be read.
         ConfigError: the workspace is not a directory.
     """

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from sessiontree.contracts.codec import recorded
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.decorator import without_classes
-from sessiontree.contracts.errors import ClientAnswerRefused, ConfigError, ExecutionError
+from sessiontree.contracts.errors import ConfigError, ExecutionError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_json, to_json_value
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.messages import ImageContent
@@ -79,11 +79,24 @@ class ClientAnswer:
         return cls(ToolResult(wire["output"], wire["display"], artifacts, wire["details"], images, untrusted))
 
 
+def refuse_answer(call_id: str, reason: str, field: str | None = None) -> ValidationError:
+    """Return the error of an answer to a call that is not a valid result; the call still waits for one.
+
+    Args:
+        call_id: The call.
+        reason: What is wrong with the answer, and what is accepted.
+        field: JSON pointer of the failing field, or None if the whole answer fails.
+    """
+    where = f" at {field}" if field else ""
+    text = f"the answer to client call {call_id} is refused{where}: {reason}; answer it again"
+    return ValidationError(text, field)
+
+
 def answer_of(call_id: str, value: object) -> ClientAnswer:
     """Return a program's answer ready to send: a ToolResult is kept, anything else becomes JSON.
 
     Raises:
-        ClientAnswerRefused: the value has no JSON form or is too long.
+        ValidationError: the value has no JSON form or is too long.
     """
     try:
         result = value if isinstance(value, ToolResult) else json_result(without_classes(value))
@@ -99,9 +112,9 @@ def answer_of(call_id: str, value: object) -> ClientAnswer:
         )
         chars = len(dump_json(answer.to_wire()))
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise ClientAnswerRefused(call_id, f"it has no JSON form: {error}") from error
+        raise refuse_answer(call_id, f"it has no JSON form: {error}") from error
     if chars > MAX_ANSWER_CHARS:
-        raise ClientAnswerRefused(call_id, f"it has {chars:,} characters, at most {MAX_ANSWER_CHARS:,} fit")
+        raise refuse_answer(call_id, f"it has {chars:,} characters, at most {MAX_ANSWER_CHARS:,} fit")
     return answer
 
 
@@ -109,10 +122,10 @@ def failure_of(call_id: str, message: object) -> ClientAnswer:
     """Return the answer that reports a failed call.
 
     Raises:
-        ClientAnswerRefused: the message is not text.
+        ValidationError: the message is not text.
     """
     if not isinstance(message, str) or not message.strip():
-        raise ClientAnswerRefused(call_id, "say why it failed, as text")
+        raise refuse_answer(call_id, "say why it failed, as text")
     return ClientAnswer(None, message)
 
 

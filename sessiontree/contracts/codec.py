@@ -3,7 +3,7 @@
 :func:`recorded` registers a value class under a kind and a version. ``pack`` returns its compact JSON text,
 and ``from_wire`` returns the value of the JSON object. A table built from the class's annotations converts
 each field once. A field declared with :func:`sparse` is left out if it has its default, so a later release
-may add one. Every other change is a new version, which needs a step in ``runtime/replay.py``; the codec never
+may add one. Every other change is a new version, which needs a step in ``journal/replay.py``; the codec never
 guesses. The members ``kind`` and ``v`` of a wire object are reserved: a field of that name is written with a
 trailing underscore.
 

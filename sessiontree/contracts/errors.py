@@ -1,7 +1,8 @@
-"""Every error that this library raises, in one tree.
+"""Every error that this library raises, in one tree; each is worth catching by itself.
 
-Fields are positional and are all in ``Exception.args``, so each error survives pickling between processes;
-``__str__`` returns the text.
+An error declares its fields and one template of its text. The fields are positional and are all in
+``Exception.args``, so each error survives pickling between processes. Where a program may do something else
+about kinds of one error, its ``cause`` names the kind.
 
 ::
 
@@ -14,27 +15,20 @@ Fields are positional and are all in ``Exception.args``, so each error survives 
     │  ├─ PermissionDenied          not allowed here; never retried          (alias ToolAuthorizationError)
     │  └─ Timeout                   the deadline passed; retried only when harmless
     ├─ ModelError                 a model call failed; it says whether a retry may help
-    │  ├─ ModelBusy · ModelUnreachable · ModelKeyRefused · ModelNotFound
-    │  └─ ContextOverflow · NotRecorded
+    │  ├─ ModelBusy · ModelUnreachable · ModelKeyRefused
+    │  └─ ContextOverflow
     ├─ SessionError               this session cannot do that
-    │  ├─ SessionNotFound · SessionClosed · SessionCrashed
-    │  ├─ SessionFailed             the result or the reply is missing
-    │  │  ├─ SessionInterrupted       it was interrupted; it stays open
-    │  │  ├─ ReplyTruncated           the model's tokens were used up in its final message
-    │  │  ├─ ModelRefused             the model refused to reply
-    │  │  └─ ConversationTooLong      it does not fit the model's context, even with a summary
+    │  ├─ SessionNotFound · SessionClosed
+    │  ├─ SessionFailed             the result or the reply is missing; its cause says why
     │  └─ SpawnRefused              a kind, right or name forbids the child
     │     └─ LimitExceeded          a number forbids it: limit, used, allowed
-    ├─ ApprovalClosed · ClientCallClosed
-    ├─ ClientAnswerRefused        the answer is not a valid result; the call stays open
-    ├─ JournalError               the record of a tree cannot be used
-    │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · JournalMissing · TreeNotFound
+    ├─ AnswerTooLate              an approval or a client call takes no answer
+    ├─ JournalError               the record of a tree, or of a suite's run, cannot be used
+    │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · TreeNotFound
     │  └─ JournalTooNew             written by a later release
-    ├─ MemoryFailed               memory can't be read or written
-    │  ├─ MemoryLocked · MemoryCorrupt · MemoryUnwritable
-    │  └─ EmbedderMismatch · ExportRefused
+    ├─ MemoryFailed               memory can't be read or written; its cause says why
     ├─ EngineLost                 the Ray that trees ran on is gone; resume them
-    │  └─ ShardLost · StartFailed
+    │  └─ ShardLost                 one shard of it is gone; the others go on
     ├─ SupervisorUnavailable      a call that does not wait found the supervisor restarting; try again
     ├─ WrongLoop                  used on an event loop other than its own
     └─ ConfigError                raised at start, before any session exists
@@ -43,9 +37,15 @@ Fields are positional and are all in ``Exception.args``, so each error survives 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 from sessiontree.contracts.kinds import PermissionTier
+
+FailureReason = Literal[
+    "failed", "cancelled", "expired", "interrupted", "truncated", "refused", "too_long", "crashed"
+]
+"""Why a result or a reply is missing; see :class:`SessionFailed`."""
 
 
 def words_of(error: BaseException) -> str:
@@ -60,11 +60,28 @@ def words_of(error: BaseException) -> str:
 
 
 class SessionTreeError(Exception):
-    """Base of every error that this library raises on purpose."""
+    """Base of every error that this library raises on purpose.
+
+    Catch it to give up what failed here, and to let the errors of your own program through.
+    """
+
+    template: ClassVar[str] = ""
+    """The text, with the fields' names in braces; empty = the arguments, as for any exception."""
+
+    def __post_init__(self) -> None:
+        """Keep the declared fields in ``args``, in order: pickle makes the error again from them."""
+        self.args = tuple(vars(self)[name] for name in getattr(self, "__match_args__", ()))
+
+    def __str__(self) -> str:
+        """Return the template with the fields' values."""
+        return self.template.format_map(vars(self)) if self.template else super().__str__()
 
 
+@dataclass(eq=False, repr=False)
 class ToolError(SessionTreeError):
     """A tool call failed with an error that the model should read.
+
+    Catch it to go on after a failed ``handle.call``, however it failed.
 
     Args:
         message: What was tried and why it failed.
@@ -72,18 +89,17 @@ class ToolError(SessionTreeError):
 
     code: ClassVar[str] = "tool_error"
     status: ClassVar[int] = 500
+    template: ClassVar[str] = "{message}"
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-    def __str__(self) -> str:
-        """Return the message alone."""
-        return self.message
+    message: str
 
 
+@dataclass(eq=False, repr=False)
 class ValidationError(ToolError):
     """The arguments do not fit the tool's schema; costs one of three attempts.
+
+    Catch it to correct the value and try again. An answer to a call of a client tool that is not a valid
+    result raises it too; that call still waits.
 
     Args:
         message: What is wrong with the value.
@@ -93,14 +109,14 @@ class ValidationError(ToolError):
     code: ClassVar[str] = "validation_error"
     status: ClassVar[int] = 400
 
-    def __init__(self, message: str, field: str | None = None) -> None:
-        SessionTreeError.__init__(self, message, field)
-        self.message = message
-        self.field = field
+    field: str | None = None
 
 
+@dataclass(eq=False, repr=False)
 class ExecutionError(ToolError):
     """The tool ran and failed, for instance because a file is missing.
+
+    Catch it to do without the result; the call was allowed and its arguments fit.
 
     Args:
         message: What was tried and why it failed.
@@ -109,16 +125,15 @@ class ExecutionError(ToolError):
     """
 
     code: ClassVar[str] = "execution_error"
+
     retryable: bool = False
 
-    def __init__(self, message: str, retryable: bool = False) -> None:
-        SessionTreeError.__init__(self, message, retryable)
-        self.message = message
-        self.retryable = retryable
 
-
+@dataclass(eq=False, repr=False)
 class ConfinementUnavailable(ExecutionError):
     """A command can't be confined on this machine, so it was not run.
+
+    Catch it to go on without commands, or to tell the owner what to install.
 
     Args:
         missing: What is missing, and what was found instead.
@@ -127,15 +142,22 @@ class ConfinementUnavailable(ExecutionError):
 
     code: ClassVar[str] = "confinement_unavailable"
 
-    def __init__(self, missing: str, remedy: str) -> None:
-        SessionTreeError.__init__(self, missing, remedy)
-        self.missing = missing
-        self.remedy = remedy
-        self.message = f"commands can't be confined here, so none is run: {missing}; {remedy}"
+    message: str = field(init=False)
+    retryable: bool = field(default=False, init=False)
+    missing: str
+    remedy: str
+
+    def __post_init__(self) -> None:
+        """Say that no command runs, why, and what to do."""
+        self.message = f"commands can't be confined here, so none is run: {self.missing}; {self.remedy}"
+        super().__post_init__()
 
 
+@dataclass(eq=False, repr=False)
 class ImageRefused(ExecutionError):
     """An image can't be shown to a model: too large, of an unknown format, damaged.
+
+    Catch it to send the message without the image.
 
     Args:
         image: Which image.
@@ -144,15 +166,22 @@ class ImageRefused(ExecutionError):
 
     code: ClassVar[str] = "image_refused"
 
-    def __init__(self, image: str, reason: str) -> None:
-        SessionTreeError.__init__(self, image, reason)
-        self.image = image
-        self.reason = reason
-        self.message = f"can't show {image}: {reason}"
+    message: str = field(init=False)
+    retryable: bool = field(default=False, init=False)
+    image: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        """Name the image and the reason."""
+        self.message = f"can't show {self.image}: {self.reason}"
+        super().__post_init__()
 
 
+@dataclass(eq=False, repr=False)
 class PermissionDenied(ToolError):
     """The session may not do this. Never retried.
+
+    Catch it to ask for another right, or to do with less.
 
     Args:
         tier: The tier that the call needed.
@@ -162,19 +191,25 @@ class PermissionDenied(ToolError):
     code: ClassVar[str] = "permission_denied"
     status: ClassVar[int] = 403
 
-    def __init__(self, tier: PermissionTier, reason: str) -> None:
-        SessionTreeError.__init__(self, tier, reason)
-        self.tier = tier
-        self.reason = reason
-        self.message = reason
+    message: str = field(init=False)
+    tier: PermissionTier
+    reason: str
+
+    def __post_init__(self) -> None:
+        """Keep the reason as the message."""
+        self.message = self.reason
+        super().__post_init__()
 
     def __str__(self) -> str:
         """Name the tier and the reason."""
         return f"permission denied ({self.tier.label}): {self.reason}"
 
 
+@dataclass(eq=False, repr=False)
 class Timeout(ToolError):
     """The deadline of a tool call passed.
+
+    Catch it to call again with more time; the call may have had an effect.
 
     Args:
         elapsed: How long the call ran, in seconds.
@@ -184,19 +219,25 @@ class Timeout(ToolError):
     code: ClassVar[str] = "timeout"
     status: ClassVar[int] = 504
 
-    def __init__(self, elapsed: float, tool: str = "") -> None:
-        SessionTreeError.__init__(self, elapsed, tool)
-        self.elapsed = elapsed
-        self.tool = tool
-        self.message = f"{tool} timed out after {elapsed:g} s" if tool else f"timed out after {elapsed:g} s"
+    message: str = field(init=False)
+    elapsed: float
+    tool: str = ""
+
+    def __post_init__(self) -> None:
+        """Say what ran and for how long."""
+        self.message = f"{self.tool} timed out after {self.elapsed:g} s".lstrip()
+        super().__post_init__()
 
 
 ToolInputError = ValidationError
 ToolAuthorizationError = PermissionDenied
 
 
+@dataclass(eq=False, repr=False)
 class ModelError(SessionTreeError):
     """A model call failed.
+
+    Catch it to do something else where your own code asks a model, such as asking another one.
 
     Args:
         message: What the model or its transport said.
@@ -204,121 +245,109 @@ class ModelError(SessionTreeError):
         retry_after_s: How long the provider asks to wait before a retry, in seconds; None = it does not say.
     """
 
-    raised: str = ""
+    template: ClassVar[str] = "{message}"
+
+    message: str
+    retryable: bool = False
+    retry_after_s: float | None = None
+    raised: str = field(default="", init=False)
     """Where the model's own code raised what led to it: lines of ``path:line in function: source``."""
 
-    def __init__(self, message: str, retryable: bool = False, retry_after_s: float | None = None) -> None:
-        super().__init__(message, retryable, retry_after_s)
-        self.message = message
-        self.retryable = retryable
-        self.retry_after_s = retry_after_s
 
-    def __str__(self) -> str:
-        """Return the message alone."""
-        return self.message
-
-
+@dataclass(eq=False, repr=False)
 class ModelBusy(ModelError):
-    """The provider is overloaded, or its rate limit is reached: status 429, 503 or 529. Retryable."""
+    """The provider is overloaded, or its rate limit is reached: status 429, 503 or 529. Retryable.
 
-    def __init__(self, message: str, retryable: bool = True, retry_after_s: float | None = None) -> None:
-        super().__init__(message, retryable, retry_after_s)
+    Catch it to wait for ``retry_after_s``, and to ask less at a time.
+    """
+
+    retryable: bool = True
 
 
+@dataclass(eq=False, repr=False)
 class ModelUnreachable(ModelError):
-    """The provider was unreachable, timed out, dropped the connection, or failed itself (5xx). Retryable."""
+    """The provider was unreachable, timed out, dropped the connection, or failed itself (5xx). Retryable.
 
-    def __init__(self, message: str, retryable: bool = True, retry_after_s: float | None = None) -> None:
-        super().__init__(message, retryable, retry_after_s)
+    Catch it to ask another provider.
+    """
+
+    retryable: bool = True
 
 
 class ModelKeyRefused(ModelError):
-    """The provider does not accept the key, or the key or its account does not allow the request.
+    """The provider does not accept the key, or the key does not allow the request or know the model.
 
-    Status 401, 402 or 403, or a quota that waiting does not renew.
+    Status 401, 402, 403 or 404, or a quota that waiting does not renew. Catch it to stop: every other
+    question with this key and model fails too, until its owner corrects them.
     """
 
 
-class ModelNotFound(ModelError):
-    """The provider has no model of this name, or not for this key; status 404."""
-
-
 class ContextOverflow(ModelError):
-    """The conversation is longer than the model's context."""
+    """The conversation is longer than the model's context.
+
+    Catch it to shorten the question; a session has its conversation summarized.
+    """
 
 
-class NotRecorded(ModelError):
-    """A cassette has no reply to this question; the message shows the nearest one and where they differ."""
-
-
+@dataclass(eq=False, repr=False)
 class SessionError(SessionTreeError):
     """A session cannot do what was asked of it.
+
+    Catch it to go on with other sessions, whatever is wrong with this one.
 
     Args:
         session_id: Path of the session, such as ``main/b2/w7``.
         reason: Why, and what to do next.
     """
 
-    def __init__(self, session_id: str, reason: str) -> None:
-        super().__init__(session_id, reason)
-        self.session_id = session_id
-        self.reason = reason
+    template: ClassVar[str] = "session {session_id!r}: {reason}"
 
-    def __str__(self) -> str:
-        """Name the session and the reason."""
-        return f"session {self.session_id!r}: {self.reason}"
+    session_id: str
+    reason: str
 
 
 class SessionNotFound(SessionError):
-    """No session of that path exists in the tree."""
+    """No session of that path exists in the tree. Catch it to correct the path."""
 
 
 class SessionClosed(SessionError):
-    """The session has ended and takes no more input."""
+    """The session has ended and takes no more input. Catch it to read its result, or to spawn another."""
 
 
+@dataclass(eq=False, repr=False)
 class SessionFailed(SessionError):
-    """The session ended without the requested result."""
+    """The result or the reply that was asked for is missing.
 
-
-class SessionInterrupted(SessionFailed):
-    """The session was interrupted before it answered; it stays open and receives the next message."""
-
-
-class ReplyTruncated(SessionFailed):
-    """The model's tokens were used up before its final message was complete.
+    Catch it to try the task again, or to do without its result; ``cause`` says which of the two may help.
 
     Args:
         session_id: Path of the session.
         reason: Why, and what to do next.
-        text: The incomplete message.
+        cause: What happened. ``failed``, ``cancelled``, ``expired``: the session ended so, or the run of its
+            message did. ``interrupted``: somebody interrupted it; it stays open for the next message.
+            ``truncated``: the model's tokens were used up before its final message was complete.
+            ``refused``: the model, or its provider, refused to reply. ``too_long``: the conversation does not
+            fit the model's context, and no summary of its older part helps. ``crashed``: the runtime itself
+            failed inside the session; its journal is kept up to that point.
+        text: The incomplete message of ``truncated``.
     """
 
-    def __init__(self, session_id: str, reason: str, text: str = "") -> None:
-        SessionTreeError.__init__(self, session_id, reason, text)
-        self.session_id = session_id
-        self.reason = reason
-        self.text = text
-
-
-class ModelRefused(SessionFailed):
-    """The model, or its provider, refused to reply."""
-
-
-class ConversationTooLong(SessionFailed):
-    """The model reported :class:`ContextOverflow`, and no summary of the older conversation helps."""
-
-
-class SessionCrashed(SessionError):
-    """The runtime itself failed inside the session; its journal is kept up to that point."""
+    cause: FailureReason = "failed"
+    text: str = ""
 
 
 class SpawnRefused(SessionError):
-    """A child may not be created: its kind, its name or its rights do not fit the parent."""
+    """A child may not be created: its kind, its name or its rights do not fit the parent.
+
+    Catch it to do the work in the session itself.
+    """
 
 
+@dataclass(eq=False, repr=False)
 class LimitExceeded(SpawnRefused):
     """A limit does not allow the child.
+
+    Catch it to spawn fewer children, or to wait until some have ended.
 
     Args:
         session_id: The session that made the request.
@@ -327,228 +356,157 @@ class LimitExceeded(SpawnRefused):
         allowed: The limit's value.
     """
 
-    def __init__(self, session_id: str, limit: str, used: float, allowed: float) -> None:
-        SessionTreeError.__init__(self, session_id, limit, used, allowed)
-        self.session_id = session_id
-        self.limit = limit
-        self.used = used
-        self.allowed = allowed
-        group, dot, member = limit.partition(".")
-        setting = f"Budget({member}=…)" if dot and group == "budget" else f"Limits({limit}=…)"
-        self.reason = f"{limit} is {allowed:g} and this would make {used:g}; raise it with {setting}"
+    reason: str = field(init=False)
+    limit: str
+    used: float
+    allowed: float
+
+    def __post_init__(self) -> None:
+        """Say which limit is broken by how much, and how to raise it."""
+        group, dot, member = self.limit.partition(".")
+        setting = f"Budget({member}=…)" if dot and group == "budget" else f"Limits({self.limit}=…)"
+        self.reason = (
+            f"{self.limit} is {self.allowed:g} and this would make {self.used:g}; raise it with {setting}"
+        )
+        super().__post_init__()
 
 
+@dataclass(eq=False, repr=False)
 class WrongLoop(SessionTreeError):
     """A tree or runtime was used on an event loop other than its own, where it can't answer.
+
+    Catch it to open the tree again on the present loop.
 
     Args:
         what: What was used.
         reason: What happened to its loop, and what to do.
     """
 
-    def __init__(self, what: str, reason: str) -> None:
-        super().__init__(what, reason)
-        self.what = what
-        self.reason = reason
+    template: ClassVar[str] = "{what} can't go on here: {reason}"
 
-    def __str__(self) -> str:
-        """Say both."""
-        return f"{self.what} can't go on here: {self.reason}"
+    what: str
+    reason: str
 
 
-class ApprovalClosed(SessionTreeError):
-    """An approval request was decided before this answer came.
+@dataclass(eq=False, repr=False)
+class AnswerTooLate(SessionTreeError):
+    """An approval request, or a call of a client tool, does not wait for this answer.
 
-    Args:
-        request_id: The request.
-        state: How it ended: ``approved``, ``denied``, ``expired`` or ``cancelled``.
-    """
-
-    def __init__(self, request_id: str, state: str) -> None:
-        super().__init__(request_id, state)
-        self.request_id = request_id
-        self.state = state
-
-    def __str__(self) -> str:
-        """Say that the answer came too late."""
-        return f"approval {self.request_id} is already {self.state}; the answer changes nothing"
-
-
-class ClientCallClosed(SessionTreeError):
-    """A call of a client tool does not wait for an answer: it has one, was cancelled, or never existed.
+    Catch it to drop the answer: somebody or something else was first.
 
     Args:
-        call_id: The call.
-        state: How it ended, such as ``ok``, ``error``, ``timeout``, ``aborted`` or ``cancelled``.
+        kind: What was answered.
+        request_id: The request, or the call.
+        state: How it ended: an approval ``approved``, ``denied``, ``expired`` or ``cancelled``; a client call
+            for instance ``ok``, ``error``, ``timeout``, ``aborted`` or ``cancelled``; or that it is unknown.
     """
 
-    def __init__(self, call_id: str, state: str) -> None:
-        super().__init__(call_id, state)
-        self.call_id = call_id
-        self.state = state
+    kind: Literal["approval", "client call"]
+    request_id: str
+    state: str
 
     def __str__(self) -> str:
         """Say that the answer has no effect."""
-        return f"client call {self.call_id} is {self.state}; the answer changes nothing"
+        already = "already " if self.kind == "approval" else ""
+        return f"{self.kind} {self.request_id} is {already}{self.state}; the answer changes nothing"
 
 
-class ClientAnswerRefused(SessionTreeError):
-    """An answer to a call of a client tool is not a valid result; the call still waits for one.
-
-    Args:
-        call_id: The call.
-        reason: What is wrong with the answer, and what is accepted.
-        field: JSON pointer of the failing field, or None if the whole answer fails.
-    """
-
-    def __init__(self, call_id: str, reason: str, field: str | None = None) -> None:
-        super().__init__(call_id, reason, field)
-        self.call_id = call_id
-        self.reason = reason
-        self.field = field
-
-    def __str__(self) -> str:
-        """Name the call, the place and the reason."""
-        where = f" at {self.field}" if self.field else ""
-        return f"the answer to client call {self.call_id} is refused{where}: {self.reason}; answer it again"
-
-
+@dataclass(eq=False, repr=False)
 class JournalError(SessionTreeError):
-    """The journal of a tree cannot be used.
+    """The journal of a tree, or the ledger of a suite's run, cannot be used.
+
+    Catch it to go on with other trees.
 
     Args:
         path: The file or directory concerned.
         reason: What was found, and what to do next.
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
+    template: ClassVar[str] = "journal {path!r}: {reason}"
 
-    def __str__(self) -> str:
-        """Name the path and the reason."""
-        return f"journal {self.path!r}: {self.reason}"
+    path: str
+    reason: str
 
 
 class JournalCorrupt(JournalError):
-    """The file is damaged before the tail that may be cut off."""
+    """The file is damaged before the tail that may be cut off. Catch it to restore it from an export."""
 
 
 class JournalLocked(JournalError):
-    """Another process writes this journal."""
+    """Another process writes this journal. Catch it to ask that process instead, or to wait for its end."""
 
 
 class JournalUnwritable(JournalError):
-    """The state directory cannot be written: permissions, a full disk or a failing one."""
+    """The state directory cannot be written: permissions, a full disk or a failing one.
 
-
-class JournalMissing(JournalError):
-    """No journal was begun at this place, or it holds no tree: nothing ran there yet."""
+    Catch it to make room; nothing that was acknowledged is lost.
+    """
 
 
 class JournalTooNew(JournalError):
-    """A later release wrote this journal."""
+    """A later release wrote this journal. Catch it to leave the tree to that release."""
 
 
+@dataclass(eq=False, repr=False)
 class TreeNotFound(JournalError):
-    """The journal holds no tree of that id."""
+    """The journal holds no tree of that id, or nothing ran there yet. Catch it to begin a new tree.
+
+    Args:
+        path: The tree, or the place where its journal should be.
+        reason: What was found, and what to do next.
+        missing: ``tree``: the journal does not hold it; ``journal``: nothing ran there yet.
+    """
+
+    missing: Literal["tree", "journal"] = "tree"
 
 
+@dataclass(eq=False, repr=False)
 class MemoryFailed(SessionTreeError):
     """A memory store cannot be used, or can't do what was asked.
+
+    Catch it to go on without memory.
 
     Args:
         place: Path or address of the store.
         reason: What was found, and what to do next.
+        cause: What is wrong. ``locked``: another process writes the store. ``corrupt``: its files are damaged
+            or missing. ``unwritable``: permissions, a full or failing disk; no acknowledged record is lost.
+            ``embedder``: another embedder made its vectors, so they can't be compared. ``export``: an export
+            is truncated, altered, invalid or of a later release; no record was imported.
     """
 
-    def __init__(self, place: str, reason: str) -> None:
-        super().__init__(place, reason)
-        self.place = place
-        self.reason = reason
+    template: ClassVar[str] = "memory {place!r}: {reason}"
 
-    def __str__(self) -> str:
-        """Name the place and the reason."""
-        return f"memory {self.place!r}: {self.reason}"
+    place: str
+    reason: str
+    cause: Literal["other", "locked", "corrupt", "unwritable", "embedder", "export"] = "other"
 
 
-class MemoryLocked(MemoryFailed):
-    """Another process writes this store."""
-
-
-class MemoryCorrupt(MemoryFailed):
-    """The store's files are damaged or missing."""
-
-
-class MemoryUnwritable(MemoryFailed):
-    """The store cannot be written: permissions, a full or failing disk. No acknowledged record is lost."""
-
-
-class ExportRefused(MemoryFailed):
-    """An export of a memory is truncated, altered, invalid or of a later release; no record was imported."""
-
-
-class EmbedderMismatch(MemoryFailed):
-    """Another embedder made the vectors of a store, so they can't be compared.
-
-    Args:
-        place: Path or address of the store.
-        stored: Identity of the embedder that made them.
-        given: Identity of the embedder that the store was opened with.
-    """
-
-    def __init__(self, place: str, stored: str, given: str) -> None:
-        SessionTreeError.__init__(self, place, stored, given)
-        self.place = place
-        self.stored = stored
-        self.given = given
-        self.reason = (
-            f"its vectors were made by embedder {stored!r} and {given!r} was given; open it with the former,"
-            " or make new ones with `sessiontree memory reindex`"
-        )
-
-
+@dataclass(eq=False, repr=False)
 class EngineLost(SessionTreeError):
     """The Ray that trees ran on is gone; their journal holds everything that was acknowledged.
 
+    Catch it to resume the trees.
+
     Args:
-        died: The part of it that ended.
+        died: The part of it that ended, or never became ready.
         advice: What to do next.
+        cause: ``ended``: it ran and ended; ``start``: a process was started several times in a row and never
+            became ready; ``shard``: see :class:`ShardLost`.
     """
 
-    def __init__(self, died: str, advice: str) -> None:
-        super().__init__(died, advice)
-        self.died = died
-        self.advice = advice
+    template: ClassVar[str] = "Ray is gone: {died}; nothing acknowledged is lost: {advice}"
 
-    def __str__(self) -> str:
-        """Say what ended and what to do next."""
-        return f"Ray is gone: {self.died}; nothing acknowledged is lost: {self.advice}"
+    died: str
+    advice: str
+    cause: Literal["ended", "start", "shard"] = "ended"
 
 
-class StartFailed(EngineLost):
-    """A process that trees require was started several times in a row and never became ready.
-
-    Args:
-        role: The role of the process.
-        failures: How often the start failed.
-        reason: Why the last start failed.
-    """
-
-    def __init__(self, role: str, failures: int, reason: str) -> None:
-        SessionTreeError.__init__(self, role, failures, reason)
-        self.role = role
-        self.failures = failures
-        self.reason = reason
-        self.died = f"its {role} failed to start {failures} times in a row, the last: {reason}"
-        self.advice = (
-            "look at the machine's memory and at `sessiontree doctor`, then go on with SessionTree.resume"
-        )
-
-
+@dataclass(eq=False, repr=False)
 class ShardLost(EngineLost):
     """One shard of a runtime is gone, usually with its node; the other shards go on.
+
+    Catch it to resume its trees while the others continue.
 
     Args:
         node: The shard's node.
@@ -556,13 +514,19 @@ class ShardLost(EngineLost):
         trees: Ids of the trees that were open in it.
     """
 
-    def __init__(self, node: str, reason: str, trees: Sequence[str] = ()) -> None:
-        self.trees = tuple(trees)
-        SessionTreeError.__init__(self, node, reason, self.trees)
-        self.node = node
-        self.reason = reason
-        self.died = f"the shard on {node}: {reason}"
+    died: str = field(init=False)
+    advice: str = field(init=False)
+    cause: Literal["ended", "start", "shard"] = field(default="shard", init=False)
+    node: str
+    reason: str
+    trees: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Say which shard ended, and what to do."""
+        self.trees = tuple(self.trees)
+        self.died = f"the shard on {self.node}: {self.reason}"
         self.advice = "resume its trees once a runtime reaches the disk of that node again"
+        super().__post_init__()
 
     def __str__(self) -> str:
         """Name the node, the trees, and what to do next."""
@@ -570,31 +534,33 @@ class ShardLost(EngineLost):
         return f"lost {self.died}{trees}; nothing acknowledged is lost: {self.advice}"
 
 
+@dataclass(eq=False, repr=False)
 class SupervisorUnavailable(SessionTreeError):
     """A call that does not wait, such as ``status()``, got no answer now; calls with ``await`` wait for one.
+
+    Catch it to ask again a little later.
 
     Args:
         asked: Who was asked, and for what.
         reason: Why the answer did not come.
     """
 
-    def __init__(self, asked: str, reason: str) -> None:
-        super().__init__(asked, reason)
-        self.asked = asked
-        self.reason = reason
+    template: ClassVar[str] = "asked {asked}: {reason}; try again"
 
-    def __str__(self) -> str:
-        """Say what was asked and what to do next."""
-        return f"asked {self.asked}: {self.reason}; try again"
+    asked: str
+    reason: str
 
 
+@dataclass(eq=False, repr=False)
 class ConfigError(SessionTreeError):
     """A setting is wrong; raised before any session exists.
+
+    Catch it to show its text to the owner: no repetition helps.
 
     Args:
         message: The setting, its value and what is accepted.
     """
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    template: ClassVar[str] = "{message}"
+
+    message: str

@@ -17,6 +17,10 @@ class SessionKind(StrEnum):
     """A read-only leaf."""
 
 
+ChildKind: TypeAlias = Literal["branch", "worker"]
+"""Kinds that can be spawned, as a program writes them."""
+
+
 class SessionStatus(StrEnum):
     """State of a session. The last four are final."""
 

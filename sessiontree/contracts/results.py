@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
-from sessiontree.contracts.errors import ImageRefused, PermissionDenied, Timeout, ToolError, ValidationError
+from sessiontree.contracts.errors import (
+    FailureReason,
+    ImageRefused,
+    PermissionDenied,
+    SessionFailed,
+    Timeout,
+    ToolError,
+    ValidationError,
+)
 from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionStatus
@@ -181,6 +189,7 @@ class SessionResult(Generic[R]):
         usage: Its own usage, without that of its children.
         given_up: What it did not finish, a line each: tools that its model could not call, and calls that
             were cut short, with whether they may have run.
+        session_id: Path of the session; empty = not known here.
     """
 
     status: SessionStatus
@@ -190,6 +199,19 @@ class SessionResult(Generic[R]):
     memory_ids: tuple[str, ...] = ()
     usage: Usage = Usage()
     given_up: tuple[str, ...] = ()
+    session_id: str = field(default="", kw_only=True, compare=False)
+
+    @property
+    def value(self) -> R:
+        """The validated value that its parent asked for; never None.
+
+        Raises:
+            SessionFailed: the session has no value. ``cause`` is how it ended, and ``failed`` also if it
+                completed without a value, because no ``result_type`` was asked for.
+        """
+        if self.status is SessionStatus.COMPLETED and self.output is not None:
+            return self.output
+        raise explain_missing_value(self)
 
     def to_wire(self) -> dict[str, Any]:
         """Return the members under camelCase names; ``givenUp`` only if there is anything in it."""
@@ -216,6 +238,21 @@ class SessionResult(Generic[R]):
             Usage.from_wire(wire["usage"]),
             tuple(wire.get("givenUp", ())),
         )
+
+
+_CAUSES: Final[Mapping[SessionStatus, FailureReason]] = {
+    SessionStatus.CANCELLED: "cancelled",
+    SessionStatus.EXPIRED: "expired",
+}
+
+
+def explain_missing_value(result: SessionResult[Any]) -> SessionFailed:
+    """Return the error that says why a result has no value."""
+    if result.status is SessionStatus.COMPLETED:
+        reason = "it completed, and has no value: give a result_type, or read the result's summary"
+    else:
+        reason = f"it ended {result.status}: {result.summary}"
+    return SessionFailed(result.session_id, reason, _CAUSES.get(result.status, "failed"))
 
 
 MAX_REASON_CHARS: Final = 8_000

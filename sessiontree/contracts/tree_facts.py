@@ -12,6 +12,7 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 
 
@@ -389,3 +390,6 @@ TreeFact: TypeAlias = (
     | CancelBegun
     | InterruptBegun
 )
+
+Fact: TypeAlias = SessionFact | TreeFact
+"""Everything that a journal records, by its class: dispatch on it with ``match``."""

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from sessiontree.contracts.errors import JournalCorrupt, JournalLocked, JournalMissing
+from sessiontree.contracts.errors import JournalCorrupt, JournalLocked, TreeNotFound
 from sessiontree.journal.blobs import sync_directory
 from sessiontree.journal.tables import check_header, create_tables, log_of, write_error
 
@@ -83,9 +83,9 @@ class JournalPlace:
         return None
 
     def require(self) -> None:
-        """Raise JournalMissing if the journal does not exist; opens nothing, see :meth:`prepare`."""
+        """Raise TreeNotFound if the journal does not exist; opens nothing, see :meth:`prepare`."""
         if not self.database.is_file():
-            raise JournalMissing(str(self.directory), "no journal is here; check the path")
+            raise TreeNotFound(str(self.directory), "no journal is here; check the path", "journal")
         if self.database.stat().st_size == 0:
             check_header(b"", self.database)
 

@@ -11,6 +11,8 @@ from sessiontree.contracts import session_facts, tree_facts
 from sessiontree.contracts.codec import wire_parts
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.tree_facts import Fact
+from sessiontree.journal.replay import read_fact, read_facts
 
 FACTS = (session_facts, tree_facts)
 """Modules whose import makes every kind of fact known."""
@@ -36,7 +38,7 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One fact as stored."""
+    """One entry of a tree's journal: its number, session, cause and time, and a fact."""
 
     seq: int
     """Position in its tree, from 1, without gaps."""
@@ -46,7 +48,27 @@ class Record:
     at_ms: int
     text: str
 
-    def fact(self) -> dict[str, Any]:
+    @property
+    def fact(self) -> Fact:
+        """The fact, in the form of this release; it may hold those that followed in the same step.
+
+        Raises:
+            JournalTooNew: a later release wrote it.
+            JournalCorrupt: no release ever wrote it.
+        """
+        fact: Fact = read_fact(self.text)
+        return fact
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """The single facts that it holds, in their order; most records hold one.
+
+        Raises:
+            JournalTooNew, JournalCorrupt: as :attr:`fact`.
+        """
+        return read_facts(self.text)
+
+    def to_json(self) -> dict[str, Any]:
         """Return the fact as a JSON object.
 
         Raises:
@@ -60,19 +82,19 @@ class Record:
             raise JournalCorrupt(f"record {self.seq}", "its text is not a JSON object")
         return value
 
-    def facts(self) -> list[dict[str, Any]]:
-        """Return the single facts that it holds as JSON objects, in their order; most records hold one.
+    def to_json_parts(self) -> list[dict[str, Any]]:
+        """Return the single facts that it holds as JSON objects, in their order.
 
         Raises:
             JournalCorrupt: the text is not a JSON object.
         """
-        return wire_parts(self.fact())
+        return wire_parts(self.to_json())
 
     def ends(self, session: str) -> bool:
         """Whether it is the fact of the tree that a session has ended."""
         if self.session != "" or kind_in(self.text) != "session_ended":
             return False
-        return bool(self.fact()["session"] == session)
+        return bool(self.to_json()["session"] == session)
 
 
 @dataclass(frozen=True, slots=True)

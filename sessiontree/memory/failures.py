@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sessiontree.contracts.errors import MemoryCorrupt, MemoryFailed, MemoryUnwritable
+from sessiontree.contracts.errors import MemoryFailed
 
 FAULTS = (RuntimeError, OSError, ValueError)
 """What LanceDB raises; Arrow's own errors are subclasses."""
@@ -76,10 +76,12 @@ def write_error(place: str, error: Exception) -> MemoryFailed:
     """Return the error to raise when a write failed."""
     number = _number(error)
     if number in _REFUSED | _SHORT:
-        return MemoryUnwritable(place, f"{os.strerror(number)}; remove the cause and try again")
+        return MemoryFailed(place, f"{os.strerror(number)}; remove the cause and try again", "unwritable")
     if number == errno.ENOENT or _GONE.search(str(error)):
         return _gone(place, error)
-    return MemoryUnwritable(place, f"a write failed ({_said(error)}); nothing of it was acknowledged")
+    return MemoryFailed(
+        place, f"a write failed ({_said(error)}); nothing of it was acknowledged", "unwritable"
+    )
 
 
 def read_error(place: str, error: Exception) -> MemoryFailed:
@@ -92,11 +94,30 @@ def read_error(place: str, error: Exception) -> MemoryFailed:
     if _ADDRESS.match(place):  # a refusal by a service or the network is not damage
         reason = f"can't read it ({_said(error)}); check the address, the access rights and the network"
         return MemoryFailed(place, reason)
-    return MemoryCorrupt(place, f"its files are damaged ({_said(error)}); restore it from an export")
+    return MemoryFailed(
+        place, f"its files are damaged ({_said(error)}); restore it from an export", "corrupt"
+    )
 
 
-def _gone(place: str, error: Exception) -> MemoryCorrupt:
-    return MemoryCorrupt(place, f"some of its files are gone ({_said(error)}); restore it from an export")
+def _gone(place: str, error: Exception) -> MemoryFailed:
+    return MemoryFailed(
+        place, f"some of its files are gone ({_said(error)}); restore it from an export", "corrupt"
+    )
+
+
+def refuse_embedder(place: str, stored: str, given: str) -> MemoryFailed:
+    """Return the error of a store whose vectors another embedder made.
+
+    Args:
+        place: Path or address of the store.
+        stored: Identity of the embedder that made them.
+        given: Identity of the embedder that the store was opened with.
+    """
+    reason = (
+        f"its vectors were made by embedder {stored!r} and {given!r} was given; open it with the former,"
+        " or make new ones with `sessiontree memory reindex`"
+    )
+    return MemoryFailed(place, reason, "embedder")
 
 
 def _number(error: Exception) -> int:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, BinaryIO, Final, Protocol, TypeAlias
 
-from sessiontree.contracts.errors import ExportRefused, ValidationError
+from sessiontree.contracts.errors import MemoryFailed, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.memory import MemoryRecord, MemoryScope, NewRecord
 from sessiontree.memory.tables import FinishedTree
@@ -133,7 +133,7 @@ async def import_export(
         steps: The conversions from version 1 to the current one.
 
     Raises:
-        ExportRefused: the file is truncated, altered, not an export, or of a later release; nothing was
+        MemoryFailed: the file is truncated, altered, not an export, or of a later release; nothing was
             stored.
         MemoryFailed: the store cannot be written. What was stored stays; import the file again.
     """
@@ -162,7 +162,7 @@ def check_export(file: BinaryIO, name: str, steps: Sequence[Step] = STEPS) -> Ex
     """Read an export to its end and return its contents.
 
     Raises:
-        ExportRefused: as :func:`read_export`.
+        MemoryFailed: as :func:`read_export`.
     """
     by_type: Counter[str] = Counter()
     finished = 0
@@ -178,7 +178,7 @@ def read_export(file: BinaryIO, name: str, steps: Sequence[Step] = STEPS) -> Ite
     """Yield records and finished trees in the order of the export.
 
     Raises:
-        ExportRefused: at the first fault, at the latest after the last entry. Only a reader that reaches the
+        MemoryFailed: at the first fault, at the latest after the last entry. Only a reader that reaches the
             end knows that the export is complete.
     """
     reader = _Lines(file, name)
@@ -243,9 +243,11 @@ class _Lines:
         """Return the SHA-256 of all lines so far, in hex."""
         return self._hash.hexdigest()
 
-    def refused(self, reason: str, do: str = "export it again") -> ExportRefused:
+    def refused(self, reason: str, do: str = "export it again") -> MemoryFailed:
         """Return the error to raise about the line that was read last."""
-        return ExportRefused(self._name, f"line {self._number}: {reason}; nothing was imported; {do}")
+        return MemoryFailed(
+            self._name, f"line {self._number}: {reason}; nothing was imported; {do}", "export"
+        )
 
 
 def _version(manifest: Line, reader: _Lines, current: int) -> int:

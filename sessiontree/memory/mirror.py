@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from sessiontree.contracts.errors import EmbedderMismatch
 from sessiontree.contracts.memory import MemoryRecord, MemoryScope, RecordType, Source, Trust
+from sessiontree.memory.failures import refuse_embedder
 from sessiontree.memory.tables import ROW_ID, VECTOR, RecordTable, Vectors, embedder_of, to_vectors
 
 NONE: Final = -1
@@ -436,10 +436,10 @@ class TableCache:
         self.mirror = self._empty(vectors=True)
 
     def check(self) -> None:
-        """Raise EmbedderMismatch if another embedder made the vectors."""
+        """Raise MemoryFailed (``embedder``) if another embedder made the vectors."""
         stored = embedder_of(self.table.schema, self.place)
         if stored != self._identity:
-            raise EmbedderMismatch(self.place, stored, self._identity)
+            raise refuse_embedder(self.place, stored, self._identity)
 
     async def load(self) -> None:
         """Make a new mirror from the table."""

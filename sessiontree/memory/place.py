@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
-from sessiontree.contracts.errors import MemoryCorrupt, MemoryLocked, MemoryUnwritable
+from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.memory.failures import write_error
 
 _FOLDERS: Final = ("data", "_deletions", "_indices", "_versions")
@@ -105,8 +105,8 @@ class StoreLock:
         directory: The store's directory; made (0700) if missing.
 
     Raises:
-        MemoryLocked: another process holds it; the error names its process id.
-        MemoryUnwritable: the directory or the lock file cannot be made.
+        MemoryFailed: another process holds it; the error names its process id.
+        MemoryFailed: the directory or the lock file cannot be made.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -115,8 +115,8 @@ class StoreLock:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise MemoryUnwritable(
-                str(directory), f"can't make it: {error.strerror}; choose another place"
+            raise MemoryFailed(
+                str(directory), f"can't make it: {error.strerror}; choose another place", "unwritable"
             ) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -125,23 +125,27 @@ class StoreLock:
         except BlockingIOError as error:
             holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
             os.close(self._descriptor)
-            raise MemoryLocked(
-                str(directory), f"process {holder or 'unknown'} writes it; end that process or only read"
+            raise MemoryFailed(
+                str(directory),
+                f"process {holder or 'unknown'} writes it; end that process or only read",
+                "locked",
             ) from error
         except OSError as error:
             os.close(self._descriptor)
             raise write_error(str(directory), error) from error
 
     def check(self) -> None:
-        """Raise MemoryCorrupt if the store was deleted or replaced; LanceDB would create a new one."""
+        """Raise MemoryFailed if the store was deleted or replaced; LanceDB would create a new one."""
         try:
             found = self._path.stat()
         except OSError:
             found = None
         own = os.fstat(self._descriptor)
         if found is None or (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino):
-            raise MemoryCorrupt(
-                str(self._path.parent), "its directory was deleted or replaced; open the store again"
+            raise MemoryFailed(
+                str(self._path.parent),
+                "its directory was deleted or replaced; open the store again",
+                "corrupt",
             )
 
     def release(self) -> None:

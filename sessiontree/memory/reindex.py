@@ -71,7 +71,7 @@ async def open_as_stored(
     """Open a store without its embedder; it can neither search nor add texts.
 
     Raises:
-        MemoryLocked: ``lock`` is set, and another process writes the store.
+        MemoryFailed: ``lock`` is set, and another process writes the store.
         MemoryFailed: the store does not exist or cannot be read.
     """
     embedder = await stored_embedder(uri, storage_options)
@@ -112,9 +112,9 @@ async def reindex(
         progress: Called with the number of records embedded so far.
 
     Raises:
-        MemoryLocked: another process writes the store.
+        MemoryFailed: another process writes the store.
         MemoryFailed: the store does not exist or cannot be read, or the embedder failed; it is unchanged.
-        MemoryUnwritable: the disk has no room for both copies; the store is unchanged.
+        MemoryFailed: the disk has no room for both copies; the store is unchanged.
     """
     directory = directory_of(uri)
     store, known = await open_as_stored(uri, lock=False, storage_options=storage_options)

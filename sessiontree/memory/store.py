@@ -10,7 +10,7 @@ from typing import Final, Self, TypeVar
 
 import numpy as np
 
-from sessiontree.contracts.errors import MemoryCorrupt, MemoryFailed, words_of
+from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.memory import (
     MAX_HITS,
     Hit,
@@ -181,10 +181,10 @@ class LanceMemoryStore:
             storage_options: What LanceDB needs to reach an address.
 
         Raises:
-            MemoryLocked: another process writes the store.
-            EmbedderMismatch: another embedder made its vectors.
-            MemoryCorrupt: its files are damaged, or some are gone.
-            MemoryUnwritable: it cannot be made.
+            MemoryFailed: another process writes the store.
+            MemoryFailed: another embedder made its vectors.
+            MemoryFailed: its files are damaged, or some are gone.
+            MemoryFailed: it cannot be made.
             MemoryFailed: the store does not exist.
         """
         directory = directory_of(uri)
@@ -194,8 +194,8 @@ class LanceMemoryStore:
             table = await RecordTable.open(connection, uri)
             finished = await FinishedTrees.open(connection, uri, create=False)
             if table is None and (not lock or finished.trees):
-                raise (MemoryFailed if not lock else MemoryCorrupt)(
-                    uri, "the table of records is missing; check the place"
+                raise MemoryFailed(
+                    uri, "the table of records is missing; check the place", "corrupt" if lock else "other"
                 )
             if table is None:
                 schema = schema_of(embedder.identity, embedder.dimensions)
@@ -257,7 +257,7 @@ class LanceMemoryStore:
 
         Raises:
             ValidationError: a record is not valid.
-            MemoryUnwritable: the store cannot be written; some records of this call may be stored.
+            MemoryFailed: the store cannot be written; some records of this call may be stored.
             MemoryFailed: the embedder failed, or the store is gone.
         """
         kept = to_records(records, scope, key, time.time_ns() // 1_000_000)
@@ -333,7 +333,7 @@ class LanceMemoryStore:
 
         Raises:
             ValueError: the selection has no condition.
-            MemoryUnwritable: the store cannot be written; some records may be removed, and a repeated call
+            MemoryFailed: the store cannot be written; some records may be removed, and a repeated call
                 removes the rest.
         """
         _check(selection)
@@ -362,7 +362,7 @@ class LanceMemoryStore:
         """Remove all records of a tree and its entry as a finished tree; return the ids of the records.
 
         Raises:
-            MemoryUnwritable: the store cannot be written; some records may be removed, and a repeated call
+            MemoryFailed: the store cannot be written; some records may be removed, and a repeated call
                 removes the rest.
         """
         forgotten = await self.forget(Selection(tree_id=tree_id), None)
@@ -418,7 +418,9 @@ class LanceMemoryStore:
         try:
             await self._catch_up()
             return await read()
-        except MemoryCorrupt:
+        except MemoryFailed as error:
+            if error.cause != "corrupt":
+                raise
             await self._catch_up()
             return await read()
 

@@ -12,13 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from sessiontree.contracts.errors import (
-    MemoryFailed,
-    MemoryUnwritable,
-    SessionTreeError,
-    ValidationError,
-    words_of,
-)
+from sessiontree.contracts.errors import MemoryFailed, SessionTreeError, ValidationError, words_of
 from sessiontree.contracts.memory import (
     MAX_SOURCE_CHARS,
     MAX_STORED_AT_ONCE,
@@ -171,7 +165,7 @@ class StoreWriter:
         self._task: asyncio.Task[None] | None = None
         self._syncing = asyncio.Lock()
         self._in_doubt = False
-        self._broken: MemoryUnwritable | None = None
+        self._broken: MemoryFailed | None = None
 
     async def store(self, records: Sequence[MemoryRecord], vectors: Vectors, *, whole: bool) -> list[str]:
         """Store records and return once they are durable; records that are already stored are skipped.
@@ -198,7 +192,7 @@ class StoreWriter:
         """Write the files of LanceDB through to the disk.
 
         Raises:
-            MemoryUnwritable: the disk failed. Nothing is written after that, because it is not known which
+            MemoryFailed: the disk failed. Nothing is written after that, because it is not known which
                 writes are lost.
         """
         if self._durable is None:
@@ -207,8 +201,10 @@ class StoreWriter:
             try:
                 await in_thread(self._durable.sync)
             except OSError as error:
-                self._broken = MemoryUnwritable(
-                    self._cache.place, f"the disk failed ({error}); remove the cause and open it again"
+                self._broken = MemoryFailed(
+                    self._cache.place,
+                    f"the disk failed ({error}); remove the cause and open it again",
+                    "unwritable",
                 )
                 raise self._broken from error
 

@@ -13,7 +13,6 @@ from sessiontree.contracts.errors import (
     ContextOverflow,
     ModelError,
     ModelKeyRefused,
-    ModelNotFound,
     SessionTreeError,
     words_of,
 )
@@ -167,10 +166,9 @@ def failure_of(error: BaseException, session: str, said: str = "") -> ModelFailu
             return ModelFailure(text, said)
         frames = report_error(f"a model, asked by session {session},", error, text)
         return ModelFailure(text, said, raised="\n".join(frames))
-    concerns_all = isinstance(error, ModelKeyRefused | ModelNotFound)
+    concerns_all = isinstance(error, ModelKeyRefused)
     if concerns_all:  # whoever reads of it knows the kind
-        kind = ModelKeyRefused if isinstance(error, ModelKeyRefused) else ModelNotFound
-        message = f"{kind.__name__}: {message}"
+        message = f"{ModelKeyRefused.__name__}: {message}"
     # Programs may define subclasses of it in any way.
     retryable = getattr(error, "retryable", False) is True
     after_s: Any = getattr(error, "retry_after_s", None)

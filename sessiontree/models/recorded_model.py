@@ -23,9 +23,7 @@ from sessiontree.contracts.errors import (
     ModelBusy,
     ModelError,
     ModelKeyRefused,
-    ModelNotFound,
     ModelUnreachable,
-    NotRecorded,
 )
 from sessiontree.hooks.redact import LEAST_CHARS, Redact
 from sessiontree.models.answers import checked_reply
@@ -41,7 +39,7 @@ _LOCAL_MODEL: Final = "sessiontree.models.local_model:LocalModel"
 """What makes a local model; loaded when one is recorded."""
 _FAILURES: Final = {
     kind.__name__: kind
-    for kind in (ModelError, ModelBusy, ModelUnreachable, ModelKeyRefused, ModelNotFound, ContextOverflow)
+    for kind in (ModelError, ModelBusy, ModelUnreachable, ModelKeyRefused, ContextOverflow)
 }
 _UNTRUSTED_MARK: Final = re.compile(r'(?<=EXTERNAL_UNTRUSTED_CONTENT id=)\\*"[0-9a-f]{16}\\*"')
 """The random number in the marks of text from outside."""
@@ -143,7 +141,7 @@ class RecordedModel:
         """Yield the pieces of a recorded reply; while recording, the model's, and record them.
 
         Raises:
-            NotRecorded: the file has no reply to this question; shows the nearest one.
+            ModelError: the file has no reply to this question; shows the nearest one.
             ModelError: the model failed, now or when it was recorded; or the reply can't be recorded.
         """
         pieces = self._recorded(request) if self._is_recording else self._replayed(request)
@@ -211,7 +209,7 @@ class RecordedModel:
         """Return the exchange that was recorded for a question.
 
         Raises:
-            NotRecorded: the file does not hold it.
+            ModelError: the file does not hold it.
         """
         asked = Redact().value(seen_request(request))
         found = self._by_question
@@ -228,15 +226,15 @@ class RecordedModel:
         self._times[digest] += 1
         return exchanges[min(self._times[digest], len(exchanges)) - 1]
 
-    def _not_recorded(self, request: ModelRequest, asked: Any, held: Sequence[Exchange]) -> NotRecorded:
+    def _not_recorded(self, request: ModelRequest, asked: Any, held: Sequence[Exchange]) -> ModelError:
         where = f"cassette {self._path} has no reply of {self.name}"
         if not held:
-            return NotRecorded(f"{where} at all; record it with record=True")
+            return ModelError(f"{where} at all; record it with record=True")
         wanted = self._compared(asked)
         recorded = [self._compared(each.request) for each in held]
         nearest = nearest_of(wanted, recorded)
         place, was, now = first_difference(wanted, recorded[nearest])
-        return NotRecorded(
+        return ModelError(
             f"{where} for turn {request.turn} of {request.session_id}. The nearest question is in line "
             f"{held[nearest].line}; {place} differs: recorded {was!r}, asked {now!r}. Record it with "
             "record=True, or give ignoring=… for what differs from run to run"

@@ -13,11 +13,10 @@ from typing import Any
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import CheckedCall, Precedent
-from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
+from sessiontree.contracts.client_tool import ClientAnswer, ClientCall, refuse_answer
 from sessiontree.contracts.codec import JoinedTexts, pack
 from sessiontree.contracts.errors import (
-    ClientAnswerRefused,
-    ClientCallClosed,
+    AnswerTooLate,
     SessionClosed,
     SessionTreeError,
     words_of,
@@ -164,8 +163,8 @@ async def answer(
         again: Whether a supervisor that was lost may already have accepted this answer.
 
     Raises:
-        ClientCallClosed: the call does not wait for an answer, or does not belong to this tree.
-        ClientAnswerRefused: the answer can't be the call's result; the call still waits.
+        AnswerTooLate: the call does not wait for an answer, or does not belong to this tree.
+        ValidationError: the answer can't be the call's result; the call still waits.
     """
     controller.check_open()
     call = controller.state.client_calls.get(client_id)
@@ -173,7 +172,7 @@ async def answer(
         await controller.caught_up()
         ended = controller.state.client_ends.get(client_id)
         if ended is None or not (again and ended.answer_id == answer_id):
-            raise ClientCallClosed(client_id, UNKNOWN if ended is None else ended.how)
+            raise AnswerTooLate("client call", client_id, UNKNOWN if ended is None else ended.how)
         return
     stimulus = ClientAnswered(at_ms, client_id, answer_id, given)
     told = controller.settling.wait(answer_id)
@@ -194,16 +193,18 @@ def settle_answer(live: LiveSession, settled: SettleAnswer) -> None:
     if settled.taken:
         answers.settle(settled.answer_id, None)
     elif settled.refusal:
-        answers.fail(settled.answer_id, ClientAnswerRefused(name, settled.refusal, settled.field))
+        answers.fail(settled.answer_id, refuse_answer(name, settled.refusal, settled.field))
     else:
         ended = live.controller.state.client_ends.get(name)
-        answers.fail(settled.answer_id, ClientCallClosed(name, ANSWERED if ended is None else ended.how))
+        answers.fail(
+            settled.answer_id, AnswerTooLate("client call", name, ANSWERED if ended is None else ended.how)
+        )
 
 
 def refuse_answers(live: LiveSession) -> None:
     """Refuse all answers that wait for a session that has ended."""
     for answer_id, answered in (live.answers or {}).items():
-        live.controller.settling.fail(answer_id, ClientCallClosed(answered.client_id, CANCELLED))
+        live.controller.settling.fail(answer_id, AnswerTooLate("client call", answered.client_id, CANCELLED))
     live.answers = None
 
 

@@ -27,16 +27,10 @@ from typing import Any, Final, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from sessiontree.contracts.errors import (
-    EmbedderMismatch,
-    MemoryCorrupt,
-    MemoryFailed,
-    MemoryLocked,
-    MemoryUnwritable,
-    words_of,
-)
+from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.contracts.thread_calls import claim_in_thread
+from sessiontree.memory.failures import refuse_embedder
 from sessiontree.memory.place import directory_of
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.memory_api import MemoryStore
@@ -52,7 +46,6 @@ HELLO_S: Final = 5.0
 MAX_LINE_BYTES: Final = 128 * 2**20
 """Long enough for a thousand records of 20,000 characters."""
 MAX_PEERS: Final = 64
-_FAILURES: Final = {each.__name__: each for each in (MemoryFailed, MemoryCorrupt, MemoryUnwritable)}
 
 
 class _Gone(Exception):
@@ -93,8 +86,8 @@ class SharedStore:
         """Become the writer, or connect to it.
 
         Raises:
-            MemoryLocked: another process writes the store and does not serve it.
-            EmbedderMismatch: the writer uses another embedder.
+            MemoryFailed: another process writes the store and does not serve it.
+            MemoryFailed: the writer uses another embedder.
             MemoryFailed: the store can't be opened.
         """
         self._unfinished = set(await self._ask("unfinished_trees"))
@@ -160,7 +153,9 @@ class SharedStore:
         while True:
             try:
                 return await _OwnStore.begun(await self._open_own(), self._directory, self._embedder)
-            except MemoryLocked:
+            except MemoryFailed as error:
+                if error.cause != "locked":
+                    raise
                 peer = await _Peer.found(self._directory, self._embedder)
                 if peer is not None:
                     return peer
@@ -185,7 +180,7 @@ class _OwnStore:
         """Serve a store whose lock this process holds.
 
         Raises:
-            MemoryUnwritable: the socket or its key can't be created.
+            MemoryFailed: the socket or its key can't be created.
         """
         own = cls(store, directory, embedder)
         try:
@@ -197,7 +192,7 @@ class _OwnStore:
         except OSError as error:
             await store.close()
             reason = f"can't serve other programs there: {error.strerror or error}"
-            raise MemoryUnwritable(str(directory), f"{reason}; mend its directory") from error
+            raise MemoryFailed(str(directory), f"{reason}; mend its directory", "unwritable") from error
         return own
 
     def _listen(self) -> socket.socket:
@@ -260,11 +255,10 @@ class _OwnStore:
             value = await getattr(self._store, name)(*takes.validate_python(asked["given"]))
             answer = {"id": number, "value": gives.dump_python(value, mode="json")}
         except MemoryFailed as error:
-            kind = type(error).__name__
-            answer = {"id": number, "error": [kind, error.place, error.reason]}
+            answer = {"id": number, "error": [error.place, error.reason, error.cause]}
         except (ValidationError, KeyError) as error:
             reason = f"another program asked what this one does not know: {words_of(error)}"
-            answer = {"id": number, "error": ["MemoryFailed", str(self._directory), reason]}
+            answer = {"id": number, "error": [str(self._directory), reason, "other"]}
         with contextlib.suppress(OSError):
             await _say(writer, answer)
 
@@ -289,7 +283,7 @@ class _Peer:
         """Connect to the process that serves a store; return None if no process serves it yet.
 
         Raises:
-            EmbedderMismatch: it uses another embedder.
+            MemoryFailed: it uses another embedder.
         """
         writer: asyncio.StreamWriter | None = None
         try:
@@ -305,7 +299,7 @@ class _Peer:
             return None
         if theirs != embedder:
             writer.close()
-            raise EmbedderMismatch(str(directory), theirs, embedder)
+            raise refuse_embedder(str(directory), theirs, embedder)
         return cls(str(directory), reader, writer, theirs)
 
     async def ask(self, name: str, *given: Any) -> Any:
@@ -334,8 +328,7 @@ class _Peer:
                 if answer is None or answer.done():
                     continue
                 if "error" in told:
-                    kind, place, reason = told["error"]
-                    answer.set_exception(_FAILURES.get(kind, MemoryFailed)(place, reason))
+                    answer.set_exception(MemoryFailed(*told["error"]))
                 else:
                     answer.set_result(told["value"])
         except (OSError, ValueError):

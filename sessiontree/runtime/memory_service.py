@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, get_args
 
-from sessiontree.contracts.errors import MemoryFailed, MemoryLocked, PermissionDenied, ValidationError
+from sessiontree.contracts.errors import MemoryFailed, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.memory import (
     MAX_HITS,
@@ -348,8 +348,8 @@ class MemoryService(MemoryApi):
         while True:
             try:
                 return await self._open_store()
-            except MemoryLocked:
-                if loop.time() > deadline:
+            except MemoryFailed as error:
+                if error.cause != "locked" or loop.time() > deadline:
                     raise
             await asyncio.sleep(LOCK_RETRY_S)
 

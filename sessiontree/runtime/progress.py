@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
-from sessiontree.contracts.errors import EngineLost
+from sessiontree.contracts.errors import EngineLost, SessionTreeError
 from sessiontree.contracts.events import Event
 
 
@@ -24,8 +24,11 @@ class Progress:
 Push: TypeAlias = Callable[[tuple[Progress, ...], int], bool]
 
 
-class ProgressReader:
-    """One watcher's buffer: the newest events, and the number of older ones that were dropped."""
+class ProgressBuffer:
+    """One watcher's buffer: the newest events, and the number of older ones that were dropped.
+
+    The hub writes into it; a program reads by a :class:`ProgressReader`.
+    """
 
     def __init__(self, hub: ProgressHub, tree_id: str, session: str | None, capacity: int) -> None:
         """Watch a tree, or one session of it."""
@@ -73,15 +76,6 @@ class ProgressReader:
             self._news.clear()
             await self._news.wait()
         return self._ring.popleft()
-
-    async def __aiter__(self) -> AsyncIterator[Progress]:
-        """Yield events as they come, oldest first; ends when :meth:`close` or :meth:`end` is called.
-
-        Raises:
-            EngineLost: as :meth:`next`.
-        """
-        while (progress := await self.next_until_end()) is not None:
-            yield progress
 
     async def next_until_end(self) -> Progress | None:
         """Return the oldest event held, waiting for one; None if none is held once :meth:`end` was called.
@@ -141,6 +135,67 @@ class ProgressReader:
         self.end()
 
 
+class ProgressReader:
+    """Reads the events of a tree: iterate over it with ``async for``, or take them by hand.
+
+    It holds the newest events, and counts older ones that were dropped because nobody read them in time. A
+    program gets it from :meth:`SessionTree.progress`.
+    """
+
+    def __init__(self, buffer: ProgressBuffer) -> None:
+        """Read a buffer."""
+        self._buffer = buffer
+
+    @property
+    def tree_id(self) -> str:
+        """The tree that is watched."""
+        return self._buffer.tree_id
+
+    @property
+    def session(self) -> str | None:
+        """The session that is watched; None = all of the tree."""
+        return self._buffer.session
+
+    @property
+    def dropped(self) -> int:
+        """How many events were dropped because nobody read them in time."""
+        return self._buffer.dropped
+
+    async def __aiter__(self) -> AsyncIterator[Progress]:
+        """Yield events as they come, oldest first; ends when this or the tree is closed.
+
+        Raises:
+            EngineLost: no event is held and none will follow, because the Ray of the sessions has ended.
+        """
+        while (progress := await self._buffer.next_until_end()) is not None:
+            yield progress
+
+    async def next(self) -> Progress:
+        """Return the oldest event held, waiting for one.
+
+        Raises:
+            EngineLost: no event is held and none will follow, because the Ray of the sessions has ended.
+            SessionTreeError: no event is held, and this or the tree is closed.
+        """
+        progress = await self._buffer.next_until_end()
+        if progress is None:
+            reason = "the reader or the tree is closed; resume the tree"
+            raise SessionTreeError(f"no more progress of tree {self.tree_id!r}: {reason}")
+        return progress
+
+    def drain(self) -> list[Progress]:
+        """Return all events held, without waiting."""
+        return self._buffer.drain()
+
+    async def catch_up(self) -> None:
+        """Wait until all events so far are held, if they come from another process."""
+        await self._buffer.catch_up()
+
+    def close(self) -> None:
+        """Stop watching; a loop over the reader ends after the events that it holds."""
+        self._buffer.close()
+
+
 class ProgressRelay:
     """Collects the progress of watched trees in a host, for the supervisor.
 
@@ -187,24 +242,24 @@ class ProgressHub:
     """Hands events to the readers that watch them. Without readers it costs nothing."""
 
     def __init__(self) -> None:
-        self._readers: dict[str, list[ProgressReader | ProgressRelay]] = {}
+        self._readers: dict[str, list[ProgressBuffer | ProgressRelay]] = {}
 
-    def watch(self, tree_id: str, session: str | None = None, capacity: int = 1024) -> ProgressReader:
+    def watch(self, tree_id: str, session: str | None = None, capacity: int = 1024) -> ProgressBuffer:
         """Return a new reader of a tree's events."""
-        reader = ProgressReader(self, tree_id, session, capacity)
+        reader = ProgressBuffer(self, tree_id, session, capacity)
         self._readers.setdefault(tree_id, []).append(reader)
         return reader
 
-    def forget(self, reader: ProgressReader) -> None:
+    def forget(self, reader: ProgressBuffer) -> None:
         """Drop a reader."""
         readers = self._readers.get(reader.tree_id, [])
         if reader in readers:
             readers.remove(reader)
 
-    async def catch_up(self, reader: ProgressReader) -> None:
+    async def catch_up(self, reader: ProgressBuffer) -> None:
         """Return at once: events of this process are held immediately."""
 
-    def readers_of(self, tree_id: str) -> list[ProgressReader | ProgressRelay]:
+    def readers_of(self, tree_id: str) -> list[ProgressBuffer | ProgressRelay]:
         """Return the list of a tree's readers, which changes with them; empty = nobody watches."""
         return self._readers.setdefault(tree_id, [])
 

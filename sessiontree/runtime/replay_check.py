@@ -20,8 +20,8 @@ from sessiontree.contracts.session_ids import session_key
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import Posted, SpawnDenied, TreeFact
 from sessiontree.journal.record import Record
+from sessiontree.journal.replay import read_facts
 from sessiontree.runtime import session_replay, tree_replay
-from sessiontree.runtime.replay import read_facts
 from sessiontree.runtime.session_replay import React, SessionReplay
 from sessiontree.runtime.tree_replay import Reported
 from sessiontree.session.decide import react

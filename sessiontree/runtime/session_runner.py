@@ -26,11 +26,11 @@ from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.journal.record import Packed
+from sessiontree.journal.replay import replay_session
 from sessiontree.runtime.approver_function import run_session_approver
 from sessiontree.runtime.frames import Adopt, HostInstruction, MeterTurn, Outcome
 from sessiontree.runtime.interceptors import Interceptor
 from sessiontree.runtime.model_requests import ModelRequestBuilder
-from sessiontree.runtime.replay import replay_session
 from sessiontree.runtime.tool_calls import CallWatch, Delegation, Running, RunningCalls
 from sessiontree.sandbox import SessionTurns
 from sessiontree.session import instructions as todo

@@ -13,7 +13,7 @@ from sessiontree.contracts.tree_facts import SessionSpawned
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record, TreeRow
-from sessiontree.runtime.replay import read_config, read_fact, read_facts
+from sessiontree.journal.replay import read_config, read_fact, read_facts
 from sessiontree.tree.evolve import evolve as evolve_tree
 from sessiontree.tree.state import TreeState, initial_tree
 

@@ -30,8 +30,8 @@ from sessiontree.contracts.untrusted import BEGIN, wrapped
 from sessiontree.hooks.redact import Redact
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.replay import read_fact, read_facts
 from sessiontree.runtime.live_session import Controller
-from sessiontree.runtime.replay import read_fact, read_facts
 from sessiontree.tree.protocol import AcceptSend, RefuseSay, RefuseStop, SendAsked, StopAsked
 from sessiontree.tree.reach import all_below, not_below, session_below
 from sessiontree.tree.state import Session

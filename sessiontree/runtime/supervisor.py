@@ -291,7 +291,7 @@ class SupervisorCore:
         """Answer a request on behalf of a person.
 
         Raises:
-            ApprovalClosed: it was decided before.
+            AnswerTooLate: it was decided before.
         """
         cause = f"decision:{decided.request_id}"
         for instruction in await self.tree(tree_id).settle(decided, cause):

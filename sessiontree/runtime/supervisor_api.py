@@ -262,7 +262,7 @@ class SupervisorApi(Protocol):
         """Answer an approval request. The journal names ``by``, or the sender of the answer, as who answered.
 
         Raises:
-            ApprovalClosed: it was decided before, or is of no use any more: the session that asked was
+            AnswerTooLate: it was decided before, or is of no use any more: the session that asked was
                 stopped before the yes was durable.
             PermissionDenied: whoever answered is not an owner; the request still waits.
         """
@@ -275,7 +275,7 @@ class SupervisorApi(Protocol):
         """Lift a person's denial of a request: the same call is asked about again. The journal names ``by``.
 
         Raises:
-            ApprovalClosed: no denial of this request holds.
+            AnswerTooLate: no denial of this request holds.
         """
         ...
 
@@ -286,8 +286,8 @@ class SupervisorApi(Protocol):
         """Answer a call of a client tool.
 
         Raises:
-            ClientCallClosed: it does not wait for an answer, or not in this tree.
-            ClientAnswerRefused: the answer can't be its result; it still waits.
+            AnswerTooLate: it does not wait for an answer, or not in this tree.
+            ValidationError: the answer can't be its result; it still waits.
         """
         ...
 

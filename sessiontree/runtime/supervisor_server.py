@@ -22,7 +22,7 @@ from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.link import Transport
 from sessiontree.runtime.memory_api import MemoryLink, MemoryProcess, MemoryRight, ScopeAnswer
 from sessiontree.runtime.model_gateway import GatewayLink
-from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader, Push
+from sessiontree.runtime.progress import Progress, ProgressBuffer, ProgressHub, Push
 from sessiontree.runtime.result_push import ResultAnswer, ResultChange, ResultPush
 from sessiontree.runtime.rpc import RpcResponse, methods_of, portable, rpc
 from sessiontree.runtime.settings import Settings, pool_of
@@ -197,7 +197,7 @@ class SupervisorServer(SupervisorLifecycle):
         self._clock = TreeClock()
         self._resources: dict[str, PackedResources] = {}
         self._turns = SequenceGate()
-        self._readers: dict[str, ProgressReader] = {}
+        self._readers: dict[str, ProgressBuffer] = {}
         self._opening = asyncio.Lock()
         self._core: SupervisorCore | None = None
         self._service: SupervisorService | None = None
@@ -224,7 +224,7 @@ class SupervisorServer(SupervisorLifecycle):
         Args:
             key: The program's key.
             name: The watch.
-            push: As for :meth:`ProgressReader.follow`.
+            push: As for :meth:`ProgressBuffer.follow`.
             has_room: The same.
         """
         if not _is_same(key, self._key):
@@ -504,7 +504,7 @@ class SupervisorServer(SupervisorLifecycle):
         """Return how many events a reader was offered so far."""
         return self._reader(name).offered
 
-    def _reader(self, name: str) -> ProgressReader:
+    def _reader(self, name: str) -> ProgressBuffer:
         reader = self._readers.get(name)
         if reader is None:
             raise SessionTreeError("this watch is over: the supervisor was restarted since, or it was closed")

@@ -12,7 +12,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
 from sessiontree.contracts.errors import (
-    ApprovalClosed,
+    AnswerTooLate,
     ConfigError,
     JournalError,
 )
@@ -41,10 +41,10 @@ from sessiontree.contracts.tree_facts import (
     SessionReactivated,
 )
 from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.replay import read_config, read_fact, read_facts
 from sessiontree.runtime.effects import answer as bring_answer
 from sessiontree.runtime.effects import waiting_in
 from sessiontree.runtime.live_session import session_report
-from sessiontree.runtime.replay import read_config, read_fact, read_facts
 from sessiontree.runtime.result_push import ResultListener
 from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor_api import (
@@ -270,7 +270,7 @@ class SupervisorService(SupervisorApi):
         """Answer an approval request; ``again`` as in :meth:`send`.
 
         Raises:
-            ApprovalClosed: it was decided before, or is of no use any more: the session that asked was
+            AnswerTooLate: it was decided before, or is of no use any more: the session that asked was
                 stopped before the yes was durable.
             PermissionDenied: whoever answered is not an owner; the request still waits.
         """
@@ -285,18 +285,18 @@ class SupervisorService(SupervisorApi):
         request = controller.state.requests.get(request_id)
         try:
             await self._supervisor.decide(tree_id, decided)
-        except ApprovalClosed as closed:
+        except AnswerTooLate as closed:
             if not again or closed.state != ("approved" if answer.approve else "denied"):
                 raise
         asker_node = None if request is None else controller.state.live_session(request.question.session)
         if answer.approve and request is not None and (asker_node is None or asker_node.stop is not None):
-            raise ApprovalClosed(request_id, "cancelled")
+            raise AnswerTooLate("approval", request_id, "cancelled")
 
     async def lift_denial(self, tree_id: str, request_id: str, by: str = "person") -> None:
         """Lift a person's denial of a request.
 
         Raises:
-            ApprovalClosed: no denial of this request holds.
+            AnswerTooLate: no denial of this request holds.
         """
         asked = tree_stimuli.LiftAsked(self._supervisor.tree(tree_id).now_ms(), request_id, by)
         for instruction in await self._supervisor.tree(tree_id).settle(asked, f"lift:{request_id}"):
@@ -317,8 +317,8 @@ class SupervisorService(SupervisorApi):
         """Answer a call of a client tool; ``again`` as in :meth:`send`.
 
         Raises:
-            ClientCallClosed: it does not wait for an answer, or not in this tree.
-            ClientAnswerRefused: the answer can't be its result; it still waits.
+            AnswerTooLate: it does not wait for an answer, or not in this tree.
+            ValidationError: the answer can't be its result; it still waits.
         """
         controller = self._supervisor.tree(tree_id)
         await bring_answer(controller, client_id, answer, answer_id, controller.now_ms(), again=again)

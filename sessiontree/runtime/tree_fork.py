@@ -12,8 +12,8 @@ from sessiontree.contracts.stimuli import ApprovalAsked, Forked, TreeEvent
 from sessiontree.contracts.tree_config import ForkPoint, TreeConfig
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.replay import read_fact, replay_session
 from sessiontree.runtime.effects import precedent_in
-from sessiontree.runtime.replay import read_fact, replay_session
 from sessiontree.session.decide import react as react_session
 from sessiontree.session.instructions import ToTree
 from sessiontree.session.turns import standing

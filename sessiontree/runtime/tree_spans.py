@@ -19,8 +19,8 @@ from sessiontree.contracts.kinds import PermissionTier, SessionStatus
 from sessiontree.contracts.messages import ToolCall, Usage
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.replay import read_facts
 from sessiontree.runtime.open_spans import OpenSpans
-from sessiontree.runtime.replay import read_facts
 from sessiontree.runtime.spans import (
     MAX_NAME_CHARS,
     Attribute,

@@ -49,8 +49,7 @@ class PendingReply:
         """Wait for the final text and return it; may be called again, also after an interrupt.
 
         Raises:
-            SessionInterrupted: somebody interrupted the session.
-            SessionFailed: the run stopped short; the error says why.
+            SessionFailed: the reply will not come; ``cause`` says why, such as ``interrupted``.
             SessionClosed: the session ended first.
         """
         text: str = self._crossing.wait(_awaited, self._pending)
@@ -103,8 +102,7 @@ class SessionBase(Generic[R]):
             images: As for :meth:`sessiontree.SessionHandle.send`.
 
         Raises:
-            SessionInterrupted: somebody interrupted the session.
-            SessionFailed: the run stopped short; the error says why.
+            SessionFailed: the reply will not come; ``cause`` says why, such as ``interrupted``.
             SessionClosed: the session ended first.
             ConfigError: the text is empty, the mode is unknown, or the sender or an image is not one.
         """

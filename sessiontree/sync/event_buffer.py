@@ -113,8 +113,16 @@ class ProgressReader:
         """Bind the loop's reader."""
         self._crossing = crossing
         self._reader = reader
-        self.tree_id = reader.tree_id
-        self.session = reader.session
+
+    @property
+    def tree_id(self) -> str:
+        """The tree that is watched."""
+        return self._reader.tree_id
+
+    @property
+    def session(self) -> str | None:
+        """The session that is watched; None = all of the tree."""
+        return self._reader.session
 
     @property
     def dropped(self) -> int:

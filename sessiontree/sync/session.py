@@ -14,7 +14,7 @@ from sessiontree.api.options import ApproverLike
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import ChildKind, SessionKind
 from sessiontree.contracts.messages import Message, ToolReply
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import R, SessionResult
@@ -49,7 +49,7 @@ class PendingApproval(Crossed):
             sender: Who approves, if the program has several users; None = the program itself.
 
         Raises:
-            ApprovalClosed: the request was decided in the meantime, or the session was asked to stop before
+            AnswerTooLate: the request was decided in the meantime, or the session was asked to stop before
                 the approval was durable, so that the call did not run or was stopped as it began.
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
@@ -59,7 +59,7 @@ class PendingApproval(Crossed):
         """Deny the call; the same call stays denied on this path until the tree ends.
 
         Raises:
-            ApprovalClosed: the request was decided in the meantime.
+            AnswerTooLate: the request was decided in the meantime.
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
         self._crossing.run(self._inner.deny, reason, sender=sender)
@@ -78,7 +78,7 @@ class Approvals(Crossed):
         """Lift a person's denial of a request, so that the same call is asked about again.
 
         Raises:
-            ApprovalClosed: no denial of this request holds.
+            AnswerTooLate: no denial of this request holds.
         """
         self._crossing.run(self._inner.forget, request_id)
 
@@ -130,8 +130,8 @@ class WaitingCall(Crossed):
             result: A ToolResult, or any value with a JSON form.
 
         Raises:
-            ClientCallClosed: the call has a result already, timed out, was cancelled, or its session ended.
-            ClientAnswerRefused: it has no JSON form, is too long, or does not fit the tool's ``result_type``;
+            AnswerTooLate: the call has a result already, timed out, was cancelled, or its session ended.
+            ValidationError: it has no JSON form, is too long, or does not fit the tool's ``result_type``;
                 the call still waits.
         """
         self._crossing.run(self._inner.answer, result)
@@ -176,7 +176,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def spawn(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         result_type: type[T],
@@ -186,7 +186,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def spawn(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         result_type: Any = ...,
@@ -195,7 +195,7 @@ class SessionHandle(SessionBase[R]):
     ) -> SessionHandle[Any]: ...
     def spawn(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         task: str,
         *,
         result_type: Any = None,
@@ -236,7 +236,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def map(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: type[T],
@@ -245,7 +245,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def map(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: Any = ...,
@@ -253,7 +253,7 @@ class SessionHandle(SessionBase[R]):
     ) -> list[SessionResult[Any]]: ...
     def map(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: Any = None,
@@ -283,7 +283,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def as_completed(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: type[T],
@@ -292,7 +292,7 @@ class SessionHandle(SessionBase[R]):
     @overload
     def as_completed(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: Any = ...,
@@ -300,7 +300,7 @@ class SessionHandle(SessionBase[R]):
     ) -> Iterator[ChildResult[Any]]: ...
     def as_completed(
         self,
-        kind: SessionKind | str,
+        kind: ChildKind | SessionKind,
         tasks: Sequence[str],
         *,
         result_type: Any = None,

@@ -209,13 +209,22 @@ class SessionTree(TreeBase):
     def events(self, *, after: int = 0) -> Iterator[Record]:
         """Iterate over the tree's durable facts in order, then wait for more; ends when Main has ended.
 
+        ``record.fact`` is an object of a class of :mod:`sessiontree.facts`, or several of them in
+        ``record.facts``.
+
         Args:
             after: Number of the last fact to skip.
         """
         return drained(self._crossing, lambda: self._made.events(after=after), 512, 512)
 
     def progress(self, session_id: str | None = None) -> ProgressReader:
-        """Return a reader of events, which are not journaled: deltas, calls, and progress of tools."""
+        """Return a reader of events, which are not journaled: deltas, calls, and progress of tools.
+
+        ``async for progress in tree.progress()`` yields them from now on, until the tree is closed.
+
+        Args:
+            session_id: Path of the session to watch; None = all sessions of the tree.
+        """
         return ProgressReader(self._crossing, self._crossing.run(self._made.progress, session_id))
 
     def fork(
@@ -440,7 +449,7 @@ class StoredTrees:
 
         Raises:
             TreeNotFound: no journal here holds the tree.
-            JournalLocked, MemoryLocked: a program writes its journal, or memory; nothing was erased.
+            JournalLocked, MemoryFailed: a program writes its journal, or memory; nothing was erased.
             JournalError, MemoryFailed: the journal or memory can't be written.
         """
         value: int = with_own_lease(self._stored.erase, tree_id, memory=memory, keep_memory=keep_memory)

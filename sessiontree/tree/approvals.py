@@ -18,7 +18,7 @@ from sessiontree.contracts.approvals import (
     RuleAnswer,
     answer_by_rules,
 )
-from sessiontree.contracts.errors import ApprovalClosed, PermissionDenied
+from sessiontree.contracts.errors import AnswerTooLate, PermissionDenied
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.session_facts import ApproverReplied
 from sessiontree.contracts.stimuli import ApprovalAnswered, ApprovalAsked, ApproverAsked
@@ -198,7 +198,9 @@ def hear_person(draft: Draft, decided: Decided) -> None:
     request = state.requests.get(decided.request_id)
     if request is None or request.how != "show" or request.rests_at is None:
         how = "waiting for a function" if request is not None else state.decisions.get(decided.request_id)
-        draft.tell(RefuseDecision(ApprovalClosed(decided.request_id, how or "unknown to this tree")))
+        draft.tell(
+            RefuseDecision(AnswerTooLate("approval", decided.request_id, how or "unknown to this tree"))
+        )
         return
     if decided.asker is not None and not decided.asker.is_owner:
         draft.write(DecisionRefused(decided.request_id, decided.asker, decided.approve))
@@ -279,7 +281,7 @@ def lift_denial(draft: Draft, asked: LiftAsked) -> None:
         draft.write(DenialLifted(asked.request_id, asked.by))
         return
     state = draft.state.decisions.get(asked.request_id) or "unknown to this tree"
-    draft.tell(RefuseDecision(ApprovalClosed(asked.request_id, state)))
+    draft.tell(RefuseDecision(AnswerTooLate("approval", asked.request_id, state)))
 
 
 def _bind_denial(draft: Draft, question: ApprovalQuestion, shown_at: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from sessiontree.api.pending_reply import PendingReply
-from sessiontree.runtime.progress import ProgressHub, ProgressReader
+from sessiontree.runtime.progress import ProgressBuffer, ProgressHub
 from sessiontree.runtime.supervisor_api import Reply
 
 
@@ -16,7 +16,7 @@ class NotingBackend:
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
 
-    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+    def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Note it."""
         self._notes.append("listens")
         return ProgressHub().watch(tree_id, session)

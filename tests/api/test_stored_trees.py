@@ -21,7 +21,7 @@ from sessiontree import (
     JournalCorrupt,
     JournalError,
     JournalTooNew,
-    MemoryLocked,
+    MemoryFailed,
     ScriptedModel,
     SessionTree,
     StoredTrees,
@@ -37,6 +37,7 @@ from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.place import StoreLock
 from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.runtime.stored_trees import summaries_of
+from tests.house.error_fixtures import has_cause
 
 MODEL = ScriptedModel(["done"])
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.ndjson"))
@@ -319,7 +320,7 @@ async def test_erase_reaches_memory(export: list[str], tmp_path: Path) -> None:
     await remembered(state / "memory", tree_id, "it's another")
     lock = StoreLock(state / "memory")
     try:
-        with pytest.raises(MemoryLocked):
+        with pytest.raises(MemoryFailed, check=has_cause("locked")):
             await StoredTrees(state).erase(tree_id)
     finally:
         lock.release()
@@ -444,7 +445,7 @@ def test_prune_leaves_what_changed_since_it_was_chosen(trees: Path, export: list
         journal = Journal.open(trees)
         journal.start(asyncio.get_running_loop())
         record = journal.read(second)[-1]
-        text = json.dumps(record.fact(), separators=(",", ":"))
+        text = json.dumps(record.to_json(), separators=(",", ":"))
         await journal.append(second, [(record.session, [Packed(record.cause, record.at_ms, text)])])[1]
         await journal.close()
 

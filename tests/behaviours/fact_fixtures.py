@@ -11,7 +11,7 @@ from sessiontree.api.inbox import PendingApproval
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.journal.record import Record
-from sessiontree.runtime.replay import read_facts
+from sessiontree.journal.replay import read_facts
 
 F = TypeVar("F")
 PATIENCE_S = 120.0

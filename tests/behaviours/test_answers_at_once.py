@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sessiontree import ApprovalClosed, Limits, ScriptedModel, call
+from sessiontree import AnswerTooLate, Limits, ScriptedModel, call
 from sessiontree.api.inbox import PendingApproval
 from sessiontree.contracts.tree_facts import ApprovalDecided
 from sessiontree.models.answers import Answer
@@ -22,7 +22,7 @@ async def decide(request: PendingApproval, yes: bool) -> bool | None:
     """Answer a request; tell which answer counted, None where another one came first."""
     try:
         await (request.approve() if yes else request.deny("not this one"))
-    except ApprovalClosed as error:
+    except AnswerTooLate as error:
         assert error.request_id == request.request.request_id
         return None
     return yes

@@ -8,8 +8,8 @@ import io
 import pytest
 
 from sessiontree import (
+    AnswerTooLate,
     ApprovalAnswer,
-    ApprovalClosed,
     ApprovalRequest,
     CallbackChannel,
     Limits,
@@ -71,7 +71,7 @@ async def test_a_request_from_depth_3_reaches_mains_queue_and_runs_once_when_app
             ("main/b1", "escalate", "rule"),
             ("main", "approve", "person"),
         ]
-        with pytest.raises(ApprovalClosed):
+        with pytest.raises(AnswerTooLate):
             await pending.deny()
         assert len(effects(open_tree.workspace)) == 1
 
@@ -229,7 +229,7 @@ async def test_cancelling_the_session_withdraws_its_request(open_tree: Opener) -
         assert [(line.session_id, line.status, line.forced) for line in receipt] == [
             ("main/b1", SessionStatus.CANCELLED, False)
         ]
-        with pytest.raises(ApprovalClosed):
+        with pytest.raises(AnswerTooLate):
             await pending.approve()
         async with asyncio.timeout(PATIENCE_S):
             await withdrawn.wait()

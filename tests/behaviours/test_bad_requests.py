@@ -20,6 +20,7 @@ from sessiontree import (
     ScriptedModel,
     SessionClosed,
     SessionHandle,
+    SessionKind,
     SessionNotFound,
     SessionTree,
     SessionTreeError,
@@ -56,8 +57,12 @@ async def send(main: SessionHandle, *given: Any) -> str:
 
 
 MISTAKES = {
-    "no such kind": Mistake(lambda main: main.spawn("wizard", "x"), ConfigError, "'wizard'"),
-    "a second main": Mistake(lambda main: main.spawn("main", "x"), SpawnRefused, "one main"),
+    "no such kind": Mistake(
+        lambda main: main.spawn("wizard", "x"),  # type: ignore[call-overload]
+        ConfigError,
+        "'wizard'",
+    ),
+    "a second main": Mistake(lambda main: main.spawn(SessionKind.MAIN, "x"), SpawnRefused, "one main"),
     "too deep": Mistake(lambda main: main.spawn("branch", "x"), LimitExceeded, "max_depth", {"max_depth": 1}),
     "too many children": Mistake(
         lambda main: main.spawn("worker", "x"), LimitExceeded, "max_children", {"max_children": 0}

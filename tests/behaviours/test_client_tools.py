@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from sessiontree import (
     AgentConfig,
     AgentSpec,
-    ClientAnswerRefused,
-    ClientCallClosed,
+    AnswerTooLate,
     ClientTool,
     EndedCall,
     ExecutionError,
@@ -28,6 +27,7 @@ from sessiontree import (
     SessionTree,
     Timeout,
     ToolResult,
+    ValidationError,
     call,
 )
 from sessiontree.api.client_calls import WaitingCall
@@ -161,7 +161,7 @@ async def test_of_a_hundred_answers_exactly_one_wins(open_tree: Opener) -> None:
         async def answer(number: int) -> None:
             try:
                 await waiting.answer(str(number))
-            except ClientCallClosed:
+            except AnswerTooLate:
                 late.append(number)
             else:
                 won.append(number)
@@ -172,7 +172,7 @@ async def test_of_a_hundred_answers_exactly_one_wins(open_tree: Opener) -> None:
         assert (len(won), len(late)) == (1, 99)
         await branch.result()
         assert [message.text for message in results(tree, "main/b1")] == [str(won[0])]
-        with pytest.raises(ClientCallClosed, match="ok; the answer changes nothing"):
+        with pytest.raises(AnswerTooLate, match="ok; the answer changes nothing"):
             await waiting.answer("too late")
 
 
@@ -183,16 +183,16 @@ async def test_an_answer_that_does_not_fit_leaves_the_call_open(open_tree: Opene
     async with open_tree(ScriptedModel([call("ask_user"), "done"]), tools=[tool], limits=ENDLESS) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
-        with pytest.raises(ClientAnswerRefused) as refused:
+        with pytest.raises(ValidationError) as refused:
             await waiting.answer({"words": 3})
-        assert (refused.value.call_id, refused.value.field) == (waiting.call_id, "/words")
-        with pytest.raises(ClientAnswerRefused, match="images"):
+        assert refused.value.field == "/words" and waiting.call_id in str(refused.value)
+        with pytest.raises(ValidationError, match="images"):
             await waiting.answer(ToolResult({"words": "x"}, images=(ImageContent("", "image/png"),) * 99))
         endless: list[Any] = []
         endless.append(endless)
-        with pytest.raises(ClientAnswerRefused, match="no JSON form"):
+        with pytest.raises(ValidationError, match="no JSON form"):
             await waiting.answer(endless)
-        with pytest.raises(ClientAnswerRefused, match="characters, at most"):
+        with pytest.raises(ValidationError, match="characters, at most"):
             await waiting.answer("x" * 34_000_000)
         assert [each.call_id for each in tree.client_calls.pending()] == [waiting.call_id]
         await waiting.answer(Reply(words="fine"))
@@ -209,7 +209,7 @@ async def test_an_id_of_another_tree_is_refused(open_tree: Opener) -> None:
         (waiting,) = await called(tree)
         async with open_tree.elsewhere("other")(ScriptedModel(["x"]), tools=[ask_user()]) as other:
             for name in (waiting.call_id, "made up"):
-                with pytest.raises(ClientCallClosed, match="unknown to this tree"):
+                with pytest.raises(AnswerTooLate, match="unknown to this tree"):
                     await other.client_calls.answer(name, "fine")
         assert len(tree.client_calls.pending()) == 1
 
@@ -223,7 +223,7 @@ async def test_a_steering_message_cancels_the_call(open_tree: Opener) -> None:
         (waiting,) = await called(tree)
         assert await tree.main.send("stop that", mode="steer") == "heard you"
         assert tree.client_calls.pending() == []
-        with pytest.raises(ClientCallClosed, match="aborted"):
+        with pytest.raises(AnswerTooLate, match="aborted"):
             await waiting.answer("fine")
         (message,) = results(tree, "main")
         assert "a new message came in" in message.text
@@ -237,7 +237,7 @@ async def test_an_ended_session_takes_no_answer(open_tree: Opener, whole: bool) 
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
         await (tree.cancel() if whole else branch.cancel())
-        with pytest.raises(ClientCallClosed, match="cancelled"):
+        with pytest.raises(AnswerTooLate, match="cancelled"):
             await waiting.answer("fine")
         assert tree.client_calls.pending() == []
 
@@ -251,7 +251,7 @@ async def test_a_call_nobody_answers_times_out(open_tree: Opener) -> None:
         assert (await branch.result()).summary == "done"
         (closed,) = await facts_of(tree, Closed)
         assert closed.how == "timeout"
-        with pytest.raises(ClientCallClosed, match="timeout"):
+        with pytest.raises(AnswerTooLate, match="timeout"):
             await tree.client_calls.answer(closed.client_id, "fine")
         (message,) = results(tree, "main/b1")
         assert "timed out after" in message.text

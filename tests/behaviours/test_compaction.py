@@ -12,7 +12,6 @@ from sessiontree import (
     AssistantMessage,
     AsyncFunctionModel,
     ContextOverflow,
-    ConversationTooLong,
     FunctionModel,
     Limits,
     ModelError,
@@ -40,6 +39,7 @@ from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model
 from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of, until
 from tests.behaviours.tree_fixtures import Opener
+from tests.house.error_fixtures import has_cause
 
 LONG = "x" * 3_000
 ROOM = 20_000
@@ -147,7 +147,9 @@ async def test_context_without_room_for_anything_fails_typed_with_numbers(
     """The error says what does not fit and what to do; a parent hears of it."""
     async with open_tree(model_of(Narrow(room=100), waits=waits)) as tree:
         async with asyncio.timeout(PATIENCE_S):
-            with pytest.raises(ConversationTooLong, match=r"\d+ characters > 100 maximum") as failed:
+            with pytest.raises(
+                SessionFailed, check=has_cause("too_long"), match=r"\d+ characters > 100 maximum"
+            ) as failed:
                 await tree.main.send(f"huge {LONG * 8}")
             assert isinstance(failed.value, SessionFailed)
             assert "Use a model with a larger context" in failed.value.reason

@@ -11,10 +11,9 @@ from sessiontree import (
     AgentConfig,
     AgentSpec,
     FunctionModel,
-    ModelRefused,
     ModelRequest,
     ModelSettings,
-    ReplyTruncated,
+    SessionFailed,
     SessionStatus,
     StopPiece,
     StreamFunctionModel,
@@ -23,6 +22,7 @@ from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCa
 from sessiontree.models.port import Model, Piece
 from tests.behaviours.fact_fixtures import results
 from tests.behaviours.tree_fixtures import Opener
+from tests.house.error_fixtures import has_cause
 
 PARTS = ('{"n": ', "3}")
 
@@ -51,7 +51,9 @@ async def test_cut_reply_fails_unless_it_may_be_gone_on_with(open_tree: Opener, 
     """The error is typed and has what there is; the setting of a message, a session or an agent decides."""
     agents = {"patient": AgentSpec(config=AgentConfig(settings=GO_ON))}
     async with open_tree(model, agents=agents) as tree:
-        with pytest.raises(ReplyTruncated, match="raise max_output_tokens") as cut:
+        with pytest.raises(
+            SessionFailed, check=has_cause("truncated"), match="raise max_output_tokens"
+        ) as cut:
             await tree.main.send("go")
         assert cut.value.text == PARTS[0]
         (failed,) = await tree.main.map("worker", ["go"])
@@ -67,7 +69,9 @@ async def test_cut_reply_fails_unless_it_may_be_gone_on_with(open_tree: Opener, 
 async def test_refusal_fails_with_its_reason(open_tree: Opener, model: Model) -> None:
     """A child's parent learns of it too; what the model said is in the transcript."""
     async with open_tree(model) as tree:
-        with pytest.raises(ModelRefused, match=r"the model refused to reply: (not that|I won't)"):
+        with pytest.raises(
+            SessionFailed, check=has_cause("refused"), match=r"the model refused to reply: (not that|I won't)"
+        ):
             await tree.main.send("refuse")
         assert tree.main.history()[-1].text == "I won't."
         (failed,) = await tree.main.map("worker", ["refuse"])

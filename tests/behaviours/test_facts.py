@@ -11,7 +11,7 @@ from sessiontree import ScriptedModel, call
 from sessiontree.contracts.session_facts import CallIntended, CallResolved, TurnReplied, TurnStarted
 from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned, TreeCreated
 from sessiontree.journal.record import Record
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import initial
 from sessiontree.tree.budgets import remaining

@@ -195,7 +195,7 @@ async def test_kinds_are_named_with_the_nearest(open_tree: Opener) -> None:
         with pytest.raises(
             ConfigError, match=r"kind 'Worker ' can't be spawned; give 'branch' or 'worker'; did you mean 'w"
         ):
-            await tree.main.spawn("Worker ", "look")
+            await tree.main.spawn("Worker ", "look")  # type: ignore[call-overload]
         with pytest.raises(
             ConfigError, match="mode 'stear' is not one of follow_up, steer; did you mean 'steer'"
         ):

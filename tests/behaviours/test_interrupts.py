@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sessiontree import (
-    ApprovalClosed,
+    AnswerTooLate,
     AsyncFunctionModel,
     ConfigError,
     ExecutionError,
@@ -16,7 +16,7 @@ from sessiontree import (
     ModelRequest,
     ScriptedModel,
     SessionClosed,
-    SessionInterrupted,
+    SessionFailed,
     SessionStatus,
     call,
 )
@@ -28,6 +28,7 @@ from tests.behaviours.signal_fixtures import Flag
 from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import Opener
 from tests.behaviours.waiting_fakes import Deaf, Sleeper
+from tests.house.error_fixtures import has_cause
 
 
 class Watcher(Sleeper):
@@ -63,7 +64,7 @@ async def test_a_hung_model_call_is_waited_for_no_more(open_tree: Opener, board:
         lines = await tree.main.interrupt("enough")
         assert [(line.session_id, line.status) for line in lines] == [("main", SessionStatus.SUSPENDED)]
         for reply in (waiting, behind):
-            with pytest.raises(SessionInterrupted, match="enough"):
+            with pytest.raises(SessionFailed, check=has_cause("interrupted"), match="enough"):
                 await reply
         assert await tree.main.send("again") == "heard again"
         texts = [message.text for message in tree.main.history()]
@@ -84,7 +85,7 @@ async def test_running_tools_end_and_the_session_goes_on(open_tree: Opener, boar
         await until(tree, CallOpened)
         await tree.main.interrupt("enough")
         assert set(sleeper.ended) <= {"cancelled"}
-        with pytest.raises(SessionInterrupted, match="enough"):
+        with pytest.raises(SessionFailed, check=has_cause("interrupted"), match="enough"):
             await waiting
         with pytest.raises(ExecutionError, match="aborted"):
             await outside
@@ -139,7 +140,7 @@ async def test_requests_are_withdrawn_and_nothing_wakes_the_session(open_tree: O
         assert await tree.main.send("go") == "it waits"
         (request,) = await asked(tree)
         await tree.main.interrupt("enough")
-        with pytest.raises(ApprovalClosed):
+        with pytest.raises(AnswerTooLate):
             await request.approve()
         assert tree.approvals.pending() == []
         assert [fact.by for fact in await facts_of(tree, ApprovalDecided)] == ["stop"]
@@ -189,7 +190,7 @@ async def test_an_interrupt_outlives_the_process(open_tree: Opener, board: Switc
     reply = tree.main.send("go")
     await sleeper.started.wait()
     await tree.main.interrupt("enough")
-    with pytest.raises(SessionInterrupted):
+    with pytest.raises(SessionFailed, check=has_cause("interrupted")):
         await reply
     await tree.close()
     model = ScriptedModel([call("sleeper"), "went on"])

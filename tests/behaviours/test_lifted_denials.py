@@ -7,8 +7,8 @@ import io
 import pytest
 
 from sessiontree import (
+    AnswerTooLate,
     ApprovalAnswer,
-    ApprovalClosed,
     ApprovalRequest,
     PermissionDenied,
     ScriptedModel,
@@ -49,7 +49,7 @@ async def test_a_denial_binds_until_it_is_lifted(open_tree: Opener) -> None:
         assert [(fact.request_id, fact.by) for fact in await facts_of(tree, DenialLifted)] == [
             (request.request_id, "program")
         ]
-        with pytest.raises(ApprovalClosed):
+        with pytest.raises(AnswerTooLate):
             await tree.approvals.forget(request.request_id)
     tree = await open_tree.resume(tree.tree_id, model, tools=[launch], approver=decide)
     async with tree:

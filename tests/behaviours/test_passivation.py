@@ -34,9 +34,9 @@ from sessiontree import (
 )
 from sessiontree.contracts.session_facts import CallParked, Opened, TurnReplied
 from sessiontree.contracts.tree_facts import ResultHeld
+from sessiontree.journal.replay import read_fact
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model
-from sessiontree.runtime.replay import read_fact
 from tests.behaviours.effect_fakes import TOOLS, effects
 from tests.behaviours.fact_fixtures import asked, facts_of, records, results, until
 from tests.behaviours.signal_fixtures import Flag, Log

@@ -14,6 +14,7 @@ from sessiontree import (
     AgentSpec,
     PermissionTier,
     ScriptedModel,
+    SessionTreeError,
     Tool,
     ToolResult,
     call,
@@ -143,3 +144,29 @@ async def test_calls_that_never_began_begin_with_their_end(open_tree: Opener, bo
         for each in tools:
             calls[each.tool_call_id].append(type(each).__name__)
         assert list(calls.values()) == [["ToolExecutionStart", "ToolExecutionEnd"]] * 2
+
+
+@only_local
+async def test_a_loop_over_progress_ends_with_the_tree(open_tree: Opener) -> None:
+    """Everything until then is yielded; a reader has no method by which events come in."""
+    tree = open_tree(ScriptedModel([call("read", path="none"), "done"]))
+    await tree.start()
+    reader = tree.progress("main")
+
+    async def watch() -> list[Event]:
+        return [progress.event async for progress in reader]
+
+    watching = asyncio.create_task(watch())
+    await tree.main.send("go")
+    await tree.close()
+    async with asyncio.timeout(PATIENCE_S):
+        seen = await watching
+    assert [type(event) for event in seen if isinstance(event, ToolExecutionStart | ToolExecutionEnd)] == [
+        ToolExecutionStart,
+        ToolExecutionEnd,
+    ]
+    with pytest.raises(SessionTreeError, match=f"{tree.tree_id}.*is closed"):
+        await reader.next()
+    assert {name for name in dir(reader) if not name.startswith("_")} == {
+        *("catch_up", "close", "drain", "dropped", "next", "session", "tree_id")
+    }

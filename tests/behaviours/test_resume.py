@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sessiontree import (
-    ApprovalClosed,
+    AnswerTooLate,
     AsyncFunctionModel,
     Limits,
     ModelRequest,
@@ -180,7 +180,7 @@ async def test_a_pending_approval_survives_with_its_id(open_tree: Opener, patien
         assert after.request == before.request
         assert effects(open_tree.workspace) == []
         await after.approve()
-        with pytest.raises(ApprovalClosed):
+        with pytest.raises(AnswerTooLate):
             await after.deny()
         result = await tree.session(branch.session_id).result()
         assert result.summary == ("done" if patience == 0 else "meanwhile")

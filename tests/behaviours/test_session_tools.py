@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from sessiontree import (
     AgentSpec,
+    ChildKind,
     ExecutionError,
     FunctionModel,
     ModelRequest,
@@ -79,7 +80,11 @@ async def test_session_tools_are_offered_as_the_policy_says(open_tree: Opener) -
     ):
         async with open_tree(FunctionModel(offered), policy=policy) as tree:
             assert json.loads(await tree.main.send("go")) == sorted(expected)
-            for kind, held in (("branch", sorted(expected)), ("worker", ["session_status"])):
+            kinds: list[tuple[ChildKind, list[str]]] = [
+                ("branch", sorted(expected)),
+                ("worker", ["session_status"]),
+            ]
+            for kind, held in kinds:
                 child = await tree.main.spawn(kind, "go")
                 assert json.loads((await child.result()).summary) == held
 

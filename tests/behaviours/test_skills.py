@@ -161,9 +161,9 @@ async def test_program_grants_a_child_skills_of_its_parent(open_tree: Opener, sk
             await tree.main.spawn("worker", "look", agent="printer", skills=["ps"])
         for wrong in ("pdf", [1], 3):
             with pytest.raises(ConfigError, match="skills must be a list of names"):
-                await tree.main.spawn("worker", "look", skills=wrong)  # type: ignore[arg-type]
+                await tree.main.spawn("worker", "look", skills=wrong)  # type: ignore[call-overload]
             with pytest.raises(ConfigError, match="skills must be a list of names"):
-                await tree.main.map("worker", ["look"], skills=wrong)  # type: ignore[arg-type]
+                await tree.main.map("worker", ["look"], skills=wrong)  # type: ignore[call-overload]
 
 
 @pytest.mark.covers("A1")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import (
-    ApprovalClosed,
+    AnswerTooLate,
     ClientTool,
     FunctionModel,
     Limits,
@@ -96,7 +96,7 @@ async def test_an_answer_means_the_request_that_was_shown(open_tree: Opener) -> 
             request=replace(waiting.request, request_id=copied.request.request_id),
             _desk=waiting._desk,
         )
-        with pytest.raises(ApprovalClosed, match="unknown to this tree"):
+        with pytest.raises(AnswerTooLate, match="unknown to this tree"):
             await stale.approve()
         assert second.approvals.pending() != []
         assert effects(open_tree.workspace) == []

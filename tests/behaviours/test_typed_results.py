@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict  # pydantic takes the standard library's from Python 3.12 on
 
 from sessiontree import (
+    ChildKind,
     ConfigError,
     ExecutionError,
     FunctionModel,
@@ -76,7 +77,7 @@ TYPED: dict[str, tuple[Any, str, Any]] = {
 
 @pytest.mark.covers("A40")
 @pytest.mark.parametrize("kind", ["branch", "worker"])
-async def test_the_last_word_comes_as_the_type_asked_for(open_tree: Opener, kind: str) -> None:
+async def test_the_last_word_comes_as_the_type_asked_for(open_tree: Opener, kind: ChildKind) -> None:
     """Pydantic models, dataclasses, plain types and JSON Schemas: validated, and made into values."""
     script: dict[str, list[Answer]] = {
         f"main/{kind[0]}{number}": [text] for number, (_, text, _) in enumerate(TYPED.values(), 1)
@@ -100,8 +101,12 @@ async def test_type_checkers_know_the_type_asked_for(open_tree: Opener) -> None:
             await tree.main.map("worker", ["count"], result_type=Count), list[SessionResult[Count]]
         )
         assert mapped.output == Count("x", 3)
+        assert assert_type(mapped.value, Count) == assert_type(result.value, Count) == Count("x", 3)
         free = assert_type(await tree.main.spawn("worker", "count"), SessionHandle[Any])
-        assert (await free.result()).output is None
+        unasked = await free.result()
+        assert unasked.output is None
+        with pytest.raises(SessionFailed, match=f"{free.session_id}.*give a result_type"):
+            _ = unasked.value
 
 
 async def test_mapped_children_have_labels_and_times_to_live(open_tree: Opener) -> None:
@@ -120,7 +125,7 @@ async def test_mapped_children_have_labels_and_times_to_live(open_tree: Opener) 
             with pytest.raises(ConfigError, match="label"):
                 await main.map("worker", ["a", "b"], labels=labels)
         with pytest.raises(ConfigError, match="ttl_s"):
-            await main.map("worker", ["a", "b"], ttl_s="long")  # type: ignore[arg-type]
+            await main.map("worker", ["a", "b"], ttl_s="long")  # type: ignore[call-overload]
         assert len(tree.receipt()) == 3
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sessiontree import (
+    ChildKind,
     ExecutionError,
     FunctionModel,
     ModelRequest,
@@ -102,7 +103,7 @@ async def test_the_policy_says_what_happens_afterwards(
 
 
 @pytest.mark.parametrize("kind", ["branch"])
-async def test_children_inherit_and_results_bring_it_up(open_tree: Opener, kind: str) -> None:
+async def test_children_inherit_and_results_bring_it_up(open_tree: Opener, kind: ChildKind) -> None:
     """A child spawned before is clean, one spawned after is not, and says why."""
     policy = PolicyConfig(after_untrusted="deny")
     async with open_tree(steps(call("mail")), tools=TOOLS, policy=policy) as tree:

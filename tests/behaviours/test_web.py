@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sessiontree import ConfigError, ScriptedModel, WebSettings, call
+from sessiontree import ChildKind, ConfigError, ScriptedModel, WebSettings, call
 from sessiontree.models.answers import Answer
 from tests.behaviours.fact_fixtures import results
 from tests.behaviours.tree_fixtures import Opener
@@ -18,7 +18,7 @@ HTML = b"<title>T</title><nav>menu</nav><h1>Head</h1><script>alert(1)</script>"
 @pytest.mark.covers("S7")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["branch", "worker"])
-async def test_page_is_read_where_the_owner_allows_it(open_tree: Opener, kind: str) -> None:
+async def test_page_is_read_where_the_owner_allows_it(open_tree: Opener, kind: ChildKind) -> None:
     """A place of the owner's own, converted, marked as untrusted."""
     async with serving(answer(HTML, content_type="text/html")) as site:
         script: list[Answer] = [call("web_fetch", url=f"{site.url}/page"), "done"]

@@ -17,10 +17,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from sessiontree import ConfigError
+from sessiontree import ConfigError, JournalError
 from sessiontree.bench.ledger import CostCapReached, Leased, Ledger, SampleLease, Tally
 from sessiontree.bench.ledger_rules import CostCap, Ending
-from sessiontree.bench.ledger_tables import AttemptResult, LedgerUnusable, open_ledger
+from sessiontree.bench.ledger_tables import AttemptResult, open_ledger
 from sessiontree.bench.suite import Score
 from tests.bench.ledger_oracle import MemoryLedger
 
@@ -208,12 +208,12 @@ async def test_money_is_reserved_spent_and_reached(tmp_path: Path) -> None:
 async def test_unusable_ledger_is_refused(tmp_path: Path) -> None:
     """A file that is not a ledger, or of another release: one clear error."""
     (tmp_path / "bad").write_bytes(b"no database" * 100)
-    with pytest.raises(LedgerUnusable, match="not a database"):
+    with pytest.raises(JournalError, match="not a database"):
         await Ledger(tmp_path / "bad", "p").__aenter__()
     db = open_ledger(tmp_path / "later")
     db.execute("UPDATE run SET value = '99' WHERE key = 'ledger_version'")
     db.close()
-    with pytest.raises(LedgerUnusable, match="its form is 99"):
+    with pytest.raises(JournalError, match="its form is 99"):
         await Ledger(tmp_path / "later", "p").__aenter__()
 
 
@@ -273,7 +273,7 @@ async def test_a_closed_ledger_refuses_work(tmp_path: Path) -> None:
     async with opened(tmp_path, "p") as ledger:
         pass
     async with asyncio.timeout(10):
-        with pytest.raises(LedgerUnusable, match="it is closed"):
+        with pytest.raises(JournalError, match="it is closed"):
             await ledger.tally(1)
 
 

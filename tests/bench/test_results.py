@@ -113,7 +113,7 @@ def journaled_usage(run_dir: Path) -> dict[str, Usage]:
         with Journal.open(place, read_only=True) as journal:
             for row in journal.trees():
                 for record in journal.read(row.tree_id):
-                    for fact in record.facts():
+                    for fact in record.to_json_parts():
                         if fact["kind"] == "usage_charged":
                             used[row.tree_id] += Usage.from_wire(fact["usage"])
     return used
@@ -202,7 +202,7 @@ def test_events_are_the_facts_of_all_attempts(sums: RunResults) -> None:
     for tree_id, records in facts.items():
         assert [row["text"] for row in found[tree_id]] == [record.text for record in records]
         assert [row["seq"] for row in found[tree_id]] == [record.seq for record in records]
-        assert [row["kind"] for row in found[tree_id]] == [record.fact()["kind"] for record in records]
+        assert [row["kind"] for row in found[tree_id]] == [record.to_json()["kind"] for record in records]
         assert [row["session"] for row in found[tree_id]] == [record.session for record in records]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.control.client import ControlClient
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.supervisor_api import MAX_READ_WAIT_S
 from tests.cli.command_fixtures import MAX_S, read_until
 

@@ -91,10 +91,10 @@ def test_a_second_process_approves(program: Program, tmp_path: Path) -> None:
         assert re.fullmatch(r"person \(uid \d+, pid \d+\)", approval["by"])
         assert "approved" in program.call("approvals", "--state-dir", running.state_dir, "--all").out
         late = program.call("approvals", "--state-dir", running.state_dir, "--deny", request.request_id)
-        assert "ApprovalClosed: approval " in refused(late)
+        assert "AnswerTooLate: approval " in refused(late)
         assert "is already approved; the answer changes nothing" in refused(late)
         unknown = program.call("approvals", "--state-dir", running.state_dir, "--deny", "r0")
-        assert "ApprovalClosed: approval r0 is already unknown" in refused(unknown)
+        assert "AnswerTooLate: approval r0 is already unknown" in refused(unknown)
 
 
 def test_a_no_says_why(program: Program, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_second_process_lifts_a_no(program: Program, tmp_path: Path) -> None:
         (request,) = running.waiting()
         place = ("approvals", "--state-dir", running.state_dir)
         early = program.call(*place, "--forget", request.request_id)
-        assert f"ApprovalClosed: approval {request.request_id} is already" in refused(early)
+        assert f"AnswerTooLate: approval {request.request_id} is already" in refused(early)
         assert program.call(*place, "--deny", request.request_id).code == 0
         running.hear("reply ")
         lifted = program.call(*place, "--forget", request.request_id)
@@ -145,7 +145,7 @@ def test_a_second_process_lifts_a_no(program: Program, tmp_path: Path) -> None:
             "request_id": again.request_id,
             "decision": "forgotten",
         }
-        assert "ApprovalClosed" in refused(program.call(*place, "--forget", again.request_id))
+        assert "AnswerTooLate" in refused(program.call(*place, "--forget", again.request_id))
 
 
 @pytest.mark.covers("REL-L19")
@@ -313,7 +313,7 @@ def test_a_copied_id_never_means_another_trees_request(program: Program, tmp_pat
             line = refused(
                 program.call("approvals", "--state-dir", second.state_dir, option, copied.request_id)
             )
-            assert f"ApprovalClosed: approval {copied.request_id} is already unknown" in line
+            assert f"AnswerTooLate: approval {copied.request_id} is already unknown" in line
         assert second.waiting() == [request]
 
 

@@ -32,7 +32,7 @@ from sessiontree.contracts.tree_facts import (
     TreeFact,
     UsageCharged,
 )
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import initial
 from sessiontree.tree.evolve import evolve as evolve_tree

@@ -13,7 +13,7 @@ from sessiontree.cli.live_view import REFRESH_EVERY_S, is_live_terminal
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.events import ToolExecutionStart
-from sessiontree.runtime.progress import ProgressHub
+from sessiontree.runtime.progress import ProgressHub, ProgressReader
 from tests.cli.live_strategies import ended, record, records, spawned
 from tests.cli.screen_fakes import Glass
 
@@ -213,7 +213,7 @@ async def test_view_opened_under_a_question_waits_for_its_end(screen: RichScreen
 async def test_events_are_watched_while_the_view_is_open(screen: RichScreen, tty: Tty, ticks: Ticks) -> None:
     """A call that runs is shown though no fact tells of it; nobody watches afterwards."""
     hub = ProgressHub()
-    async with screen.live(lambda: hub.watch("t1")) as view:
+    async with screen.live(lambda: ProgressReader(hub.watch("t1"))) as view:
         assert view is not None
         view.take(record(1, spawned("main")))
         hub.emit("t1", "main", ToolExecutionStart("c1", "read", {"path": "notes"}))

@@ -175,7 +175,7 @@ def test_a_cut_export_makes_no_store(program: Program, ask: Ask, tmp_path: Path)
     done = program.call("memory", "import", path, "--uri", copy)
     assert done.code == 2
     assert done.err.startswith(
-        f"sessiontree: ExportRefused: memory '{path}': line 7: the file ends without an end line"
+        f"sessiontree: MemoryFailed: memory '{path}': line 7: the file ends without an end line"
     )
     assert not copy.exists()
 
@@ -196,7 +196,7 @@ def test_reindexed_under_another_embedder(ask: Ask, tmp_path: Path) -> None:
     assert "--embedder" in unnamed.err
     assert told(ask("search", "retries", "--embedder", named, "--json"))["hits"][0]["type"] == "fact"
     wrong = ask("search", "retries", "--embedder", "hashing")
-    assert "EmbedderMismatch" in wrong.err
+    assert "MemoryFailed" in wrong.err
     assert "4 records" in ask("reindex").out
     assert ask("search", "retries").code == 0
 
@@ -252,7 +252,7 @@ def test_who_writes_is_named(ask: Ask, writer: None, tmp_path: Path, arguments: 
     ask("export", tmp_path / "FILE")
     done = ask(*(tmp_path / word if word == "FILE" else word for word in arguments))
     assert done.code == 2
-    assert "MemoryLocked" in done.err
+    assert "MemoryFailed" in done.err
     assert f"process {os.getpid()} " in done.err
     assert len(texts(ask)) == 4
 

@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.errors import ExecutionError, ImageRefused
+from sessiontree.contracts.errors import ExecutionError, ImageRefused, SessionFailed
 from sessiontree.contracts.events import displayed
+from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.results import (
     Artifact,
+    SessionResult,
     error_message,
     image_result,
     image_result_from_file,
@@ -26,6 +28,26 @@ from sessiontree.contracts.settings import MAX_SOURCE_BYTES, image_mime_type
 from sessiontree.workspace import WorkspaceReader
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\x0d"
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [("failed", "failed"), ("cancelled", "cancelled"), ("expired", "expired"), ("completed", "failed")],
+)
+def test_result_without_a_value_says_why(status: str, cause: str) -> None:
+    """Its session, how that ended, and what to do; a value of a session that failed does not count."""
+    output = None if status == "completed" else 3
+    result = SessionResult(SessionStatus(status), "out of words", output, session_id="main/w1")
+    with pytest.raises(SessionFailed, match=r"'main/w1': it (ended|completed)") as failed:
+        _ = result.value
+    assert failed.value.cause == cause
+    assert ("out of words" in str(failed.value)) == (status != "completed")
+
+
+@pytest.mark.parametrize("value", [0, "", False, []])
+def test_empty_value_is_a_value(value: object) -> None:
+    """Only None means that a session has no value."""
+    assert SessionResult(SessionStatus.COMPLETED, "", value).value == value
 
 
 @pytest.mark.covers("S33", "U2")

@@ -12,7 +12,7 @@ import pytest
 from sessiontree import SessionTree
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import (
-    ApprovalClosed,
+    AnswerTooLate,
     ConfigError,
     JournalError,
     SessionClosed,
@@ -25,7 +25,7 @@ from sessiontree.contracts.tree_facts import ApprovalDecided
 from sessiontree.control.client import ControlClient
 from sessiontree.control.protocol import open_control_socket
 from sessiontree.control.server import ControlServer
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.supervisor_api import MAX_READ_WAIT_S, Reply
 from sessiontree.runtime.supervisor_service import SupervisorService
 from sessiontree.version import VERSION
@@ -104,7 +104,7 @@ async def test_a_request_is_answered_once_and_names_who_did(tree: SessionTree, c
         await asyncio.wait(answers)
     failed = [error for each in answers if (error := each.exception()) is not None]
     assert [(type(error), error.args) for error in failed] == [
-        (ApprovalClosed, (request.request_id, "approved"))
+        (AnswerTooLate, (request.request_id, "approved"))
     ]
     assert await sending == Reply("done: swept hall", None)
     facts = [read_fact(each.text) for each in await client.supervisor.read_tree(tree.tree_id, 0, 0.0)]

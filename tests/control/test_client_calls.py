@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from sessiontree import ClientTool, PermissionTier, ScriptedModel, SessionTree, call
 from sessiontree.contracts.client_tool import ClientAnswer, answer_of, failure_of
-from sessiontree.contracts.errors import ClientAnswerRefused, ClientCallClosed
+from sessiontree.contracts.errors import AnswerTooLate, ValidationError
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.results import Artifact, ToolResult
 from sessiontree.control.client import ControlClient
@@ -41,13 +41,13 @@ async def test_a_call_is_answered_from_another_process(tmp_path: Path) -> None:
         coming = aiter(tree.client_calls)
         first = await anext(coming)
         assert await client.supervisor.client_calls(tree.tree_id) == [first.call]
-        with pytest.raises(ClientAnswerRefused) as refused:
+        with pytest.raises(ValidationError) as refused:
             await client.supervisor.answer(
                 tree.tree_id, first.call_id, answer_of(first.call_id, {"n": "x"}), "a1"
             )
         assert refused.value.field == "/n"
         await client.supervisor.answer(tree.tree_id, first.call_id, answer_of(first.call_id, {"n": 1}), "a2")
-        with pytest.raises(ClientCallClosed):
+        with pytest.raises(AnswerTooLate):
             await client.supervisor.answer(
                 tree.tree_id, first.call_id, answer_of(first.call_id, {"n": 2}), "a3"
             )
@@ -73,5 +73,5 @@ def test_answers_cross_whole() -> None:
 @pytest.mark.parametrize("word", ["", "  ", 3])
 def test_a_failure_says_why(word: object) -> None:
     """A failure without words helps no model."""
-    with pytest.raises(ClientAnswerRefused, match="say why"):
+    with pytest.raises(ValidationError, match="say why"):
         failure_of("c1", word)

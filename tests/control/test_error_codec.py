@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import (
-    ApprovalClosed,
+    AnswerTooLate,
     ConfigError,
     LimitExceeded,
     PermissionDenied,
@@ -53,7 +53,7 @@ def _as_root(error: BaseException) -> dict[str, Any]:
 def test_an_error_that_loses_something_is_found(bug: Callable[[BaseException], dict[str, Any]]) -> None:
     """The property fails where fields or the type are lost."""
     with pytest.raises(AssertionError):
-        crosses_whole(bug, ApprovalClosed("r1", "approved"))
+        crosses_whole(bug, AnswerTooLate("approval", "r1", "approved"))
 
 
 class Private(ConfigError):

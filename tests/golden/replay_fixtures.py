@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sessiontree.journal.export import load_export
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import SessionState, initial
 from sessiontree.tree.evolve import evolve as evolve_tree
@@ -22,7 +22,7 @@ def summary_of(lines: Iterable[str]) -> dict[str, Any]:
     sessions: dict[str, SessionState] = {}
     kinds: set[str] = set()
     for record in export.records:
-        kinds.update(fact["kind"] for fact in record.facts())
+        kinds.update(fact["kind"] for fact in record.to_json_parts())
         fact = read_fact(record.text)
         if record.session:
             state = sessions.get(record.session)

@@ -77,7 +77,7 @@ async def put(state_dir: Path, workspace: Path) -> str:
     row0: dict[str, Any] = dict(export.manifest.row0)
     changes = {str(row0["workspace"]): str(workspace)}
     for record in export.records:
-        for call in checked_calls(record.fact()):
+        for call in checked_calls(record.to_json()):
             if call["digest"]:
                 changes[call["digest"]] = digest_of(call["tool"], call["arguments"], str(workspace))
 

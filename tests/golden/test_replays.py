@@ -77,7 +77,7 @@ def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple
 
 def altered(record: Record, path: tuple[str | int, ...]) -> Record:
     """Return a fact with one value changed to another of its type."""
-    fact = copy.deepcopy(record.fact())
+    fact = copy.deepcopy(record.to_json())
     place: Any = fact
     for step in path[:-1]:
         place = place[step]
@@ -114,7 +114,7 @@ def test_an_altered_value_is_found_at_its_fact() -> None:
     config, records = stored(GOLDEN)
     found = total = 0
     for at, record in enumerate(records[1:], 1):
-        fact = record.fact()
+        fact = record.to_json()
         is_derived = fact["kind"] in DERIVED and fact.get("by") != "person"
         for number, (path, _) in enumerate(leaves(fact)):
             if path[-1] in {"kind", "v"} or (not is_derived and number % SHARE):
@@ -137,7 +137,9 @@ def test_an_altered_value_is_found_at_its_fact() -> None:
 def test_a_difference_names_session_number_field_and_values() -> None:
     """What a person needs to look for the cause."""
     config, records = stored(GOLDEN)
-    at, record = next((at, each) for at, each in enumerate(records) if each.fact()["kind"] == "turn_started")
+    at, record = next(
+        (at, each) for at, each in enumerate(records) if each.to_json()["kind"] == "turn_started"
+    )
     changed = (*records[:at], altered(record, ("turn",)), *records[at + 1 :])
     difference = replay_records(config, changed).difference
     assert difference is not None
@@ -146,14 +148,14 @@ def test_a_difference_names_session_number_field_and_values() -> None:
         record.seq,
         "turn_started",
     )
-    turn = record.fact()["turn"]
+    turn = record.to_json()["turn"]
     assert (difference.field, difference.expected, difference.found) == ("/turn", turn, turn + 1)
 
 
 def test_a_missing_and_a_strange_fact_are_found() -> None:
     """A fact that was taken out, or put in, changes what follows."""
     config, records = stored(GOLDEN)
-    kinds = [record.fact()["kind"] for record in records]
+    kinds = [record.to_json()["kind"] for record in records]
     at = kinds.index("turn_started")
     missing = replay_records(config, (*records[:at], *records[at + 1 :])).difference
     assert missing is not None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import get_type_hints
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.kinds import PermissionTier
@@ -29,7 +29,16 @@ def sample_of(cls: type[SessionTreeError]) -> SessionTreeError:
     parameters = list(inspect.signature(cls).parameters.values())
     named = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     assert not named, f"{cls.__name__}: {named} are keyword-only and would be lost between processes"
-    given = tuple(SAMPLES[hints[parameter.name]] for parameter in parameters)
+    given = tuple(_value_of(hints[parameter.name]) for parameter in parameters)
     error = cls(*given)
     assert error.args == given, f"{cls.__name__}: not all fields reach args"
     return error
+
+
+def _value_of(hint: Any) -> object:
+    return get_args(hint)[-1] if get_origin(hint) is Literal else SAMPLES[hint]
+
+
+def has_cause(cause: str) -> Callable[[Any], bool]:
+    """Return a check of an error's cause, for ``pytest.raises``."""
+    return lambda error: error.cause == cause

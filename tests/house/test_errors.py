@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import inspect
 import pickle
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from sessiontree.contracts import errors
 from sessiontree.contracts.errors import SessionTreeError
 from tests.house.error_fixtures import sample_of
 
+ROOT = Path(__file__).parents[2]
 DRAWN = re.compile(r"^(?P<rails>[ │├└─]*)(?P<names>[A-Z]\w*(?: · [A-Z]\w*)*)(?P<rest>.*)$")
 
 
@@ -92,6 +95,52 @@ def test_drawn_aliases_are_the_real_ones() -> None:
     }
     assert drawn == real
     assert real == {"ValidationError": "ToolInputError", "PermissionDenied": "ToolAuthorizationError"}
+
+
+MAX_ERRORS = 32
+
+
+def classes_below(root: type[SessionTreeError], sources: dict[str, str]) -> dict[str, str]:
+    """Return name to file of every class in the sources that inherits from an error, by whatever way."""
+    parents: dict[str, tuple[str, list[str]]] = {}
+    for path, text in sources.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                parents[node.name] = (path, [ast.unparse(base).split(".")[-1] for base in node.bases])
+    found = {root.__name__: parents[root.__name__][0]} if root.__name__ in parents else {}
+    while more := {
+        name: path
+        for name, (path, bases) in parents.items()
+        if name not in found and any(base in found for base in bases)
+    }:
+        found |= more
+    return found
+
+
+def package_sources() -> dict[str, str]:
+    """Return path to text of every module that is shipped."""
+    files = [path for top in ("sessiontree", "tools") for path in (ROOT / top).rglob("*.py")]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in files}
+
+
+def test_errors_are_few_and_in_one_file() -> None:
+    """A program learns at most 32 classes, all of one module; other rooms define none that reach it."""
+    found = classes_below(SessionTreeError, package_sources())
+    assert set(found.values()) == {"sessiontree/contracts/errors.py"}
+    assert len(found) <= MAX_ERRORS
+
+
+def test_planted_error_in_another_room_is_found() -> None:
+    """The search follows a parent that is itself a child."""
+    planted = {"a.py": "class SessionTreeError(Exception): ...", "b.py": "class A(e.SessionTreeError): ..."}
+    planted["c.py"] = "class B(A): ..."
+    assert classes_below(SessionTreeError, planted) == {"SessionTreeError": "a.py", "A": "b.py", "B": "c.py"}
+
+
+@pytest.mark.parametrize("cls", all_errors(), ids=lambda cls: cls.__name__)
+def test_error_says_why_to_catch_it(cls: type[SessionTreeError]) -> None:
+    """A class is there because a program does something else about it; its docstring says what."""
+    assert re.search(r"\bCatch it to \w+", cls.__dict__["__doc__"])
 
 
 def test_no_permission_error_is_a_validation_error() -> None:

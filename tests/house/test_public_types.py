@@ -10,15 +10,21 @@ import types
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import sessiontree
+from sessiontree import facts
+from sessiontree.contracts import events, session_facts, tree_facts
+from sessiontree.contracts.codec import recorded_classes
+from sessiontree.contracts.session_facts import SessionFact
+from sessiontree.contracts.tree_facts import TreeFact
 
+RECORDED = set(recorded_classes())
 NOT_FOR_PROGRAMS = {
     *(f"{name}.__init__" for name in ("Approvals", "ClientCalls", "FunctionTool", "PendingReply")),
     *(f"{name}.__init__" for name in ("ProgressReader", "SchemaTool", "SessionHandle", "ToolContext")),
-    "ProgressReader.follow",
     "WaitingCall.__init__",
 }
 """What this package alone calls: a program gets these objects and never makes one."""
@@ -30,12 +36,24 @@ def unexported(package: types.ModuleType) -> list[str]:
     Signatures are those of functions and of public methods, also inherited; and the types of public members.
     A public alias, and a private one wherever it is used, is followed into what it stands for.
     """
-    public = set(package.__all__)
+    public = {*package.__all__, *facts.__all__}
     found: dict[str, str] = {}
     for name in package.__all__:
         home = package._HOMES[name]
         for used, module in _used_by(f"{package.__name__}.{home}", name):
             if used not in public and _is_of(package.__name__, module, used):
+                found.setdefault(used, f"{used} in {name}")
+    return sorted(found.values())
+
+
+def unexported_by_facts() -> list[str]:
+    """Return the types of the fields of facts that no public module exports, each with a place."""
+    public = {*sessiontree.__all__, *facts.__all__, "Recorded"}  # an annotation for any recorded value
+    found: dict[str, str] = {}
+    for name in facts.__all__:
+        home, real = _home(facts.__name__, name)
+        for used, module in _used_by(home, real):
+            if used not in public and _is_of(sessiontree.__name__, module, used):
                 found.setdefault(used, f"{used} in {name}")
     return sorted(found.values())
 
@@ -154,6 +172,26 @@ def _definitions(module: str) -> dict[str, ast.stmt]:
 def test_types_of_public_signatures_are_public() -> None:
     """A program that is checked strictly annotates its models, tools and hooks from one place."""
     assert unexported(sessiontree) == []
+
+
+def test_types_of_facts_are_public() -> None:
+    """A program that reads the journal needs two modules: ``sessiontree`` and ``sessiontree.facts``."""
+    assert unexported_by_facts() == []
+
+
+def test_every_fact_and_event_is_public() -> None:
+    """What ``events()`` and ``progress()`` yield, class by class, with a docstring each."""
+    recorded = {
+        cls
+        for room in (session_facts, tree_facts)
+        for cls in vars(room).values()
+        if isinstance(cls, type) and cls.__module__ == room.__name__ and cls in RECORDED
+    }
+    assert recorded == set(get_args(SessionFact) + get_args(TreeFact))
+    assert {cls.__name__ for cls in recorded} <= set(facts.__all__)
+    told = {cls for alias in (events.ModelEvent, events.ToolEvent, events.Event) for cls in get_args(alias)}
+    assert {cls.__name__ for cls in told if isinstance(cls, type)} <= set(sessiontree.__all__)
+    assert all(cls.__doc__ for cls in recorded | told)
 
 
 ROOM = """

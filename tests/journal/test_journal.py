@@ -74,7 +74,7 @@ async def test_a_thousand_trees_created_at_once_are_all_there(
         assert len(trees) == 1000
         assert all(tree.last_seq == 1 for tree in trees)
         assert journal.row0("tree 123") == {"n": 123}
-        assert journal.read("tree 123")[0].fact()["n"] == 123
+        assert journal.read("tree 123")[0].to_json()["n"] == 123
 
 
 async def test_future_of_an_append_without_facts_waits_for_those_before(
@@ -110,7 +110,7 @@ async def test_fact_of_another_form_is_refused_and_loses_nothing(
         last_seq, durable = journal.append("tree", [("main", [fact(3)])])
         await durable
         assert last_seq == 2
-        assert [record.fact()["n"] for record in journal.read("tree")] == [1, 3]
+        assert [record.to_json()["n"] for record in journal.read("tree")] == [1, 3]
 
 
 async def test_tree_ids_are_taken_once_and_must_be_names(opened: OpenJournal, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.errors import ExportRefused
+from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.memory import RECORD_TYPES, TRUSTS, MemoryRecord, MemoryScope, Source
 from sessiontree.memory.import_export import (
     MAX_LINE_BYTES,
@@ -28,6 +28,7 @@ from sessiontree.memory.import_export import (
     write_export,
 )
 from sessiontree.memory.tables import FinishedTree
+from tests.house.error_fixtures import has_cause
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 SOURCES = st.builds(
@@ -135,10 +136,10 @@ def test_what_was_exported_is_imported(records: list[MemoryRecord], trees: list[
     anyio.run(there_and_back)
 
 
-async def refused(data: bytes) -> ExportRefused:
+async def refused(data: bytes) -> MemoryFailed:
     """Return why an export is refused, and see that nothing of it was stored."""
     store = Kept()
-    with pytest.raises(ExportRefused) as caught:
+    with pytest.raises(MemoryFailed, check=has_cause("export")) as caught:
         await import_export(store, io.BytesIO(data), "memory.ndjson")
     assert not store.records
     assert not store.trees

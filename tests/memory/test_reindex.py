@@ -12,13 +12,14 @@ import anyio
 import numpy as np
 import pytest
 
-from sessiontree.contracts.errors import EmbedderMismatch, MemoryFailed, MemoryLocked
+from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.place import StoreLock
 from sessiontree.memory.reindex import Reindexed, open_as_stored, reindex, stored_embedder
 from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.memory.tables import Vectors
+from tests.house.error_fixtures import has_cause
 
 SCOPE = MemoryScope("t1", "main", "default", "/w")
 COUNT = 600
@@ -74,7 +75,7 @@ async def test_the_same_records_lie_under_the_new_embedder(tmp_path: Path) -> No
     done = await reindex(str(tmp_path), LengthEmbedder(), progress=told.append)
     assert done == Reindexed(len(before), "hashing-384-v1", "length-3")
     assert told[-1] == len(before) == COUNT * 4 // 5
-    with pytest.raises(EmbedderMismatch):
+    with pytest.raises(MemoryFailed, check=has_cause("embedder")):
         await LanceMemoryStore.open(str(tmp_path), HashingEmbedder())
     async with await LanceMemoryStore.open(str(tmp_path), LengthEmbedder()) as store:
         assert await everything(store) == before
@@ -105,7 +106,7 @@ async def test_nobody_reindexes_beside_a_writer(tmp_path: Path) -> None:
     """Who writes is informed by its process; the store is as it was."""
     before = await filled(tmp_path)
     async with await LanceMemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
-        with pytest.raises(MemoryLocked):
+        with pytest.raises(MemoryFailed, check=has_cause("locked")):
             await reindex(str(tmp_path), LengthEmbedder())
         assert await everything(store) == before
 
@@ -116,7 +117,7 @@ async def test_nobody_writes_while_it_is_reindexed(tmp_path: Path) -> None:
     refused: list[str] = []
 
     def try_to_write(_: int) -> None:
-        with pytest.raises(MemoryLocked) as caught:
+        with pytest.raises(MemoryFailed, check=has_cause("locked")) as caught:
             StoreLock(tmp_path)
         refused.append(caught.value.reason)
 
@@ -140,7 +141,7 @@ async def test_who_reads_meanwhile_learns_of_the_new_embedder(tmp_path: Path) ->
     async with await LanceMemoryStore.open(str(tmp_path), HashingEmbedder(), lock=False) as reader:
         assert await reader.search(MemoryQuery("finding"), SCOPE)
         await reindex(str(tmp_path), LengthEmbedder())
-        with pytest.raises(EmbedderMismatch):
+        with pytest.raises(MemoryFailed, check=has_cause("embedder")):
             await reader.search(MemoryQuery("finding"), SCOPE)
 
 
@@ -178,7 +179,7 @@ async def test_a_store_known_by_name_is_listed_and_thinned_but_takes_no_texts(tm
 
 FULL = """
 import asyncio, resource, sys
-from sessiontree.contracts.errors import MemoryUnwritable
+from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.reindex import reindex
 
@@ -188,7 +189,7 @@ class Renamed(HashingEmbedder):
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 try:
     asyncio.run(reindex(sys.argv[1], Renamed()))
-except MemoryUnwritable as error:
+except MemoryFailed as error:
     print(error)
 """
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sessiontree.contracts.errors import MemoryFailed, MemoryLocked, ValidationError
+from sessiontree.contracts.errors import MemoryFailed, ValidationError
 from sessiontree.contracts.memory import (
     MemoryQuery,
     MemoryRecord,
@@ -30,6 +30,7 @@ from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.mirror import visible
 from sessiontree.memory.search import filtered
 from sessiontree.memory.store import LanceMemoryStore
+from tests.house.error_fixtures import has_cause
 from tests.memory.record_strategies import (
     PATHS,
     TREES,
@@ -362,7 +363,7 @@ async def test_one_writes_and_others_read(tmp_path: Path) -> None:
         await LanceMemoryStore.open(directory, ToyEmbedder(), lock=False)
     other = MemoryScope("t2", "main", "a1", "/w")
     async with await LanceMemoryStore.open(directory, ToyEmbedder()) as store:
-        with pytest.raises(MemoryLocked, match=r"process \d+ writes it"):
+        with pytest.raises(MemoryFailed, check=has_cause("locked"), match=r"process \d+ writes it"):
             await LanceMemoryStore.open(directory, ToyEmbedder())
         async with await LanceMemoryStore.open(directory, ToyEmbedder(), lock=False) as reader:
             ids = await store.store([NewRecord(f"fox {n}") for n in range(30)], SCOPE, "call")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable
+from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.memory import MemoryScope, NewRecord
 from sessiontree.memory.store import FEW_COMMITS, MANY_COMMITS, LanceMemoryStore, Upkeep
 from tests.memory.record_strategies import ToyEmbedder
@@ -72,7 +72,9 @@ async def test_few_commits_wait_for_rest() -> None:
     assert broom.begun == 1
 
 
-@pytest.mark.parametrize("failure", [MemoryUnwritable("place", "the disk is full"), KeyError("odd")])
+@pytest.mark.parametrize(
+    "failure", [MemoryFailed("place", "the disk is full", "unwritable"), KeyError("odd")]
+)
 async def test_failure_is_kept_until_it_works_again(failure: Exception) -> None:
     """What went wrong can be asked for, always as MemoryFailed; the next time may work."""
     broom = Broom()

@@ -9,11 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable
+from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.memory import MemoryRecord, MemoryScope
 from sessiontree.memory.mirror import TableCache
 from sessiontree.memory.tables import RecordTable, connect, schema_of
 from sessiontree.memory.writer import StoreWriter
+from tests.house.error_fixtures import has_cause
 from tests.memory.record_strategies import ToyEmbedder
 
 SCOPE = MemoryScope("t1", "main", "a1", "/w")
@@ -36,7 +37,7 @@ class Deceiving(RecordTable):
 
     def _deceive(self) -> None:
         if self.deceiving:
-            raise MemoryUnwritable("place", "the connection was lost")
+            raise MemoryFailed("place", "the connection was lost", "unwritable")
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ async def test_repeated_store_finds_what_the_failed_one_left(cache: TableCache) 
     """Committed and reported as failed: the caller is informed, the repetition adds nothing."""
     commits = []
     writer = StoreWriter(cache, None, None, lambda: commits.append(1))
-    with pytest.raises(MemoryUnwritable, match="lost"):
+    with pytest.raises(MemoryFailed, check=has_cause("unwritable"), match="lost"):
         await writer.store(RECORDS, VECTORS, whole=True)
     assert await writer.store(RECORDS, VECTORS, whole=True) == []
     assert len(cache.mirror) == await cache.table.count() == 4
@@ -69,7 +70,7 @@ async def test_failed_removal_is_known_as_it_was_made(cache: TableCache) -> None
     async def remove() -> None:
         await cache.table.delete(cache.mirror.row_ids(cache.mirror.alive().nonzero()[0][:3]))
 
-    with pytest.raises(MemoryUnwritable):
+    with pytest.raises(MemoryFailed, check=has_cause("unwritable")):
         await writer.run(remove)
     cache.table.deceiving = False
     assert await writer.store(RECORDS[3:], VECTORS[3:], whole=True) == []
@@ -84,7 +85,7 @@ class Picky(RecordTable):
 
     async def add(self, rows: pa.Table) -> None:
         if RECORDS[2].id in rows["id"].to_pylist():
-            raise MemoryUnwritable("place", "not this one")
+            raise MemoryFailed("place", "not this one", "unwritable")
         await super().add(rows)
 
 
@@ -99,7 +100,7 @@ async def test_one_record_at_fault_keeps_no_other_out(tmp_path: Path) -> None:
     ]
     await asyncio.wait(tasks)
     assert [task.exception() is None for task in tasks] == [True, True, False, True]
-    assert isinstance(tasks[2].exception(), MemoryUnwritable)
+    assert has_cause("unwritable")(tasks[2].exception())
     assert await table.count() == len(cache.mirror) == 3
     await writer.close()
 

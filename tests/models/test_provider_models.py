@@ -23,7 +23,6 @@ from sessiontree.contracts.errors import (
     ModelBusy,
     ModelError,
     ModelKeyRefused,
-    ModelNotFound,
     ModelUnreachable,
 )
 from sessiontree.contracts.events import TextDelta
@@ -312,7 +311,7 @@ FAILURES: dict[int, tuple[type[ModelError], bool]] = {
     401: (ModelKeyRefused, False),
     402: (ModelKeyRefused, False),
     403: (ModelKeyRefused, False),
-    404: (ModelNotFound, False),
+    404: (ModelKeyRefused, False),
     500: (ModelUnreachable, True),
     503: (ModelBusy, True),
     529: (ModelBusy, True),

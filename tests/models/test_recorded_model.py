@@ -25,7 +25,6 @@ from sessiontree import (
     ModelPiece,
     ModelRequest,
     ModelSettings,
-    NotRecorded,
     RecordedModel,
     SessionKind,
     StopPiece,
@@ -193,7 +192,7 @@ async def test_a_miss_shows_the_nearest_question(tmp_path: Path, place: str) -> 
     recorder = RecordedModel(path, streaming("Done."))
     await heard(recorder, question(said("Something else."), system_prompt="Sing."))
     await heard(recorder, question(*conversation("call_1", 5)))
-    with pytest.raises(NotRecorded) as caught:
+    with pytest.raises(ModelError) as caught:
         await heard(RecordedModel(path), CHANGES[place]())
     text = str(caught.value)
     assert f"line 3; {place} differs: recorded '" in text
@@ -214,7 +213,7 @@ async def test_what_differs_from_run_to_run_may_be_ignored(tmp_path: Path) -> No
     await heard(RecordedModel(path, streaming("Done.")), asked(1))
     ignoring = [r"/tmp/run-\d+"]
     assert await heard(RecordedModel(path, ignoring=ignoring), asked(2)) == ["Done."]
-    with pytest.raises(NotRecorded, match="recorded 'In /tmp/run-1: "):
+    with pytest.raises(ModelError, match="recorded 'In /tmp/run-1: "):
         await heard(RecordedModel(path), asked(2))
 
 

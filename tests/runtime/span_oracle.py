@@ -10,7 +10,7 @@ from sessiontree.contracts.codec import kind_of
 from sessiontree.contracts.session_facts import TurnReplied
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.record import Record
-from sessiontree.runtime.replay import read_facts
+from sessiontree.journal.replay import read_facts
 from sessiontree.runtime.spans import SpanRecord
 from sessiontree.runtime.tree_spans import TreeSpans
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree import (
-    ClientCallClosed,
+    AnswerTooLate,
     ClientTool,
     FunctionModel,
     Hook,
@@ -68,7 +68,7 @@ async def serve(tree: SessionTree, told: dict[str, str]) -> None:
             answer = f"{word} {waiting.params.text}"
             try:
                 await waiting.answer(answer)
-            except ClientCallClosed:
+            except AnswerTooLate:
                 continue
             assert waiting.call_id not in told, "two answers of one call were taken"
             told[waiting.call_id] = answer
@@ -149,7 +149,7 @@ async def test_an_answer_asked_about_again_is_taken_once(tmp_path: Path) -> None
                 await supervisor.answer(tree.tree_id, waiting.call_id, given, "a1", again)
             assert (await asking).text == "yes"
             for answer_id, again in (("a1", False), ("a2", True)):
-                with pytest.raises(ClientCallClosed, match="is ok"):
+                with pytest.raises(AnswerTooLate, match="is ok"):
                     await supervisor.answer(tree.tree_id, waiting.call_id, given, answer_id, again)
 
 

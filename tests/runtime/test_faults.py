@@ -15,7 +15,7 @@ from sessiontree import CallbackChannel, Limits, SessionTree, Tool
 from sessiontree.backends.local.backend import Faults
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.session_ids import session_key
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.replay_check import replay_records
 from sessiontree.runtime.stored_trees import load_tree
 from sessiontree.session.evolve import evolve

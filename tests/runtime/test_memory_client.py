@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable, PermissionDenied, SessionClosed
+from sessiontree.contracts.errors import MemoryFailed, PermissionDenied, SessionClosed
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.memory import MemoryQuery, NewRecord, Selection
 from sessiontree.runtime.link import HostLost
@@ -100,7 +100,7 @@ async def test_a_memory_that_never_answers_fails_the_call() -> None:
     [
         SessionClosed("?", "no grant"),
         PermissionDenied(PermissionTier.WORKSPACE, "no right"),
-        MemoryUnwritable("/memory", "full"),
+        MemoryFailed("/memory", "full", "unwritable"),
         TimeoutError("of something inside"),
     ],
     ids=lambda error: type(error).__name__,

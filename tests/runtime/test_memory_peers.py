@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sessiontree.contracts.errors import EmbedderMismatch, MemoryFailed, MemoryLocked, MemoryUnwritable
+from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.memory.place import LOCK_NAME, StoreLock
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime import memory_peers
 from sessiontree.runtime.memory_peers import KEY, SOCKET, SharedStore, open_store
+from tests.house.error_fixtures import has_cause
 from tests.runtime.memory_fakes import ListStore
 
 PATIENCE_S = 60.0
@@ -125,11 +126,11 @@ async def test_failures_are_the_writers(
     await two.open()
 
     async def full(*_: Any) -> list[str]:
-        raise MemoryUnwritable("/memory", "the disk is full")
+        raise MemoryFailed("/memory", "the disk is full", "unwritable")
 
     with monkeypatch.context() as patch:
         patch.setattr(LockedStore, "store", full)
-        with pytest.raises(MemoryUnwritable, match=r"/memory.*the disk is full"):
+        with pytest.raises(MemoryFailed, check=has_cause("unwritable"), match=r"/memory.*the disk is full"):
             await two.store([SKY], SCOPE, "key")
     assert await two.store([SKY], SCOPE, "key")
 
@@ -138,7 +139,7 @@ async def test_who_embeds_otherwise_is_refused(sharing: Sharing) -> None:
     """Vectors of two embedders can't be compared."""
     one, two = sharing("letters"), sharing("words")
     await one.open()
-    with pytest.raises(EmbedderMismatch, match=r"'letters'.*'words'"):
+    with pytest.raises(MemoryFailed, check=has_cause("embedder"), match=r"'letters'.*'words'"):
         await two.open()
 
 
@@ -149,7 +150,7 @@ async def test_a_writer_that_serves_nobody_is_waited_for_and_named(
     monkeypatch.setattr(memory_peers, "SUCCESSION_S", 0.3)
     lock = StoreLock(tmp_path)
     store = sharing()
-    with pytest.raises(MemoryLocked, match="writes it"):
+    with pytest.raises(MemoryFailed, check=has_cause("locked"), match="writes it"):
         await store.open()
     lock.release()
     await store.open()
@@ -202,7 +203,7 @@ async def test_what_is_no_question_is_refused(sharing: Sharing, tmp_path: Path, 
     assert json.loads(await reader.readline()) == "letters"
     writer.write(json.dumps(asked).encode() + b"\n")
     told = json.loads(await reader.readline())
-    assert told["error"][0] == "MemoryFailed"
+    assert told["error"][0] == str(tmp_path) and told["error"][2] == "other"
     writer.close()
     assert await one.search(QUERY, None) == []
 

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import (
     MemoryFailed,
-    MemoryLocked,
-    MemoryUnwritable,
     PermissionDenied,
     SessionClosed,
     ToolError,
@@ -25,6 +23,7 @@ from sessiontree.runtime.grants import Grants
 from sessiontree.runtime.live_session import LiveSession
 from sessiontree.runtime.memory_api import Ended, MemoryRight
 from sessiontree.runtime.memory_service import MemoryGrants, MemoryHost, MemoryService
+from tests.house.error_fixtures import has_cause
 from tests.runtime.memory_fakes import ListStore, Supervisor
 
 SCOPE = MemoryScope("t1", "main/b2", "default", "/workspace")
@@ -271,8 +270,8 @@ async def test_a_store_that_can_not_be_written_says_so_and_goes_on_later() -> No
     store = ListStore()
     core = core_over(store, Supervisor(anybody))
     await core.store("token", (RECORD,), "a")
-    store.failure = MemoryUnwritable("/memory", "no space left")
-    with pytest.raises(MemoryUnwritable, match="no space left"):
+    store.failure = MemoryFailed("/memory", "no space left", "unwritable")
+    with pytest.raises(MemoryFailed, check=has_cause("unwritable"), match="no space left"):
         await core.store("token", (RECORD,), "b")
     assert len(await core.search("token", MemoryQuery("sky"))) == 1
     store.failure = None
@@ -308,7 +307,7 @@ async def test_a_store_that_another_process_lets_go_is_waited_for() -> None:
         nonlocal tries
         tries += 1
         if tries < 3:
-            raise MemoryLocked("/memory", "process 7 writes it")
+            raise MemoryFailed("/memory", "process 7 writes it", "locked")
         return ListStore()
 
     core = MemoryService("/memory", open_store, Supervisor(anybody))
@@ -441,10 +440,10 @@ async def test_only_the_supervisor_is_heard(key: str) -> None:
 
 async def test_errors_arrive_as_they_were_raised() -> None:
     """Typed, whatever it is; one that can't travel by its words."""
-    store = ListStore(failure=MemoryUnwritable("/memory", "no space left"))
+    store = ListStore(failure=MemoryFailed("/memory", "no space left", "unwritable"))
     host = MemoryHost(core_over(store, Supervisor(anybody)), "key")
     answer = await host.answer("token", "store", ((RECORD,), "a"))
-    assert isinstance(answer.error, MemoryUnwritable)
+    assert isinstance(answer.error, MemoryFailed) and answer.error.cause == "unwritable"
     store.failure = ExceptionGroup("many", [OSError(7)])
     answer = await host.answer("token", "store", ((RECORD,), "b"))
     assert answer.error is not None

@@ -15,7 +15,7 @@ from sessiontree.contracts.codec import to_wire
 from sessiontree.contracts.session_facts import CallIntended, CallResolved
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested
 from sessiontree.journal.record import Packed
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.replay import read_fact
 from tests.behaviours import household_fakes as household
 from tests.behaviours.effect_fakes import LOG, TOOLS, Append, effects
 from tests.behaviours.fact_fixtures import facts_of

@@ -13,7 +13,7 @@ from sessiontree.contracts.events import TextDelta
 from sessiontree.models.port import Piece
 from sessiontree.runtime.frames import AskModel, ModelPrompt, Watch
 from sessiontree.runtime.model_gateway import Ask, GatewayHost, ModelReplied
-from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader
+from sessiontree.runtime.progress import Progress, ProgressBuffer, ProgressHub
 
 PATIENCE_S = 60.0
 MANY = 300
@@ -153,7 +153,7 @@ async def test_a_reader_ends_after_the_events_that_it_holds() -> None:
     held = [await reader.next_until_end(), await reader.next_until_end()]
     assert texts([each for each in held if each is not None]) == ["0", "1"]
     assert await reader.next_until_end() is None
-    waits: ProgressReader = hub.watch("t")
+    waits: ProgressBuffer = hub.watch("t")
     waiting = asyncio.create_task(waits.next_until_end())
     await asyncio.sleep(0)
     waits.end()

@@ -19,7 +19,7 @@ from sessiontree import (
     SessionTree,
 )
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
-from sessiontree.contracts.errors import ApprovalClosed, JournalCorrupt
+from sessiontree.contracts.errors import AnswerTooLate, JournalCorrupt
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.models.answers import Answer, call
 from sessiontree.runtime.frames import Adopt, Outcome, Unfit
@@ -130,7 +130,7 @@ async def test_a_session_whose_facts_cannot_be_read_ends_alone(tmp_path: Path) -
 
         journal.read_session = damaged  # type: ignore[method-assign, assignment]
         (pending,) = tree.approvals.pending()
-        with pytest.raises(ApprovalClosed):  # who asked is gone: nothing runs
+        with pytest.raises(AnswerTooLate):  # who asked is gone: nothing runs
             await pending.approve()
         result = await child.result()
         assert "damaged" in result.summary

@@ -15,10 +15,10 @@ from sessiontree.contracts import codec
 from sessiontree.contracts.codec import current_versions, recorded_members
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
 from sessiontree.contracts.jsonable import dump_json
+from sessiontree.journal import replay
 from sessiontree.journal.export import load_export
 from sessiontree.journal.record import Record
-from sessiontree.runtime import replay
-from sessiontree.runtime.replay import UPCASTERS, Upcasters, read_config, read_fact
+from sessiontree.journal.replay import UPCASTERS, Upcasters, read_config, read_fact
 from tests.golden.scenario_fixtures import GOLDEN
 
 
@@ -162,7 +162,7 @@ def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_journal_of_an_older_version_is_read_as_what_it_means() -> None:
     """Where a fact of an older version is held by another one, and in the tree's first row, too."""
     row0, records = golden()
-    older = [replace(record, text=dump_json(as_older(record.fact()))) for record in records]
+    older = [replace(record, text=dump_json(as_older(record.to_json()))) for record in records]
     assert sum(each.text != record.text for each, record in zip(older, records, strict=True)) > 20
     read = [repr(read_fact(each.text)) for each in older]
     config = read_config(as_older(row0))
@@ -187,4 +187,4 @@ def test_journal_of_a_later_version_is_refused(kind: str) -> None:
         row0["tools"][0]["v"] = 2
         with pytest.raises(JournalTooNew, match="later release"):
             read_config(row0)
-    assert UPCASTERS.upcast(records[0].fact()) == records[0].fact()
+    assert UPCASTERS.upcast(records[0].to_json()) == records[0].to_json()

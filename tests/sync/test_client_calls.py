@@ -7,7 +7,7 @@ import threading
 import pytest
 from pydantic import BaseModel
 
-from sessiontree import ClientAnswerRefused, ClientCallClosed, ClientTool, PermissionTier, ScriptedModel, call
+from sessiontree import AnswerTooLate, ClientTool, PermissionTier, ScriptedModel, ValidationError, call
 from tests.sync.tree_fixtures import Opener
 
 
@@ -53,12 +53,12 @@ def test_answers_are_refused_by_type(open_tree: Opener) -> None:
             "ask_user",
             {"text": "one"},
         )
-        with pytest.raises(ClientAnswerRefused):
+        with pytest.raises(ValidationError):
             waiting.answer("no mapping")
         assert [each.call_id for each in tree.client_calls.pending()] == [waiting.call_id]
         tree.client_calls.fail(waiting.call_id, "nobody is there")
         assert branch.result().summary == "done"
-        with pytest.raises(ClientCallClosed):
+        with pytest.raises(AnswerTooLate):
             waiting.fail("again")
-        with pytest.raises(ClientCallClosed):
+        with pytest.raises(AnswerTooLate):
             tree.client_calls.answer("made up", {})

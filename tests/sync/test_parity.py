@@ -35,8 +35,6 @@ RENAMED = {
     "__aiter__": "__iter__",
     "__await__": "result",
 }
-NOT_FOR_READERS = {"offer", "fail", "follow", "next_until_end", "end"}
-"""What fills a progress reader, at the other end, or empties it in the runtime."""
 
 
 def differences(original: type, twin: type, made_by_programs: bool) -> list[str]:
@@ -44,7 +42,7 @@ def differences(original: type, twin: type, made_by_programs: bool) -> list[str]
     found = []
     for name, member in vars(original).items():
         public = not name.startswith("_") or name in RENAMED or (name == "__init__" and made_by_programs)
-        if not public or name in NOT_FOR_READERS or not _is_method(member):
+        if not public or not _is_method(member):
             continue
         counterpart = inspect.getattr_static(twin, RENAMED.get(name, name), None)
         if counterpart is None:

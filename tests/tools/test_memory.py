@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import (
     ExecutionError,
-    MemoryUnwritable,
+    MemoryFailed,
     PermissionDenied,
     ValidationError,
 )
@@ -37,7 +37,7 @@ MARKS = re.compile(
     r'<<<END_EXTERNAL_UNTRUSTED_CONTENT id="\1">>>',
     re.DOTALL,
 )
-FULL = MemoryUnwritable("/memory", "no space left on the disk; free some")
+FULL = MemoryFailed("/memory", "no space left on the disk; free some", "unwritable")
 
 
 async def remembering(*records: NewRecord) -> PlainMemory:

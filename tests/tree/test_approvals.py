@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.approvals import ApprovalMode, ApprovalRequest, Rule
-from sessiontree.contracts.errors import ApprovalClosed
+from sessiontree.contracts.errors import AnswerTooLate
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import ApprovalAnswered, ApproverAsked
 from sessiontree.contracts.tree_facts import (
@@ -232,7 +232,7 @@ def test_one_decision_for_each_request() -> None:
     harness.answer(approve=True)
     assert harness.facts == []
     error = harness.one(RefuseDecision).error
-    assert isinstance(error, ApprovalClosed)
+    assert isinstance(error, AnswerTooLate)
     assert (error.request_id, error.state) == ("r1", "denied")
 
 
@@ -244,7 +244,7 @@ def test_a_person_answers_only_what_is_shown() -> None:
     for request_id, state in (("r1", "waiting for a function"), ("r9", "unknown to this tree")):
         harness.answer(request_id)
         error = harness.one(RefuseDecision).error
-        assert isinstance(error, ApprovalClosed) and error.state == state
+        assert isinstance(error, AnswerTooLate) and error.state == state
         assert harness.facts == []
 
 
@@ -271,7 +271,7 @@ def test_an_unanswered_request_expires() -> None:
     assert harness.one(ApprovalDecided).decision == "expired"
     assert answer_of(harness).reason == "nobody answered within 60 s"
     harness.answer()
-    assert harness.one(RefuseDecision).error.args == ("r1", "expired")
+    assert harness.one(RefuseDecision).error.args == ("approval", "r1", "expired")
 
 
 def test_an_answer_that_comes_too_late_finds_the_request_expired() -> None:
@@ -281,7 +281,7 @@ def test_an_answer_that_comes_too_late_finds_the_request_expired() -> None:
     harness.now_ms = 60_000
     harness.answer()
     assert harness.one(ApprovalDecided).decision == "expired"
-    assert harness.one(RefuseDecision).error.args == ("r1", "expired")
+    assert harness.one(RefuseDecision).error.args == ("approval", "r1", "expired")
     harness.now_ms = 0
     harness.answer()
     assert harness.facts == []

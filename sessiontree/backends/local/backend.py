@@ -35,7 +35,7 @@ from sessiontree.runtime.memory_api import Ended, MemoryRight, ScopeAnswer
 from sessiontree.runtime.memory_peers import open_store
 from sessiontree.runtime.memory_service import MemoryService
 from sessiontree.runtime.model_gateway import GatewayCore
-from sessiontree.runtime.progress import ProgressHub, ProgressReader
+from sessiontree.runtime.progress import ProgressBuffer, ProgressHub
 from sessiontree.runtime.rpc import finished
 from sessiontree.runtime.scheduler import PoolSize
 from sessiontree.runtime.settings import hidden_places
@@ -350,7 +350,7 @@ class LocalBackend:
         self.equipment.pop(tree_id, None)
         await _let_go(self._models.pop(tree_id, {}))
 
-    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+    def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Return a reader of progress."""
         return self._hub.watch(tree_id, session)
 

@@ -43,14 +43,14 @@ from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorActo
 from sessiontree.backends.ray.supervisor_client import SupervisorClient, Watches
 from sessiontree.backends.ray.transport import REAPED_S
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
+from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, words_of
 from sessiontree.contracts.placement import Placements
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ApiKey
 from sessiontree.models.providers.provider_model import KEY_VARIABLES
-from sessiontree.runtime.progress import ProgressReader
+from sessiontree.runtime.progress import ProgressBuffer
 from sessiontree.runtime.scheduler import PoolSize
 from sessiontree.runtime.settings import Settings, hidden_places
 from sessiontree.runtime.supervisor_api import ActorRow, SupervisorApi
@@ -279,7 +279,7 @@ class RayBackend:
             with contextlib.suppress(SessionTreeError):  # a supervisor that is gone holds no tree
                 self._line.call_now(SupervisorLifecycle.release, tree_id)
 
-    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+    def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Return a reader of progress."""
         if self._watches is None:
             raise SessionTreeError("no tree is open in this runtime; open or resume one first")
@@ -484,5 +484,7 @@ def _lose(line: SupervisorClient, keeper: RestartKeeper, lost: Future[EngineLost
 
 def _give_up(line: SupervisorClient, actor: Any, failures: int, reason: str) -> None:
     """Fail all callers that wait, and kill the actor, which a joined Ray would restart again and again."""
-    line.lose(StartFailed("supervisor", failures, reason))
+    died = f"its supervisor failed to start {failures} times in a row, the last: {reason}"
+    advice = "look at the machine's memory and at `sessiontree doctor`, then go on with SessionTree.resume"
+    line.lose(EngineLost(died, advice, "start"))
     ray.kill(actor)

@@ -45,7 +45,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
 from sessiontree.models.api_key import ApiKey
-from sessiontree.runtime.progress import Progress, ProgressReader
+from sessiontree.runtime.progress import Progress, ProgressBuffer
 from sessiontree.runtime.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
 from sessiontree.runtime.supervisor_api import SupervisorApi
 from sessiontree.runtime.supervisor_server import SupervisorLifecycle
@@ -267,7 +267,7 @@ class NodeShard:
         self._trees.discard(tree_id)
         await self.call("release", tree_id)
 
-    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+    def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Return a reader of progress."""
         return self._watches.watch(tree_id, session)
 

@@ -29,7 +29,7 @@ from sessiontree.contracts.errors import (
     TreeNotFound,
 )
 from sessiontree.contracts.results import SessionResult
-from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader
+from sessiontree.runtime.progress import Progress, ProgressBuffer, ProgressHub
 from sessiontree.runtime.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
 from sessiontree.runtime.supervisor_api import SupervisorApi
 from sessiontree.runtime.supervisor_server import SupervisorLifecycle
@@ -470,7 +470,7 @@ class _Hub(ProgressHub):
         """Begin again with a new watch."""
         self.name, self._taken, self._dropped = name, 0, 0
 
-    def take(self, reader: ProgressReader, events: tuple[Progress, ...], dropped: int) -> None:
+    def take(self, reader: ProgressBuffer, events: tuple[Progress, ...], dropped: int) -> None:
         """Hand events of the watch to its reader; ``dropped`` is the number of those dropped so far."""
         reader.dropped += dropped - self._dropped
         self._dropped = dropped
@@ -479,7 +479,7 @@ class _Hub(ProgressHub):
         self._taken += len(events)
         self._news.set()
 
-    async def catch_up(self, reader: ProgressReader) -> None:
+    async def catch_up(self, reader: ProgressBuffer) -> None:
         """Wait up to ``CATCH_UP_S`` until everything that the supervisor has offered was reported."""
         with suppress(TimeoutError, SessionTreeError):
             async with asyncio.timeout(CATCH_UP_S):
@@ -488,7 +488,7 @@ class _Hub(ProgressHub):
                     self._news.clear()
                     await self._news.wait()
 
-    def forget(self, reader: ProgressReader) -> None:
+    def forget(self, reader: ProgressBuffer) -> None:
         """Drop the reader."""
         super().forget(reader)
         if self.pull is not None:
@@ -502,7 +502,7 @@ class Watches:
         self._line = line
         self._pulls: set[asyncio.Task[None]] = set()
 
-    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+    def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Return a new reader of the events from now on."""
         name: str = self._line.call_now(SupervisorLifecycle.watch, tree_id, session)
         hub = _Hub(self._line, name)
@@ -520,7 +520,7 @@ class Watches:
         if pulls:
             await asyncio.wait(pulls)
 
-    async def _pull(self, hub: _Hub, reader: ProgressReader) -> None:
+    async def _pull(self, hub: _Hub, reader: ProgressBuffer) -> None:
         take = partial(hub.take, reader)
         without_line: int | None = 0  # id of a supervisor that can't be followed
         try:
@@ -541,7 +541,7 @@ class Watches:
         finally:
             self._line.tell(SupervisorLifecycle.unwatch, hub.name)
 
-    async def _again(self, reader: ProgressReader) -> str:
+    async def _again(self, reader: ProgressBuffer) -> str:
         """Watch again after a restart of the supervisor."""
         await asyncio.sleep(AGAIN_S)
         return await self._line.lifecycle.watch(reader.tree_id, reader.session)

@@ -15,7 +15,6 @@ from sessiontree.contracts.errors import (
     ModelBusy,
     ModelError,
     ModelKeyRefused,
-    ModelNotFound,
     ModelUnreachable,
     words_of,
 )
@@ -67,7 +66,7 @@ def typed_failure(error: Exception, model: ProviderModel) -> ModelError:
     if is_overflow:
         return ContextOverflow(text)
     if getattr(error, "status_code", None) == MISSING:
-        return ModelNotFound(f"{text}; check the model's name, and that the key may use it")
+        return ModelKeyRefused(f"{text}; check the model's name, and that the key may use it")
     if isinstance(error, theirs.ModelRequestRejectedError | theirs.ModelQuotaExceededError):
         return _rejected(error, text, model)
     if isinstance(error, theirs.ModelRateLimitError | theirs.ModelUnavailableError):

@@ -104,7 +104,9 @@ async def work():
     from sessiontree import FunctionModel, SessionTree, call
 
     def reply(request):
-        return call("memory_store", text="hay") if request.turn == 1 and request.kind == "main" else "ok"
+        if request.turn == 1 and request.kind == "main":
+            return call("memory_store", text="hay")
+        return "ok"
 
     given = dict(model=FunctionModel(reply), backend=os.environ["BACKEND"], state_dir="../state")
     async with SessionTree(".", approvals="auto", **given) as tree:

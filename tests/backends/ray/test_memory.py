@@ -38,10 +38,10 @@ from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.memory import MemoryQuery, Selection
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.journal.replay import read_fact
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.memory_api import MAX_LOSSES
 from sessiontree.runtime.memory_peers import open_store
-from sessiontree.runtime.replay import read_fact
 from sessiontree.runtime.supervisor_api import ActorRow
 from sessiontree.testing.force import unwrapped
 from tests.backends.ray.misdeed_fakes import Misdeed

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from sessiontree import Runtime, ScriptedModel, SessionTree, StartFailed
+from sessiontree import EngineLost, Runtime, ScriptedModel, SessionTree
 from sessiontree.backends.ray.backend import RayBackend, _give_up
 from sessiontree.backends.ray.engine_servers import RAYLET, watched_servers
 from sessiontree.backends.ray.process_start import (
@@ -33,6 +33,7 @@ from sessiontree.backends.ray.process_start import (
 from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.control.client import ControlClient
 from sessiontree.sandbox.process_tree import children, process_of
+from tests.house.error_fixtures import has_cause
 
 PATIENCE_S = 60.0
 NOTICED_S = 1.0
@@ -272,7 +273,11 @@ async def test_waiters_are_told_that_a_supervisor_never_came(monkeypatch: pytest
     line = SupervisorClient(actor, "key", lambda: True)
     _give_up(line, actor, 5, "its process (7) ended while it started")
     assert killed == [(actor, True)]
-    with pytest.raises(StartFailed, match=r"supervisor failed to start 5 times in a row.*\(7\).*doctor"):
+    with pytest.raises(
+        EngineLost,
+        check=has_cause("start"),
+        match=r"supervisor failed to start 5 times in a row.*\(7\).*doctor",
+    ):
         await line.supervisor.actors()
 
 
