@@ -252,7 +252,8 @@ def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> i
         if isinstance(error, TreeNotFound) and error.missing == "journal":
             sys.stderr.write(
                 f"sessiontree: nothing ran here yet: {visible(error.reason)} "
-                f"({visible(error.path)}); begin with sessiontree run or sessiontree survey, or name another workspace or --state-dir\n"
+                f"({visible(error.path)}); begin with sessiontree run or sessiontree survey, "
+                "or name another workspace or --state-dir\n"
             )
             return FAILED
         sys.stderr.write(f"sessiontree: {type(error).__name__}: {visible(str(error))}\n")
