@@ -255,8 +255,8 @@ class Hook:
         """Return None to leave the request for a child unchanged; ``ctx`` is its parent's.
 
         Answers are merged as in :meth:`before_tool_call`; the first Block ends the sequence. Rules and
-        limits apply to the merged request. Hooks on a tool's spawn run in its session's host; hooks on the program's
-        spawn run in the program.
+        limits apply to the merged request. Hooks on a tool's spawn run in its session's host; hooks on the
+        program's spawn run in the program.
         """
         return None
 
