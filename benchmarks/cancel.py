@@ -40,7 +40,7 @@ from sessiontree import (
     SessionHandle,
     SessionKind,
     SessionTree,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.contracts.messages import ToolResultMessage, UserMessage
@@ -110,18 +110,18 @@ def reply(request: ModelRequest) -> Answer:
         return "here"
     program, kind, mark, hold = task
     if hold == "shell":
-        return call("exec", command=SHELL_COMMAND.format(mark=mark))
+        return script_call("exec", command=SHELL_COMMAND.format(mark=mark))
     if not any(isinstance(each, ToolResultMessage) for each in request.messages):
-        return call("leave", program=program, kind=kind, mark=mark)
+        return script_call("leave", program=program, kind=kind, mark=mark)
     match hold:
         case "coroutine":
-            return call("hold_a_coroutine", seconds=HOLD_S)
+            return script_call("hold_a_coroutine", seconds=HOLD_S)
         case "thread":
-            return call("hold_a_thread", seconds=HOLD_S)
+            return script_call("hold_a_thread", seconds=HOLD_S)
         case "exec":
-            return call("exec", command=COMMAND.format(python="python3", deaf=DEAF, mark=mark))
+            return script_call("exec", command=COMMAND.format(python="python3", deaf=DEAF, mark=mark))
         case _:
-            return call("permitted")
+            return script_call("permitted")
 
 
 def marked(mark: str) -> list[int]:

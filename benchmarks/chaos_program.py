@@ -42,7 +42,7 @@ from sessiontree import (
     SessionTree,
     SessionTreeError,
     ToolContext,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.api.runtime_options import BackendName
@@ -97,7 +97,7 @@ async def reply(request: ModelRequest) -> Answer:
         return heard.text
     if request.kind is SessionKind.WORKER:
         return f"done {heard.text}"
-    return call("effect", key=heard.text)
+    return script_call("effect", key=heard.text)
 
 
 class Unfinished:

@@ -29,7 +29,7 @@ from typing import Final
 from benchmarks.journal import SPEC
 from benchmarks.places import places
 from benchmarks.report import Figure, Options, read_options, show
-from sessiontree import AsyncFunctionModel, Limits, ModelRequest, SessionTree, call
+from sessiontree import AsyncFunctionModel, Limits, ModelRequest, SessionTree, script_call
 from sessiontree.contracts.agent import CHARS_PER_TOKEN, AgentConfig
 from sessiontree.contracts.messages import NOTHING_USED, TextContent, UserMessage
 from sessiontree.contracts.session_facts import (
@@ -73,7 +73,7 @@ async def reply(request: ModelRequest) -> Answer:
     word, _, count = request.messages[last].text.partition(" ")
     done = (len(request.messages) - last - 1) // 2
     if word == WORK and done < int(count) - 1:
-        return call("read", path="a.txt", offset=done + 1)
+        return script_call("read", path="a.txt", offset=done + 1)
     return "done"
 
 

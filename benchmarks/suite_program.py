@@ -29,7 +29,7 @@ from sessiontree import (
     Runtime,
     SessionTree,
     ToolContext,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.api.runtime_options import BackendName
@@ -59,7 +59,7 @@ async def note(key: str, ctx: ToolContext) -> str:
 def reply(request: ModelRequest) -> Any:
     """Note the sample, then repeat what the tool returned."""
     heard = request.messages[-1].text
-    return call("note", key=heard) if request.turn == 1 else heard
+    return script_call("note", key=heard) if request.turn == 1 else heard
 
 
 async def solve(attempt: Attempt[str]) -> str:

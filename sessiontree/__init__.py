@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from sessiontree.channels.program_channels import DisplayListener as DisplayListener
     from sessiontree.channels.program_channels import Listener as Listener
     from sessiontree.channels.program_channels import QueueChannel as QueueChannel
-    from sessiontree.channels.safe_text import visible as visible
+    from sessiontree.channels.safe_text import make_visible as make_visible
     from sessiontree.channels.terminal import TerminalChannel as TerminalChannel
     from sessiontree.contracts.agent import AgentConfig as AgentConfig
     from sessiontree.contracts.approvals import ApprovalAnswer as ApprovalAnswer
@@ -135,23 +135,23 @@ if TYPE_CHECKING:
     from sessiontree.contracts.events import ToolExecutionStart as ToolExecutionStart
     from sessiontree.contracts.events import ToolExecutionUpdate as ToolExecutionUpdate
     from sessiontree.contracts.events import TranscriptRepaired as TranscriptRepaired
-    from sessiontree.contracts.hooks import Block as Block
+    from sessiontree.contracts.hooks import BlockCall as BlockCall
     from sessiontree.contracts.hooks import CalledTool as CalledTool
-    from sessiontree.contracts.hooks import Change as Change
+    from sessiontree.contracts.hooks import ChangeArguments as ChangeArguments
     from sessiontree.contracts.hooks import EndedCall as EndedCall
     from sessiontree.contracts.hooks import EndedSession as EndedSession
     from sessiontree.contracts.hooks import Hook as Hook
     from sessiontree.contracts.hooks import HookAnswer as HookAnswer
     from sessiontree.contracts.hooks import HookContext as HookContext
+    from sessiontree.contracts.hooks import HookResult as HookResult
+    from sessiontree.contracts.hooks import HookText as HookText
     from sessiontree.contracts.hooks import KeptResult as KeptResult
     from sessiontree.contracts.hooks import OnError as OnError
-    from sessiontree.contracts.hooks import Result as Result
-    from sessiontree.contracts.hooks import Reword as Reword
+    from sessiontree.contracts.hooks import Rewrite as Rewrite
     from sessiontree.contracts.hooks import SpawnAnswer as SpawnAnswer
     from sessiontree.contracts.hooks import Spawning as Spawning
     from sessiontree.contracts.hooks import Speaker as Speaker
     from sessiontree.contracts.hooks import StartedSession as StartedSession
-    from sessiontree.contracts.hooks import Words as Words
     from sessiontree.contracts.jsonable import JsonValue as JsonValue
     from sessiontree.contracts.kinds import ChildKind as ChildKind
     from sessiontree.contracts.kinds import ExecSecurity as ExecSecurity
@@ -161,7 +161,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.kinds import SystemAnswer as SystemAnswer
     from sessiontree.contracts.kinds import Wait as Wait
     from sessiontree.contracts.kinds import WorkspaceAccess as WorkspaceAccess
-    from sessiontree.contracts.memory import Hit as Hit
+    from sessiontree.contracts.memory import MemoryHit as MemoryHit
     from sessiontree.contracts.memory import MemoryQuery as MemoryQuery
     from sessiontree.contracts.memory import MemoryRecord as MemoryRecord
     from sessiontree.contracts.memory import MemoryScope as MemoryScope
@@ -173,7 +173,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.messages import ImageContent as ImageContent
     from sessiontree.contracts.messages import Message as Message
     from sessiontree.contracts.messages import Origin as Origin
-    from sessiontree.contracts.messages import Replay as Replay
+    from sessiontree.contracts.messages import ProviderForm as ProviderForm
     from sessiontree.contracts.messages import ReplyContent as ReplyContent
     from sessiontree.contracts.messages import StopReason as StopReason
     from sessiontree.contracts.messages import TextContent as TextContent
@@ -241,9 +241,9 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tool import AllowEmpty as AllowEmpty
     from sessiontree.contracts.tool import RawTool as RawTool
     from sessiontree.contracts.tool import Retry as Retry
+    from sessiontree.contracts.tool import Stripped as Stripped
     from sessiontree.contracts.tool import Tool as Tool
     from sessiontree.contracts.tool import ToolFlag as ToolFlag
-    from sessiontree.contracts.tool import Trimmed as Trimmed
     from sessiontree.contracts.tool import optional_string_enum as optional_string_enum
     from sessiontree.contracts.tool import string_enum as string_enum
     from sessiontree.contracts.tree_config import ShardRow as ShardRow
@@ -252,15 +252,15 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tree_facts import Fact as Fact
     from sessiontree.hooks.redact import Redact as Redact
     from sessiontree.hooks.results import AddMetadata as AddMetadata
-    from sessiontree.hooks.results import Trim as Trim
-    from sessiontree.journal.record import Record as Record
+    from sessiontree.hooks.results import TrimResults as TrimResults
+    from sessiontree.journal.record import JournalRecord as JournalRecord
     from sessiontree.memory.settings import EmbedderSettings as EmbedderSettings
     from sessiontree.memory.settings import HashingSettings as HashingSettings
     from sessiontree.memory.settings import HTTPSettings as HTTPSettings
     from sessiontree.memory.settings import MemorySettings as MemorySettings
     from sessiontree.memory.settings import MiniLMSettings as MiniLMSettings
     from sessiontree.models.answers import Answer as Answer
-    from sessiontree.models.answers import call as call
+    from sessiontree.models.answers import script_call as script_call
     from sessiontree.models.port import CallPiece as CallPiece
     from sessiontree.models.port import EmitEvent as EmitEvent
     from sessiontree.models.port import GatewayModel as GatewayModel
@@ -294,7 +294,7 @@ if TYPE_CHECKING:
     from sessiontree.policy.settings import ToolPolicy as ToolPolicy
     from sessiontree.runtime.progress import Progress as Progress
     from sessiontree.runtime.progress import ProgressReader as ProgressReader
-    from sessiontree.schema.derive import to_mcp as to_mcp
+    from sessiontree.schema.derive import to_mcp_tool as to_mcp_tool
     from sessiontree.schema.dialect import SchemaWarning as SchemaWarning
     from sessiontree.tree.report import ReceiptLine as ReceiptLine
     from sessiontree.web.settings import WebSettings as WebSettings
@@ -311,7 +311,7 @@ _ROOMS = {
         "Listener",
         "QueueChannel",
     ),
-    "channels.safe_text": ("visible",),
+    "channels.safe_text": ("make_visible",),
     "channels.terminal": ("TerminalChannel",),
     "contracts.agent": ("AgentConfig",),
     "contracts.approvals": ("ApprovalAnswer", "ApprovalMode", "ApprovalRequest", "Rule", "RuleAnswer"),
@@ -372,15 +372,15 @@ _ROOMS = {
         "Retry",
         "Tool",
         "ToolFlag",
-        "Trimmed",
+        "Stripped",
         "optional_string_enum",
         "string_enum",
     ),
     "contracts.settings": ("Budget", "ImageLimits", "Limits", "MessagePolicy"),
     "contracts.hooks": (
-        "Block",
+        "BlockCall",
         "CalledTool",
-        "Change",
+        "ChangeArguments",
         "EndedCall",
         "EndedSession",
         "Hook",
@@ -388,13 +388,13 @@ _ROOMS = {
         "HookContext",
         "KeptResult",
         "OnError",
-        "Result",
-        "Reword",
+        "HookResult",
+        "Rewrite",
         "SpawnAnswer",
         "Spawning",
         "Speaker",
         "StartedSession",
-        "Words",
+        "HookText",
     ),
     "contracts.kinds": (
         "ChildKind",
@@ -407,7 +407,7 @@ _ROOMS = {
         "WorkspaceAccess",
     ),
     "contracts.memory": (
-        "Hit",
+        "MemoryHit",
         "MemoryQuery",
         "MemoryRecord",
         "MemoryScope",
@@ -421,7 +421,7 @@ _ROOMS = {
         "ImageContent",
         "Message",
         "Origin",
-        "Replay",
+        "ProviderForm",
         "ReplyContent",
         "StopReason",
         "TextContent",
@@ -459,8 +459,8 @@ _ROOMS = {
     "api.session_handle": ("SessionHandle",),
     "api.skills": ("SkillWarning", "SkillsLike"),
     "hooks.redact": ("Redact",),
-    "hooks.results": ("AddMetadata", "Trim"),
-    "journal.record": ("Record",),
+    "hooks.results": ("AddMetadata", "TrimResults"),
+    "journal.record": ("JournalRecord",),
     "runtime.progress": ("Progress", "ProgressReader"),
     "memory.settings": (
         "EmbedderSettings",
@@ -469,7 +469,7 @@ _ROOMS = {
         "MemorySettings",
         "MiniLMSettings",
     ),
-    "models.answers": ("Answer", "call"),
+    "models.answers": ("Answer", "script_call"),
     "models.port": (
         "CallPiece",
         "EmitEvent",
@@ -508,7 +508,7 @@ _ROOMS = {
     "api.runtime": ("Runtime",),
     "api.runtime_options": ("BackendName", "Enforcement", "RuntimeOptions", "Shards"),
     "schema.dialect": ("SchemaWarning",),
-    "schema.derive": ("to_mcp",),
+    "schema.derive": ("to_mcp_tool",),
     "api.session_tree": ("SessionTree",),
     "api.stored_trees": ("StoredTrees",),
     "api.telemetry": ("Telemetry", "TelemetryLike"),

@@ -1,6 +1,6 @@
 """Facts: what the journal of a tree records, each with a class of its own.
 
-``tree.events()`` yields a :class:`~sessiontree.Record` for each, and ``record.fact`` is of one of
+``tree.events()`` yields a :class:`~sessiontree.JournalRecord` for each, and ``record.fact`` is of one of
 these classes. A program dispatches on it with ``match``::
 
     async for record in tree.events(after=seq):

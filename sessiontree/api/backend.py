@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.tree_config import TreeConfig
-    from sessiontree.journal.record import Record
+    from sessiontree.journal.record import JournalRecord
     from sessiontree.runtime.progress import ProgressBuffer
     from sessiontree.runtime.supervisor_api import SupervisorApi
     from sessiontree.runtime.tree_resources import TreeSetup
@@ -77,7 +77,7 @@ READ_WAIT_S = 20.0
 """Seconds that a reader waits for the first fact before it asks again."""
 
 
-async def facts_after(supervisor: SupervisorApi, tree_id: str, after: int) -> AsyncIterator[Record]:
+async def facts_after(supervisor: SupervisorApi, tree_id: str, after: int) -> AsyncIterator[JournalRecord]:
     """Yield facts after a number in order, then wait for more; ends when Main has ended."""
     over = await supervisor.is_over(tree_id)
     while True:

@@ -34,7 +34,7 @@ from sessiontree.journal.claim import (
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.replay_check import replay_records
 from sessiontree.runtime.stored_trees import stored_facts, summaries_in
 from sessiontree.runtime.tree_fork import Identity, forked
@@ -93,7 +93,7 @@ class StoredFacts:
         while self._journals:
             self._journals.pop().release()
 
-    def read(self, tree_id: str) -> Iterator[Record]:
+    def read(self, tree_id: str) -> Iterator[JournalRecord]:
         """Yield a tree's facts in order, page by page; those of a damaged tree up to the damage.
 
         Raises:
@@ -107,7 +107,7 @@ class StoredFacts:
                 return
             seq = page[-1].seq
 
-    def _page(self, tree_id: str, after_seq: int) -> list[Record]:
+    def _page(self, tree_id: str, after_seq: int) -> list[JournalRecord]:
         for index, journal in enumerate(self._journals):
             try:
                 page = journal.read(tree_id, after_seq=after_seq, max_n=_PAGE)

@@ -19,7 +19,7 @@ from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.hook_run import HookFault
-from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact
 from sessiontree.tree.protocol import SpawnAsked
 
@@ -87,7 +87,7 @@ class ProgramHooks:
         finally:
             self._moved.set()
 
-    async def _note(self, record: Record) -> None:
+    async def _note(self, record: JournalRecord) -> None:
         if record.session or kind_in(record.text) not in _TOLD:
             return
         fact: Any = read_fact(record.text)

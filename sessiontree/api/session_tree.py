@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.skills import Skill
     from sessiontree.contracts.tree_config import PolicyRow, TreeConfig
-    from sessiontree.journal.record import Record
+    from sessiontree.journal.record import JournalRecord
     from sessiontree.runtime.supervisor_api import SupervisorApi
     from sessiontree.tree.report import ReceiptLine
 
@@ -487,7 +487,7 @@ class SessionTree:
         """Calls of client tools that wait for the program."""
         return self._open().client_calls(self._table)
 
-    def events(self, *, after: int = 0) -> AsyncIterator[Record]:
+    def events(self, *, after: int = 0) -> AsyncIterator[JournalRecord]:
         """Iterate over the tree's durable facts in order, then wait for more; ends when Main has ended.
 
         ``record.fact`` is an object of a class of :mod:`sessiontree.facts`, or several of them in

@@ -15,7 +15,7 @@ from sessiontree.contracts.codec import wire_parts
 from sessiontree.contracts.events import exit_of
 from sessiontree.contracts.messages import ToolResultMessage, message_from_wire
 from sessiontree.contracts.session_ids import MAIN
-from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import UPCASTERS
 
 MAX_TEXT_CHARS: Final = 4_000
@@ -58,7 +58,7 @@ class _Said:
 Fact: TypeAlias = Mapping[str, Any]
 
 
-def transcript_of(records: Iterable[Record], session: str | None = None) -> Iterator[TranscriptStep]:
+def transcript_of(records: Iterable[JournalRecord], session: str | None = None) -> Iterator[TranscriptStep]:
     """Yield the steps of a tree's facts, in their order.
 
     Args:

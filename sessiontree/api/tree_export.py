@@ -20,7 +20,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.claim import JournalClaim, journal_dirs, journal_holding, state_dir_of_journal
 from sessiontree.journal.export import Export, ExportSummary, Manifest, load_export, private_file
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config, read_fact
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.state import initial_tree
@@ -144,7 +144,7 @@ def _checked(data: BinaryIO, name: str, *, damaged: bool) -> tuple[Manifest, Exp
     return export.manifest, export
 
 
-def _check_facts(name: str, manifest: Manifest, records: Sequence[Record]) -> None:
+def _check_facts(name: str, manifest: Manifest, records: Sequence[JournalRecord]) -> None:
     state, seq = initial_tree(), 0
     try:
         config = read_config(manifest.row0)

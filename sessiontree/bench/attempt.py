@@ -24,9 +24,9 @@ from sessiontree import (
     ConfigError,
     EngineLost,
     JournalError,
+    JournalRecord,
     ModelLike,
     ReceiptLine,
-    Record,
     Runtime,
     SessionTree,
     SessionTreeError,
@@ -256,7 +256,7 @@ class AttemptRun:
         self,
         outcome: _Outcome,
         tree: SessionTree | None,
-        records: Sequence[Record] | None,
+        records: Sequence[JournalRecord] | None,
         receipt: tuple[ReceiptLine, ...],
     ) -> None:
         """Raise if it is not the sample's fault that it did not pass.
@@ -284,7 +284,7 @@ class AttemptRun:
         elif faults.is_silent and outcome.status == "completed":
             outcome.status = "empty"
 
-    async def _records(self, tree: SessionTree, outcome: _Outcome) -> list[Record] | None:
+    async def _records(self, tree: SessionTree, outcome: _Outcome) -> list[JournalRecord] | None:
         """Return the facts of a tree that is over, if they are needed; keep those of another node."""
         is_elsewhere = self.runtime.sharing.journal_of(tree.tree_id) is None
         if outcome.is_pass and not is_elsewhere:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from rich.console import Console
 
-from sessiontree import ConfigError, visible
+from sessiontree import ConfigError, make_visible
 from sessiontree.api.paths import absolute_path
 from sessiontree.api.runtime import late
 from sessiontree.bench.environment import SuiteEnvironment, environment_of, lock_text, prepare_here
@@ -213,5 +213,5 @@ def _progress(screen: BenchScreen, as_json: bool) -> RunProgress:
     if as_json:
         return JsonProgress(screen)
     if screen.is_live:
-        return TerminalProgress(Console(file=sys.stdout, highlight=False), visible)
+        return TerminalProgress(Console(file=sys.stdout, highlight=False), make_visible)
     return LineProgress(screen)

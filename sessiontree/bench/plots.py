@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from sessiontree import visible
+from sessiontree import make_visible
 from sessiontree.bench.report import RunReport, ScoreSummary, percent, seconds, span
 from sessiontree.bench.statistics import CONFIDENCE, quantile
 
@@ -143,7 +143,7 @@ def _distribution(
 
 
 def _short(name: str) -> str:
-    plain = visible(name)
+    plain = make_visible(name)
     return plain if len(plain) <= _NAME_CHARS else f"{plain[: _NAME_CHARS - 1]}…"
 
 

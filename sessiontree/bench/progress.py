@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from sessiontree import visible
+from sessiontree import make_visible
 from sessiontree.bench.ledger import SampleLease, Tally
 from sessiontree.bench.ledger_tables import AttemptResult
 
@@ -155,11 +155,11 @@ class LoggedProgress(RunProgress):
 
     def say(self, text: str) -> None:
         """Log a failure."""
-        _LOG.warning("%s", visible(text))
+        _LOG.warning("%s", make_visible(text))
 
     def end(self, why: str, *, is_complete: bool) -> None:
         """Log the end."""
-        _LOG.log(logging.INFO if is_complete else logging.WARNING, "%s", visible(why))
+        _LOG.log(logging.INFO if is_complete else logging.WARNING, "%s", make_visible(why))
 
 
 class LineScreen(Protocol):

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from sessiontree import ConfigError, Record, Usage
+from sessiontree import ConfigError, JournalRecord, Usage
 from sessiontree.api.paths import absolute_path
 
 LEDGER: Final = "ledger.sqlite"
@@ -315,7 +315,7 @@ def fact_kind(text: str) -> str:
     return text[len(_KIND) : text.find('"', len(_KIND))]
 
 
-def usage_by_model(records: Iterable[Record]) -> dict[str, tuple[Usage, int]]:
+def usage_by_model(records: Iterable[JournalRecord]) -> dict[str, tuple[Usage, int]]:
     """Return what a tree's sessions used according to its facts, and how many sessions, by model.
 
     A session's usage counts for the model that it had when the usage was charged.

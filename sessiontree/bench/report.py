@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, Final
 
-from sessiontree import ConfigError, JournalError, Usage, visible
+from sessiontree import ConfigError, JournalError, Usage, make_visible
 from sessiontree.bench.recorded_run import (
     ANSWERED,
     AttemptRecord,
@@ -235,7 +235,7 @@ def cell_text(text: str) -> str:
     A notebook reads what is between two dollar signs of one text as a formula. Signs in elements of their own
     are in different texts.
     """
-    return escape(visible(text)).replace("$", "<span>$</span>")
+    return escape(make_visible(text)).replace("$", "<span>$</span>")
 
 
 def html_table(lines: Iterable[str], table: Iterable[Sequence[str]]) -> str:

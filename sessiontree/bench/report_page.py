@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from sessiontree import visible
+from sessiontree import make_visible
 from sessiontree.bench.report import FailureGroup, RunReport
 
 if TYPE_CHECKING:  # it loads matplotlib
@@ -72,7 +72,7 @@ def page_of(report: RunReport, plots: Iterable[Plot]) -> str:
 
 
 def _safe(text: str) -> str:
-    return escape(visible(text))
+    return escape(make_visible(text))
 
 
 def _scores(report: RunReport) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from sessiontree import JournalCorrupt, JournalUnwritable, Record, TreeNotFound
+from sessiontree import JournalCorrupt, JournalRecord, JournalUnwritable, TreeNotFound
 from sessiontree.api.journaled_trees import StoredFacts
 from sessiontree.bench.recorded_run import STATE
 
@@ -46,7 +46,7 @@ class RunFacts:
         """Close them."""
         self._stored.__exit__()
 
-    def read(self, tree_id: str) -> Iterator[Record]:
+    def read(self, tree_id: str) -> Iterator[JournalRecord]:
         """Yield a tree's facts in order; those of a damaged tree up to the damage.
 
         Raises:
@@ -67,7 +67,7 @@ class RunFacts:
         yield from stored
 
 
-def keep_facts(run_dir: Path, tree_id: str, records: Iterable[Record]) -> None:
+def keep_facts(run_dir: Path, tree_id: str, records: Iterable[JournalRecord]) -> None:
     """Write the facts of a tree of another node, whole or not at all. Blocks.
 
     Raises:
@@ -92,10 +92,10 @@ def _file_of(run_dir: Path, tree_id: str) -> Path:
     return run_dir / FETCHED / f"{tree_id}.jsonl"
 
 
-def _fetched(file: Path) -> Iterator[Record]:
+def _fetched(file: Path) -> Iterator[JournalRecord]:
     try:
         with file.open(encoding="ascii") as lines:
             for line in lines:
-                yield Record(*json.loads(line))
+                yield JournalRecord(*json.loads(line))
     except (OSError, ValueError, TypeError) as error:
         raise JournalCorrupt(str(file), f"the facts that were fetched can't be read: {error}") from error

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sessiontree import Record, SessionFailed, SessionStatus
+from sessiontree import JournalRecord, SessionFailed, SessionStatus
 from sessiontree.bench.recorded_run import fact_kind
 
 _MAIN: Final = "main"
@@ -39,7 +39,7 @@ class TreeFaults:
     """Whether the last run of Main, or of the tree if Main had none, ended with an empty reply."""
 
 
-def faults_in(records: Iterable[Record]) -> TreeFaults:
+def faults_in(records: Iterable[JournalRecord]) -> TreeFaults:
     """Return what a tree's facts say of its faults."""
     found, failures, has_run = TreeFaults(), Counter[tuple[str, int]](), False
     for record in records:

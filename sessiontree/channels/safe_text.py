@@ -59,7 +59,7 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _BLANK = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800", "\u034f"}
 
 
-def visible(text: str) -> str:
+def make_visible(text: str) -> str:
     r"""Return text with every control, bidirectional, invisible and unassigned character as ``\\u{…}``.
 
     Spaces other than U+0020 are escaped too; letters, marks, digits, punctuation and symbols stay.
@@ -83,16 +83,16 @@ def _is_variation(character: str) -> bool:
 
 def approval_text(request: ApprovalRequest) -> str:
     """Return the text a person decides on: who asks, for whom, for which tool and tier, all arguments."""
-    arguments = visible(dump_readable(request.arguments))
+    arguments = make_visible(dump_readable(request.arguments))
     askers = "; ".join(_asker(asker) for asker in request.asked_by)
     return (
-        f"{visible(request.session_id)} wants to call {visible(request.tool)} ({request.tier})\n"
+        f"{make_visible(request.session_id)} wants to call {make_visible(request.tool)} ({request.tier})\n"
         f"  arguments: {arguments}\n"
         f"  request:   {request.request_id}"
         f"{_line('for', askers)}"
         f"{_line('open', _open(request.opens))}"
         f"{_always(request.covers)}"
-        f"{_beware(f'{visible(request.session_id)} {visible(request.tool)} {arguments} {askers}')}"
+        f"{_beware(f'{make_visible(request.session_id)} {make_visible(request.tool)} {arguments} {askers}')}"
     )
 
 
@@ -101,7 +101,7 @@ def question_text(request: ApprovalRequest) -> str:
     if request.covers is None:
         always = "[a]lways this tool, "
     elif request.covers:
-        always = f"[a]lways {visible(', '.join(request.covers))}, "
+        always = f"[a]lways {make_visible(', '.join(request.covers))}, "
     else:
         always = ""
     return f"allow? [y]es once, {always}[n]o, for good, [l]ater: "
@@ -124,14 +124,14 @@ def _open(why: str) -> str:
         return ""
     return (
         "it may run files that its words do not name, and a yes does not say what those hold; the yes ends "
-        f"with any change to a file of the workspace ({visible(why)})"
+        f"with any change to a file of the workspace ({make_visible(why)})"
     )
 
 
 def _asker(asker: Principal) -> str:
     """Return on whose behalf a call is made; names are quoted, so that none can pass for another's id."""
     said = {"id": asker.id, "name": asker.name, "channel": asker.channel, "group": asker.group}
-    words = (f"{what} {visible(dump_readable(text))}" for what, text in said.items() if text)
+    words = (f"{what} {make_visible(dump_readable(text))}" for what, text in said.items() if text)
     return ", ".join(("an owner" if asker.is_owner else "no owner", *words))
 
 
@@ -146,4 +146,4 @@ def _always(covers: tuple[str, ...] | None) -> str:
     """Return the line about what an *always* would cover, if that is less than every call of the tool."""
     if covers is None:
         return ""
-    return _line("always", visible(", ".join(covers)) or "this call alone; its command can't be judged")
+    return _line("always", make_visible(", ".join(covers)) or "this call alone; its command can't be judged")

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TextIO
 
-from sessiontree.channels.safe_text import approval_text, question_text, refuse_always, visible
+from sessiontree.channels.safe_text import approval_text, make_visible, question_text, refuse_always
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 
 _ANSWERS = {
@@ -39,7 +39,7 @@ class TerminalChannel:
     async def send(self, text: str) -> None:
         """Print a message line by line, with its invisible characters made visible."""
         for line in text.splitlines() or [""]:
-            self._writes.write(visible(line) + "\n")
+            self._writes.write(make_visible(line) + "\n")
         self._writes.flush()
 
     async def show(self, tool: str, display: str) -> None:

@@ -30,7 +30,7 @@ from sessiontree.contracts.events import display_of, failure_of
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.session_ids import MAIN
-from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact
 
 Change = dict[str, Any]
@@ -58,7 +58,7 @@ class LiveChanges:
             "approval_decided": self._decided,
         }
 
-    def of(self, record: Record) -> list[Change]:
+    def of(self, record: JournalRecord) -> list[Change]:
         """Return the changes of a fact, in order; most facts have none.
 
         Raises:
@@ -128,7 +128,7 @@ class CallFailures:
         self._settled: set[tuple[str, str]] = set()
         """Calls whose request was not approved, by session and key: the decision has a line of its own."""
 
-    def of(self, record: Record) -> tuple[str, ToolResultMessage] | None:
+    def of(self, record: JournalRecord) -> tuple[str, ToolResultMessage] | None:
         """Return why the call failed whose result a fact is, and the result; None for any other fact.
 
         Raises:
@@ -154,7 +154,7 @@ def _is_failure(change: Change) -> bool:
     return change.get("status") == "failed" or change.get("decision") in {"denied", "expired"}
 
 
-def _change(record: Record, session: str, members: Change) -> Change:
+def _change(record: JournalRecord, session: str, members: Change) -> Change:
     return {
         "change": members["change"],
         "seq": record.seq,
@@ -249,7 +249,7 @@ class TreeWatch:
         self._known_seq = known_seq
         self._changes = LiveChanges()
 
-    def take(self, record: Record) -> None:
+    def take(self, record: JournalRecord) -> None:
         """Take a fact in.
 
         Raises:
@@ -267,7 +267,7 @@ class TreeWatch:
         if record.seq == self._known_seq and self._view is not None:
             self._view.pace_from_now()
 
-    def _tell_failure(self, record: Record, failures: CallFailures) -> None:
+    def _tell_failure(self, record: JournalRecord, failures: CallFailures) -> None:
         failed = failures.of(record)
         if failed is None or record.seq <= self._known_seq:
             return
@@ -294,7 +294,7 @@ class TreeWatch:
         return f"{line}, {self.tree.done:,} of {self.tree.expected or 0:,} files"
 
 
-def count_files(tree: LiveTree, record: Record) -> None:
+def count_files(tree: LiveTree, record: JournalRecord) -> None:
     """Count the finished files that a Worker's result reports, as in a survey."""
     if record.session or kind_in(record.text) != "session_ended":
         return

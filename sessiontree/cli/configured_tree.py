@@ -13,7 +13,7 @@ from sessiontree.api.app import take_app
 from sessiontree.api.approval_modes import DEFAULT_MODE, MODES, with_own_system_tier
 from sessiontree.api.model_choice import models_of
 from sessiontree.api.paths import absolute_path
-from sessiontree.channels.safe_text import visible
+from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.settings import meant
 from sessiontree.models.port import model_name
 from sessiontree.models.providers.provider_model import LOCAL
@@ -32,7 +32,7 @@ def load_configuration(config: Path | None, workspace: Path) -> Configuration:
     """
     configured = Configuration.load(config, workspace=workspace)
     if configured.notice:
-        sys.stderr.write(f"sessiontree: {visible(configured.notice)}\n")
+        sys.stderr.write(f"sessiontree: {make_visible(configured.notice)}\n")
     return configured
 
 

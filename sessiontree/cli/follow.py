@@ -19,7 +19,7 @@ from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config
 
 READ_AT_ONCE = 512
@@ -53,7 +53,7 @@ def follow(
     return 0
 
 
-async def read_facts(journal: Journal, tree_id: str) -> AsyncIterator[Record]:
+async def read_facts(journal: Journal, tree_id: str) -> AsyncIterator[JournalRecord]:
     """Yield a tree's facts in order, then wait for more, for ever.
 
     Raises:

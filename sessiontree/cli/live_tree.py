@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from sessiontree.channels.safe_text import visible
+from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.codec import current_versions
 from sessiontree.contracts.events import (
     Event,
@@ -28,7 +28,7 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.session_facts import TurnStarted
 from sessiontree.contracts.tree_facts import UsageCharged
-from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact, read_facts
 
 MAX_NAME_CHARS = 80
@@ -82,7 +82,7 @@ class SessionPanel:
         """The last step of its path and its label, safe to be shown."""
         if not self._name:
             step = self.session_id.rpartition("/")[2]
-            self._name = visible(f"{step[:MAX_NAME_CHARS]} {self.label[:MAX_NAME_CHARS]}".rstrip())
+            self._name = make_visible(f"{step[:MAX_NAME_CHARS]} {self.label[:MAX_NAME_CHARS]}".rstrip())
         return self._name
 
     def began(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> None:
@@ -135,7 +135,7 @@ class SessionPanel:
             return ""
         message = read_fact(self.result).message
         display = display_of(message)
-        return "" if display is None else visible(f"{message.tool_name}: {display}"[:MAX_CALL_CHARS])
+        return "" if display is None else make_visible(f"{message.tool_name}: {display}"[:MAX_CALL_CHARS])
 
     def state(self) -> str:
         """Return its state, in words: a final status, or what it is waiting for."""
@@ -176,7 +176,7 @@ def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
     except (ValueError, TypeError, RecursionError):
         given = "(arguments that have no JSON form)"
     text = f"{tool} {given}"
-    return visible(text if len(text) <= MAX_CALL_CHARS else f"{text[: MAX_CALL_CHARS - 1]}…")
+    return make_visible(text if len(text) <= MAX_CALL_CHARS else f"{text[: MAX_CALL_CHARS - 1]}…")
 
 
 def _asked_text(text: str) -> str:
@@ -304,7 +304,7 @@ class LiveTree:
         main = self.sessions.get(_MAIN)
         return main is not None and main.is_ended
 
-    def take(self, record: Record) -> None:
+    def take(self, record: JournalRecord) -> None:
         """Take a fact in.
 
         Raises:

@@ -22,11 +22,11 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from sessiontree.channels.safe_text import visible
+from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.live_tree import LiveTree, SessionPanel
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import Usage
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.progress import ProgressReader
 
 Piece: TypeAlias = tuple[str, str]
@@ -324,7 +324,7 @@ class LiveView:
                 live, self._live = self._live, None
                 live.stop()
 
-    def take(self, record: Record) -> None:
+    def take(self, record: JournalRecord) -> None:
         """Take a fact in; nothing is drawn."""
         self.tree.take(record)
 
@@ -335,7 +335,7 @@ class LiveView:
 
     def line(self, text: str, style: str = "") -> None:
         """Show a line above the tree."""
-        self._console.print(Text(visible(text), style), soft_wrap=True)
+        self._console.print(Text(make_visible(text), style), soft_wrap=True)
 
     def take_off(self) -> None:
         """Free the place on the terminal; facts are taken in as before."""

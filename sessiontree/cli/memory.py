@@ -27,7 +27,7 @@ from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.memory import (
     MAX_HITS,
     RECORD_TYPES,
-    Hit,
+    MemoryHit,
     MemoryQuery,
     MemoryRecord,
     RecordType,
@@ -201,7 +201,7 @@ def search(  # noqa: PLR0913 - each option is a parameter
     wanted = MemoryQuery(query, _checked(limit, MAX_HITS), _types(types), path)
     place = MemoryPlace.of(workspace, state_dir, uri)
 
-    async def find() -> list[Hit]:
+    async def find() -> list[MemoryHit]:
         await place.check()
         made = await place.embedder(embedder)
         async with await LanceMemoryStore.open(place.uri, made, lock=False) as store:

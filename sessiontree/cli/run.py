@@ -41,7 +41,7 @@ from sessiontree import (
 from sessiontree.api.approval_modes import describe_commands, describe_rights
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
-from sessiontree.channels.safe_text import visible
+from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.attachments import Attachments, read_attachments
 from sessiontree.cli.changes import LiveChanges, TreeWatch
 from sessiontree.cli.configured_tree import checked_workspace, load_configuration, spare_tools, tree_options
@@ -49,7 +49,7 @@ from sessiontree.cli.reply_text import ReplyText
 from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChannel
 from sessiontree.cli.tree import place_option
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact
 from sessiontree.schema.result import compile_result
 
@@ -225,7 +225,7 @@ class TaskRun:
             self._tell_result(SessionResult(SessionStatus.FAILED, ""), Usage(), status, why, again)
         else:
             end = why if again is None else f"{why}; nothing that was done is lost, go on with: {again}"
-            sys.stderr.write(f"{visible(end)}\n")
+            sys.stderr.write(f"{make_visible(end)}\n")
         return code
 
     def _again(self, tree_id: str) -> str:
@@ -359,7 +359,7 @@ class TaskRun:
             # facts that are there already come without a pause: let others, and Ctrl-C, have their turn
             await asyncio.sleep(0)
 
-    def _note(self, record: Record) -> None:
+    def _note(self, record: JournalRecord) -> None:
         kind = "" if record.session else kind_in(record.text)
         if kind in {"result_held", "session_reactivated"}:
             fact = read_fact(record.text)

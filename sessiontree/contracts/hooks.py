@@ -29,7 +29,7 @@ sends it on a channel."""
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class HookText:
     """A message in transit; rewrite it with ``dataclasses.replace(words, text=…)``.
 
     Only the text of the returned value is used.
@@ -55,7 +55,7 @@ class Spawning:
 
 
 @dataclass(frozen=True, slots=True)
-class Reword:
+class Rewrite:
     """The child is requested with this task or label; None keeps the original."""
 
     task: str | None = None
@@ -166,28 +166,28 @@ class KeptResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BlockCall:
     """The call does not run, the message does not go out, the child is not spawned; the model reads why."""
 
     reason: str = "a hook forbids this"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeArguments:
     """The call runs with these parameters merged over its own; the result is validated and checked again."""
 
     params: Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class HookResult:
     """The call does not run; this is its result."""
 
     result: ToolResult
 
 
-HookAnswer: TypeAlias = Block | Change | Result | None
-SpawnAnswer: TypeAlias = Block | Reword | None
+HookAnswer: TypeAlias = BlockCall | ChangeArguments | HookResult | None
+SpawnAnswer: TypeAlias = BlockCall | Rewrite | None
 
 
 class Hook:
@@ -213,8 +213,9 @@ class Hook:
         """Return None to let the call run unchanged.
 
         Hooks that are not guards all see the original call. Their changes are merged; if two change the same
-        parameter, the later one wins. Guards see the merged call. The first Block ends the sequence. A Block
-        overrides a Result, a Result overrides a Change, and the later of two Results wins.
+        parameter, the later one wins. Guards see the merged call. The first BlockCall ends the sequence.
+        A BlockCall overrides a HookResult, a HookResult overrides a ChangeArguments, and the later of two
+        HookResults wins.
         """
         return None
 
@@ -229,7 +230,7 @@ class Hook:
         """
         return result
 
-    def message_received(self, words: Words, ctx: HookContext) -> Words | Awaitable[Words]:
+    def message_received(self, words: HookText, ctx: HookContext) -> HookText | Awaitable[HookText]:
         """Return the message that the session receives; each hook sees what the previous one returned.
 
         Every message to a session passes this point before it is stored, whether it is from the creating
@@ -237,8 +238,10 @@ class Hook:
         """
         return words
 
-    def message_sending(self, words: Words, ctx: HookContext) -> Words | Block | Awaitable[Words | Block]:
-        """Return the text to send, or a Block; each hook sees the value that the previous one returned.
+    def message_sending(
+        self, words: HookText, ctx: HookContext
+    ) -> HookText | BlockCall | Awaitable[HookText | BlockCall]:
+        """Return the text to send, or a BlockCall; each hook sees the value that the previous one returned.
 
         The text and the thoughts of each reply of the session's model pass this point before they are stored
         (its calls have their own hooks), and so do messages that a tool sends on a channel. The session's
@@ -247,16 +250,16 @@ class Hook:
         """
         return words
 
-    def message_sent(self, words: Words, ctx: HookContext) -> Awaitable[None] | None:
+    def message_sent(self, words: HookText, ctx: HookContext) -> Awaitable[None] | None:
         """Observe the text that was sent."""
         return None
 
     def subagent_spawning(self, spawning: Spawning, ctx: HookContext) -> SpawnAnswer | Awaitable[SpawnAnswer]:
         """Return None to leave the request for a child unchanged; ``ctx`` is its parent's.
 
-        Answers are merged as in :meth:`before_tool_call`; the first Block ends the sequence. Rules and limits
-        apply to the merged request. Hooks on a tool's spawn run in its session's host; hooks on the program's
-        spawn run in the program.
+        Answers are merged as in :meth:`before_tool_call`; the first BlockCall ends the sequence. Rules and
+        limits apply to the merged request. Hooks on a tool's spawn run in its session's host; hooks on the
+        program's spawn run in the program.
         """
         return None
 

@@ -128,7 +128,7 @@ class MemoryQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class MemoryHit:
     """A record that was found."""
 
     record: MemoryRecord

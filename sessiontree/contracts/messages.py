@@ -222,7 +222,7 @@ class UserMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ProviderForm:
     """A reply in its provider's form, to send back to the same system: signatures, encrypted thoughts, ids.
 
     Only the adapter that made it reads the payload. The reply's own blocks are authoritative: the replay is
@@ -246,7 +246,7 @@ class Replay:
         )
 
     @classmethod
-    def from_wire(cls, wire: Mapping[str, Any]) -> Replay:
+    def from_wire(cls, wire: Mapping[str, Any]) -> ProviderForm:
         """Return the replay of a wire object."""
         return cls(wire["version"], wire["provider"], wire["system"], wire["payload"])
 
@@ -265,7 +265,7 @@ class AssistantMessage:
     """The provider's name of the model that replied, if reported; empty = the session's model."""
     stop_detail: str = ""
     """The provider's explanation of the stop reason, such as the reason for a refusal."""
-    replay: Replay | None = None
+    replay: ProviderForm | None = None
     """The reply in its provider's form; None if the provider has none, and for every unfinished reply."""
 
     @property
@@ -273,7 +273,7 @@ class AssistantMessage:
         """All text blocks, joined by newlines."""
         return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
 
-    def replay_for(self, system: str) -> Replay | None:
+    def replay_for(self, system: str) -> ProviderForm | None:
         """Return the replay that a system accepts in place of this reply; None = send its blocks."""
         return self.replay if self.replay is not None and self.replay.system == system else None
 
@@ -388,7 +388,7 @@ def message_from_wire(wire: Mapping[str, Any]) -> Message:
             wire["timestamp"],
             wire.get("model", ""),
             wire.get("stopDetail", ""),
-            Replay.from_wire(wire["replay"]) if "replay" in wire else None,
+            ProviderForm.from_wire(wire["replay"]) if "replay" in wire else None,
         )
     if role == "toolResult":
         return ToolResultMessage(

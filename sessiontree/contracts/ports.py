@@ -11,7 +11,7 @@ from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import ExecSecurity, SessionKind, SessionStatus, SystemAnswer, Wait
-from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
+from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.settings import Budget
 
@@ -193,7 +193,7 @@ class Memory(Protocol):
         ValidationError: an argument is not valid; names the field.
     """
 
-    async def search(self, query: MemoryQuery) -> list[Hit]:
+    async def search(self, query: MemoryQuery) -> list[MemoryHit]:
         """Return the records that match a query best, best first."""
         ...
 

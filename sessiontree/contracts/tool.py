@@ -1,6 +1,6 @@
 """Tools: what a tool declares about itself and its parameters, and how it runs.
 
-A marker such as :class:`Trimmed` declares a property of a parameter that its type can't express. It is given
+A marker such as :class:`Stripped` declares a property of a parameter that its type can't express. It is given
 in ``Annotated`` and becomes a keyword of the parameter's JSON Schema, so a tool that declares its parameters
 as a schema may write the keyword itself. Models never see these keywords.
 Source: ADR-0004, Tool trait.
@@ -32,10 +32,10 @@ ALLOW_EMPTY_KEYWORD = "x-allow-empty"
 
 
 @dataclass(frozen=True, slots=True)
-class Trimmed:
+class Stripped:
     """Strings are stripped of surrounding white space before the call's digest is computed.
 
-    Use it for names, ids, addresses and queries: ``Annotated[str, Trimmed()]``. Never use it for text,
+    Use it for names, ids, addresses and queries: ``Annotated[str, Stripped()]``. Never use it for text,
     patches, commands or paths, where white space is significant.
     """
 
@@ -108,7 +108,7 @@ class ToolFlag(StrEnum):
     """Accesses nothing outside the workspace."""
 
 
-MAX_ATTEMPTS: Final = 10
+MAX_RETRY_ATTEMPTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,8 @@ class Retry:
     max_delay_s: float = 10.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.attempts <= MAX_ATTEMPTS:
-            raise ConfigError(f"Retry(attempts={self.attempts}): it must be 1 to {MAX_ATTEMPTS}")
+        if not 1 <= self.attempts <= MAX_RETRY_ATTEMPTS:
+            raise ConfigError(f"Retry(attempts={self.attempts}): it must be 1 to {MAX_RETRY_ATTEMPTS}")
         if not 0 <= self.first_delay_s <= self.max_delay_s <= 3_600:
             raise ConfigError(
                 f"Retry(first_delay_s={self.first_delay_s}, max_delay_s={self.max_delay_s}): "

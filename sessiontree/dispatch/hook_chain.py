@@ -16,19 +16,19 @@ from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.hooks import (
     HOST_POINTS,
     TOLD_POINTS,
-    Block,
+    BlockCall,
     CalledTool,
-    Change,
+    ChangeArguments,
     EndedCall,
     EndedSession,
     Hook,
     HookContext,
+    HookResult,
+    HookText,
     KeptResult,
-    Result,
-    Reword,
+    Rewrite,
     Spawning,
     StartedSession,
-    Words,
     takes,
 )
 from sessiontree.contracts.jsonable import JsonValue
@@ -90,35 +90,35 @@ class WordHooks:
         """Whether a hook observes sent messages."""
         return bool(self._sent)
 
-    async def received(self, words: Words, ctx: HookContext) -> Screened:
+    async def received(self, words: HookText, ctx: HookContext) -> Screened:
         """Return an incoming message as the session receives it; a withheld one becomes a notice."""
         kept = await _past(self._received, words, ctx, may_block=False)
         if kept.block is None:
             return kept
         return replace(kept, text=f"(A message to you was withheld: {kept.block}.)")
 
-    async def sending(self, words: Words, ctx: HookContext) -> Screened:
+    async def sending(self, words: HookText, ctx: HookContext) -> Screened:
         """Return an outgoing message as it is sent; a withheld one becomes a notice."""
         kept = await _past(self._sending, words, ctx, may_block=True)
         if kept.block is None:
             return kept
         return replace(kept, text=f"(What was said here is withheld: {kept.block}.)")
 
-    async def sent(self, words: Words, ctx: HookContext) -> tuple[HookFault, ...]:
+    async def sent(self, words: HookText, ctx: HookContext) -> tuple[HookFault, ...]:
         """Show the hooks a sent message."""
         return await look_all(self._sent, lambda: (replace(words), ctx))
 
 
-async def _past(runs: Iterable[HookRun], words: Words, ctx: HookContext, *, may_block: bool) -> Screened:
+async def _past(runs: Iterable[HookRun], words: HookText, ctx: HookContext, *, may_block: bool) -> Screened:
     faults: list[HookFault] = []
     text = words.text
     for run in runs:
         try:
             answer = await run.run(replace(words, text=text), ctx)
-            if may_block and isinstance(answer, Block):
+            if may_block and isinstance(answer, BlockCall):
                 return Screened("", reason_of(answer), tuple(faults))
-            if not isinstance(answer, Words):
-                raise HookError(f"it returned {type(answer).__name__} instead of Words")
+            if not isinstance(answer, HookText):
+                raise HookError(f"it returned {type(answer).__name__} instead of HookText")
             text = text_of(answer.text, "text", len(text))
         except HookError as error:
             faults.append(run.fault(error))
@@ -210,9 +210,9 @@ def _take_spawn(ruling: SpawnRuling, answer: object, asked: Spawning) -> None:
     """
     if answer is None:
         return
-    if isinstance(answer, Block):
+    if isinstance(answer, BlockCall):
         ruling.block = reason_of(answer)
-    elif isinstance(answer, Reword):
+    elif isinstance(answer, Rewrite):
         task, label = ruling.task, ruling.label
         if answer.task is not None:
             task = text_of(answer.task, "task", len(asked.task))
@@ -222,7 +222,7 @@ def _take_spawn(ruling: SpawnRuling, answer: object, asked: Spawning) -> None:
                 raise HookError(f"its label is longer than {MAX_LABEL_CHARS} characters")
         ruling.task, ruling.label = task, label
     else:
-        raise HookError(f"it returned {type(answer).__name__} instead of None, Block or Reword")
+        raise HookError(f"it returned {type(answer).__name__} instead of None, BlockCall or Rewrite")
 
 
 Validate: TypeAlias = Callable[[Mapping[str, JsonValue]], tuple[Any, Mapping[str, JsonValue]]]
@@ -348,9 +348,9 @@ def _take(ruling: Ruling, answer: object, validate: Validate, form: Form) -> Non
     """
     if answer is None:
         return
-    if isinstance(answer, Block):
+    if isinstance(answer, BlockCall):
         ruling.block = reason_of(answer)
-    elif isinstance(answer, Change):
+    elif isinstance(answer, ChangeArguments):
         if not isinstance(answer.params, Mapping):
             raise HookError(f"its params are {type(answer.params).__name__} instead of a mapping")
         changes, _ = json_of(answer.params, MAX_CHARS)
@@ -360,10 +360,12 @@ def _take(ruling: Ruling, answer: object, validate: Validate, form: Form) -> Non
         except ValidationError as error:
             raise HookError(f"what it changed does not fit: {error.message[:MAX_REASON]}") from error
         ruling.changed = True
-    elif isinstance(answer, Result):
+    elif isinstance(answer, HookResult):
         _take_result(ruling, answer.result, form)
     else:
-        raise HookError(f"it returned {type(answer).__name__} instead of None, Block, Change or Result")
+        raise HookError(
+            f"it returned {type(answer).__name__} instead of None, BlockCall, ChangeArguments or HookResult"
+        )
 
 
 def _take_result(ruling: Ruling, result: object, form: Form) -> None:

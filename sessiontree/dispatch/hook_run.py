@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 from sessiontree.contracts.author_errors import report_error
 from sessiontree.contracts.errors import ExecutionError, words_of
-from sessiontree.contracts.hooks import Block, Hook, HookContext, HookPoint, KeptResult, name_of, takes
+from sessiontree.contracts.hooks import BlockCall, Hook, HookContext, HookPoint, KeptResult, name_of, takes
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ImageContent, TextContent
 from sessiontree.contracts.results import Artifact, ArtifactKind, error_message
@@ -317,7 +317,7 @@ def text_of(answer: object, what: str, before: int) -> str:
     return answer
 
 
-def reason_of(block: Block) -> str:
+def reason_of(block: BlockCall) -> str:
     """Return why a hook blocks something; if it gives no reason, a text that says so.
 
     Raises:
@@ -325,7 +325,7 @@ def reason_of(block: Block) -> str:
     """
     if not isinstance(block.reason, str):
         raise HookError(f"its reason is {type(block.reason).__name__} instead of text")
-    return block.reason[:MAX_REASON] if block.reason.strip() else Block().reason
+    return block.reason[:MAX_REASON] if block.reason.strip() else BlockCall().reason
 
 
 def withheld(kept: KeptResult, hook: str, reason: str) -> KeptResult:

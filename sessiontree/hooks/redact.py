@@ -16,7 +16,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.hooks import Hook, HookContext, KeptResult, OnError, Reword, Spawning, Words
+from sessiontree.contracts.hooks import Hook, HookContext, HookText, KeptResult, OnError, Rewrite, Spawning
 from sessiontree.contracts.jsonable import JsonValue, dump_json, dump_readable
 from sessiontree.hooks.results import rewritten_artifact, with_texts
 
@@ -176,18 +176,18 @@ class Redact(Hook):
             artifacts=tuple(rewritten_artifact(artifact, self.text) for artifact in result.artifacts),
         )
 
-    def message_received(self, words: Words, ctx: HookContext) -> Words:
+    def message_received(self, words: HookText, ctx: HookContext) -> HookText:
         """Return the message without secrets."""
         return replace(words, text=self.text(words.text))
 
-    def message_sending(self, words: Words, ctx: HookContext) -> Words:
+    def message_sending(self, words: HookText, ctx: HookContext) -> HookText:
         """Return an outgoing message without secrets."""
         return replace(words, text=self.text(words.text))
 
-    def subagent_spawning(self, spawning: Spawning, ctx: HookContext) -> Reword:
+    def subagent_spawning(self, spawning: Spawning, ctx: HookContext) -> Rewrite:
         """Return the child's task and label without secrets."""
         label = None if not spawning.label else self.text(spawning.label)
-        return Reword(self.text(spawning.task), label)
+        return Rewrite(self.text(spawning.task), label)
 
 
 def _forms(secret: str) -> set[str]:

@@ -54,7 +54,7 @@ def rewritten_artifact(artifact: Artifact, rewrite: Callable[[str], str]) -> Art
 LEAST_CHARS = 200
 
 
-class Trim(Hook):
+class TrimResults(Hook):
     """Cuts every text of a result and of its details to a length; never within a character.
 
     If the call failed, each text inside the error envelope is cut, so that the envelope stays valid.
@@ -72,7 +72,7 @@ class Trim(Hook):
             ConfigError: it is too short for the notice of the cut.
         """
         if max_chars < LEAST_CHARS:
-            raise ConfigError(f"Trim: max_chars is {max_chars}; give at least {LEAST_CHARS}")
+            raise ConfigError(f"TrimResults: max_chars is {max_chars}; give at least {LEAST_CHARS}")
         self._cut = partial(cut_text, max_chars=max_chars)
 
     def tool_result_persist(self, result: KeptResult) -> KeptResult:

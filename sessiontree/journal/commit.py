@@ -16,7 +16,7 @@ from typing import TypeAlias
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.export import Manifest
-from sessiontree.journal.record import Packed, Record
+from sessiontree.journal.record import JournalRecord, Packed
 from sessiontree.journal.segment import (
     MAX_BODY_BYTES,
     MAX_INLINE_CHARS,
@@ -238,7 +238,7 @@ class Commit:
 
 
 def import_tree(
-    connection: sqlite3.Connection, blobs: BlobStore, manifest: Manifest, records: Sequence[Record]
+    connection: sqlite3.Connection, blobs: BlobStore, manifest: Manifest, records: Sequence[JournalRecord]
 ) -> None:
     """Write a whole tree in one transaction, under its own id, creation time and seqs.
 

@@ -24,10 +24,10 @@ from typing import Any, BinaryIO, TextIO, TypeAlias
 from sessiontree.contracts.errors import JournalTooNew
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.journal.blobs import sync_directory
-from sessiontree.journal.record import Record, TreeRow, Verification
+from sessiontree.journal.record import JournalRecord, TreeRow, Verification
 from sessiontree.journal.segment import DamageError
 
-Read: TypeAlias = Callable[[str, int, int], list[Record]]
+Read: TypeAlias = Callable[[str, int, int], list[JournalRecord]]
 FORMAT = "sessiontree-journal"
 VERSION = 1
 _PAGE = 1000
@@ -64,7 +64,7 @@ class Export:
 
     manifest: Manifest | None
     """None if even the first line is damaged."""
-    records: tuple[Record, ...]
+    records: tuple[JournalRecord, ...]
     """In seq order from 1, without gaps."""
     stopped_at_line: int | None = None
     """Number of the first line that is missing or altered, from 1; None = all lines are whole."""
@@ -117,7 +117,7 @@ def load_export(lines: Iterable[str]) -> Export:
     """
     seal = _Seal()
     manifest: Manifest | None = None
-    records: list[Record] = []
+    records: list[JournalRecord] = []
     number = 0
     rest = iter(lines)
     try:
@@ -164,7 +164,7 @@ class _Seal:
         return text
 
 
-def _pages(read: Read, verdict: Verification) -> Iterator[Record]:
+def _pages(read: Read, verdict: Verification) -> Iterator[JournalRecord]:
     seq = 0
     while seq < verdict.last_good_seq:
         page = read(verdict.tree_id, seq, min(_PAGE, verdict.last_good_seq - seq))
@@ -186,12 +186,12 @@ def _manifest(text: str) -> Manifest:
     return Manifest(value["tree"], value["created_ms"], value["row0"])
 
 
-def _record(text: str, seq: int) -> Record:
+def _record(text: str, seq: int) -> JournalRecord:
     match = _RECORD.fullmatch(text)
     if match is None or int(match.group(1)) != seq:
         raise DamageError(f"record {seq} was expected here")
     session, cause = _text(match.group(2)), _text(match.group(4))
-    return Record(seq, session, cause, int(match.group(3)), match.group(5))
+    return JournalRecord(seq, session, cause, int(match.group(3)), match.group(5))
 
 
 def _end(text: str, count: int) -> str | None:

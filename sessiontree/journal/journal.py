@@ -24,7 +24,7 @@ from sessiontree.journal.commit import Numbered, Repair, Tail, compact, erase_tr
 from sessiontree.journal.export import ExportSummary, Manifest, write_export
 from sessiontree.journal.place import JournalLock, JournalPlace
 from sessiontree.journal.reader import ChainState, Flaw, JournalReader, Rows, no_tree
-from sessiontree.journal.record import Packed, Record, TreeRow, Verification
+from sessiontree.journal.record import JournalRecord, Packed, TreeRow, Verification
 from sessiontree.journal.segment import genesis_hash
 from sessiontree.journal.tables import FAULTS, connect_reader, connect_writer, typed_reads, write_error
 from sessiontree.journal.writer import JournalWriter, NewFacts, NewTree
@@ -112,7 +112,7 @@ class Appender:
         self._writer.put(NewFacts(tail, tuple(numbered), done))
         return seq, done
 
-    def import_tree(self, manifest: Manifest, records: Sequence[Record]) -> None:
+    def import_tree(self, manifest: Manifest, records: Sequence[JournalRecord]) -> None:
         """Write a whole tree; see :meth:`Journal.import_tree`."""
         self._writer.check()
         with self._naming:
@@ -366,7 +366,7 @@ class Journal:
         """
         return self._writing().append(tree_id, chunks)
 
-    def read(self, tree_id: str, *, after_seq: int = 0, max_n: int | None = None) -> list[Record]:
+    def read(self, tree_id: str, *, after_seq: int = 0, max_n: int | None = None) -> list[JournalRecord]:
         """Return committed records in seq order; the first read of a tree checks it up to them.
 
         Args:
@@ -378,7 +378,7 @@ class Journal:
 
     def read_session(
         self, tree_id: str, session: str, *, after_seq: int = 0, max_n: int | None = None
-    ) -> list[Record]:
+    ) -> list[JournalRecord]:
         """Return one session's committed records in seq order, at most ``max_n``; reads only its own bytes.
 
         The first read of a tree checks the whole tree.
@@ -413,7 +413,7 @@ class Journal:
         """Check every byte of a tree, its index and its blobs; return what is wrong instead of raising it."""
         return self._reading().verify(tree_id)
 
-    def import_tree(self, manifest: Manifest, records: Sequence[Record]) -> None:
+    def import_tree(self, manifest: Manifest, records: Sequence[JournalRecord]) -> None:
         """Write a whole tree, such as that of an export. Blocks until it is durable, whole or not at all.
 
         It may be called on any thread. Its id is taken from the start. An import that the journal was given

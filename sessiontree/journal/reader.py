@@ -19,7 +19,7 @@ from typing import Any
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.journal.blobs import BlobStore
-from sessiontree.journal.record import Record, TreeRow, Verification
+from sessiontree.journal.record import JournalRecord, TreeRow, Verification
 from sessiontree.journal.segment import (
     Advance,
     Chunk,
@@ -73,7 +73,7 @@ class Flaw:
     last_seq: int
     """The last good record; it may be in the segment itself, if only a blob is damaged."""
     reason: str
-    records: tuple[Record, ...] = ()
+    records: tuple[JournalRecord, ...] = ()
     """The good records of that segment."""
     shares: tuple[Share, ...] = ()
     """The same as lines, to write them again."""
@@ -134,7 +134,9 @@ class ChainState:
         return Flaw(self.n + 1, self.seq, reason)
 
 
-def read_records(row: Stored, chunks: list[Chunk], blobs: BlobStore) -> tuple[list[Record], str | None]:
+def read_records(
+    row: Stored, chunks: list[Chunk], blobs: BlobStore
+) -> tuple[list[JournalRecord], str | None]:
     """Return the records of a checked row in seq order, up to the first whose blob is damaged.
 
     Returns:
@@ -147,7 +149,7 @@ def read_records(row: Stored, chunks: list[Chunk], blobs: BlobStore) -> tuple[li
     lines.sort(key=lambda pair: pair[0].seq)
     if [line.seq for line, _ in lines] != list(range(row.first_seq, row.first_seq + row.count)):
         raise DamageError(f"segment {row.n} has gaps in its numbering")
-    records: list[Record] = []
+    records: list[JournalRecord] = []
     for line, session in lines:
         try:
             records.append(to_record(line, session, blobs))
@@ -161,14 +163,14 @@ def chunk_lines(body: bytes, chunk: Chunk) -> list[SegmentLine]:
     return [read_line(text[:-1]) for text in read_lines(body, chunk)]
 
 
-def to_record(line: SegmentLine, session: str, blobs: BlobStore) -> Record:
+def to_record(line: SegmentLine, session: str, blobs: BlobStore) -> JournalRecord:
     """Return the record of a line; a blob's text replaces its digest.
 
     Raises:
         DamageError: the blob is missing or altered.
     """
     text = blobs.read(line.text) if line.is_blob else line.text
-    return Record(line.seq, session, line.cause, line.at_ms, text)
+    return JournalRecord(line.seq, session, line.cause, line.at_ms, text)
 
 
 def blob_flaw(row: Stored, chunks: list[Chunk], blobs: BlobStore) -> Flaw | None:
@@ -417,11 +419,11 @@ class JournalReader:
             raise JournalCorrupt(self.path, f"row 0 of tree {tree_id!r} is altered; restore it from a backup")
         return row0
 
-    def records(self, tree_id: str, after_seq: int, max_n: int | None) -> list[Record]:
+    def records(self, tree_id: str, after_seq: int, max_n: int | None) -> list[JournalRecord]:
         """Return records in seq order, from the one after ``after_seq`` on."""
         with self._lock:
             progress = self._progress(tree_id)
-            found: list[Record] = []
+            found: list[JournalRecord] = []
             try:
                 for part in self._parts(progress, after_seq):
                     found += [record for record in part if record.seq > after_seq]
@@ -433,7 +435,7 @@ class JournalReader:
 
     def session_records(
         self, tree_id: str, session: str, after_seq: int, max_n: int | None = None
-    ) -> list[Record]:
+    ) -> list[JournalRecord]:
         """Return one session's records in seq order, from the first after ``after_seq`` on."""
         with self._lock:
             progress = self._progress(tree_id)
@@ -513,7 +515,7 @@ class JournalReader:
                 known.n, known.head, known.seq = new.n, new.head, new.seq
             known.index_good = True
 
-    def _parts(self, progress: ChainState, after_seq: int) -> Iterator[list[Record]]:
+    def _parts(self, progress: ChainState, after_seq: int) -> Iterator[list[JournalRecord]]:
         """Yield the records of each good segment, from the one that holds ``after_seq + 1``."""
         if after_seq < progress.seq:
             try:
@@ -546,7 +548,7 @@ class JournalReader:
         self._mend()
         return True
 
-    def _parts_again(self, progress: ChainState, after_seq: int) -> Iterator[list[Record]]:
+    def _parts_again(self, progress: ChainState, after_seq: int) -> Iterator[list[JournalRecord]]:
         """Yield records of segments that were good before; each segment is checked once more by itself."""
         tree_id, last_n, last_head = progress.tree_id, progress.n, progress.head
         again: ChainState | None = None
@@ -566,7 +568,9 @@ class JournalReader:
         if again is None or again.head != last_head:
             raise DamageError("segments are missing")
 
-    def _indexed(self, progress: ChainState, session: str, after_seq: int, max_n: int | None) -> list[Record]:
+    def _indexed(
+        self, progress: ChainState, session: str, after_seq: int, max_n: int | None
+    ) -> list[JournalRecord]:
         """Return a session's records by the index; each chunk is checked against its own checksum."""
         rows = self._rows.all(
             "SELECT substr(s.body, t.offset + 1, t.length)"
@@ -578,7 +582,7 @@ class JournalReader:
             progress.n,
             -1 if max_n is None else max_n + 1,  # every chunk has a record; those of the first may be known
         )
-        found: list[Record] = []
+        found: list[JournalRecord] = []
         for (body,) in rows:
             chunks = read_chunks(body) if isinstance(body, bytes) else []
             if [chunk.session for chunk in chunks] != [session]:

@@ -37,7 +37,7 @@ class Packed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JournalRecord:
     """One entry of a tree's journal: its number, session, cause and time, and a fact."""
 
     seq: int

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sessiontree.contracts.errors import MemoryFailed, SessionTreeError, words_of
-from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryScope
+from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryScope
 from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.memory.embedders import Embedder
 from sessiontree.memory.mirror import Mask, Mirror, Positions, TableCache, at_path, best, of_types, visible
@@ -96,7 +96,7 @@ async def search(
     query: MemoryQuery,
     scope: MemoryScope | None,
     finished: Collection[str],
-) -> list[Hit]:
+) -> list[MemoryHit]:
     """Return the best records, best first, up to the query's limit.
 
     A record counts that has a word of the query, or is more similar to it than chance makes records be.
@@ -122,7 +122,7 @@ async def search(
     kept = {place: score for place, score in scores.items() if place in hits and score >= query.min_score}
     positions = np.array(list(kept)[: query.limit], np.intp)
     by_id = {mirror.ids[position]: kept[position] for position in positions.tolist()}
-    return [Hit(record, by_id[record.id]) for record in await cache.records(mirror, positions)]
+    return [MemoryHit(record, by_id[record.id]) for record in await cache.records(mirror, positions)]
 
 
 def _mask(mirror: Mirror, query: MemoryQuery, scope: MemoryScope | None, finished: Collection[str]) -> Mask:

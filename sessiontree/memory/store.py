@@ -13,7 +13,7 @@ import numpy as np
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.memory import (
     MAX_HITS,
-    Hit,
+    MemoryHit,
     MemoryQuery,
     MemoryRecord,
     MemoryScope,
@@ -284,7 +284,7 @@ class LanceMemoryStore:
         )
         return await self._writing().store(chosen, made, whole=False)
 
-    async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[Hit]:
+    async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[MemoryHit]:
         """Return the records that fit a query best and that the scope may see, best first.
 
         Any text is a valid query: its words count, and punctuation has no meaning. Scope None sees all.

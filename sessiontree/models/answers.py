@@ -21,7 +21,7 @@ from sessiontree.contracts.messages import (
     NOTHING_USED,
     UNFINISHED,
     AssistantMessage,
-    Replay,
+    ProviderForm,
     ReplyContent,
     StopReason,
     TextContent,
@@ -49,7 +49,7 @@ _COUNTS = (
 )
 
 
-def call(name: str, /, **arguments: JsonValue) -> ToolCall:
+def script_call(name: str, /, **arguments: JsonValue) -> ToolCall:
     """Return a tool call; it gets its id when it becomes part of a reply."""
     return ToolCall("", name, arguments)
 
@@ -208,7 +208,7 @@ def _is_sound(usage: object) -> bool:
 
 def _is_replay(replay: object) -> bool:
     """Whether a replay can be serialised."""
-    if type(replay) is not Replay or type(replay.version) is not int:
+    if type(replay) is not ProviderForm or type(replay.version) is not int:
         return False
     if type(replay.provider) is not str or type(replay.system) is not str:
         return False

@@ -16,7 +16,7 @@ from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
     Message,
-    Replay,
+    ProviderForm,
     TextContent,
     ToolCall,
     ToolResultMessage,
@@ -62,7 +62,7 @@ async def constrained_pieces(ask: Ask, request: ModelRequest) -> AsyncGenerator[
     pieces = ask(constrained_request(request))
     try:
         async for piece in pieces:
-            if isinstance(piece, Replay):
+            if isinstance(piece, ProviderForm):
                 continue  # a replay is not the conversation that the endpoint is shown again
             if reader is None or not isinstance(piece, str | StopPiece):
                 yield piece

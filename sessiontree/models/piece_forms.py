@@ -16,7 +16,7 @@ from sessiontree.contracts.jsonable import to_json_value
 from sessiontree.contracts.messages import (
     NOTHING_USED,
     AssistantMessage,
-    Replay,
+    ProviderForm,
     StopReason,
     TextContent,
     ThinkingContent,
@@ -100,7 +100,7 @@ def _cleaned(block: Any, redact: Redact) -> Any:
     return replace(block, arguments=redact.value(to_json_value(block.arguments)), unread=unread)
 
 
-def _cleaned_replay(replay: Replay | None, redact: Redact) -> Replay | None:
+def _cleaned_replay(replay: ProviderForm | None, redact: Redact) -> ProviderForm | None:
     return None if replay is None else replace(replay, payload=redact.value(replay.payload))
 
 
@@ -157,7 +157,7 @@ def _objects_of(piece: Piece) -> Iterator[dict[str, Any]]:
         yield _object_beside(piece)
 
 
-def _object_beside(piece: StopPiece | ModelPiece | Usage | Replay) -> dict[str, Any]:
+def _object_beside(piece: StopPiece | ModelPiece | Usage | ProviderForm) -> dict[str, Any]:
     """Return the object of a piece that is not part of the reply's content."""
     if isinstance(piece, StopPiece):
         return {"stop": piece.reason, **({"detail": piece.detail} if piece.detail else {})}
@@ -193,7 +193,7 @@ def _pieces_of(wire: Mapping[str, Any]) -> Iterator[Piece]:
     elif "usage" in wire:
         yield Usage.from_wire(wire["usage"])
     else:
-        yield Replay.from_wire(wire["replay"])
+        yield ProviderForm.from_wire(wire["replay"])
 
 
 def _call_pieces(wire: Mapping[str, Any]) -> Iterator[CallPiece]:

@@ -10,7 +10,7 @@ from sessiontree.contracts.events import ModelEvent
 from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, Message, Replay, StopReason, Usage
+from sessiontree.contracts.messages import AssistantMessage, Message, ProviderForm, StopReason, Usage
 from sessiontree.contracts.model_settings import NO_SETTINGS, ModelSettings
 
 
@@ -60,7 +60,7 @@ class ModelPiece:
     """As ``provider:name``."""
 
 
-Piece: TypeAlias = str | ThinkingPiece | CallPiece | StopPiece | ModelPiece | Replay | Usage
+Piece: TypeAlias = str | ThinkingPiece | CallPiece | StopPiece | ModelPiece | ProviderForm | Usage
 """Plain text is a str. Usage, model and replay come as a whole, at any time; the last one counts."""
 
 

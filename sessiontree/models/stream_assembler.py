@@ -26,7 +26,7 @@ from sessiontree.contracts.messages import (
     NOTHING_USED,
     UNFINISHED,
     AssistantMessage,
-    Replay,
+    ProviderForm,
     ReplyContent,
     StopReason,
     TextContent,
@@ -126,7 +126,7 @@ class StreamAssembler:
         self._stop: StopReason | None = None
         self._stop_detail = ""
         self._model = ""
-        self._replay: Replay | None = None
+        self._replay: ProviderForm | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -156,7 +156,7 @@ class StreamAssembler:
             self._take_stop(piece)
         elif isinstance(piece, ModelPiece):
             self._model = _words(piece.name, piece, "name")
-        elif isinstance(piece, Replay):
+        elif isinstance(piece, ProviderForm):
             self._replay = piece
         else:
             raise ModelError(

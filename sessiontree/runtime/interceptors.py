@@ -19,7 +19,7 @@ from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.context import CallSignals, SessionRights
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
 from sessiontree.contracts.events import TextDelta, ToolExecutionUpdate
-from sessiontree.contracts.hooks import EndedCall, HookContext, KeptResult, Spawning, Speaker, Words
+from sessiontree.contracts.hooks import EndedCall, HookContext, HookText, KeptResult, Spawning, Speaker
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import (
@@ -140,7 +140,7 @@ class HookInterceptor:
         """Return a stimulus with its text as the hooks leave it."""
         match stimulus:
             case Incoming() if self._words.hears:
-                words = Words(stimulus.text, stimulus.origin, stimulus.message_id)
+                words = HookText(stimulus.text, stimulus.origin, stimulus.message_id)
                 kept = await self._words.received(words, self._context)
                 self._blame_all(f"message:{stimulus.message_id}", kept.faults)
                 return replace(stimulus, text=kept.text)
@@ -181,7 +181,7 @@ class HookInterceptor:
         return replace(message, content=kept_content, replay=replay)
 
     async def _sending(self, turn: int, text: str, speaker: Speaker) -> Screened:
-        kept = await self._words.sending(Words(text, speaker), self._context)
+        kept = await self._words.sending(HookText(text, speaker), self._context)
         self._blame_all(f"model:{turn}", kept.faults)
         return kept
 
@@ -240,7 +240,7 @@ class HookInterceptor:
         if isinstance(fact, TurnReplied):
             text = fact.message.text
             if self._words.looks and text.strip():
-                self._look(f"model:{fact.turn}", self._words.sent(Words(text, "model"), self._context))
+                self._look(f"model:{fact.turn}", self._words.sent(HookText(text, "model"), self._context))
         elif isinstance(fact, CallResolved):
             arguments = self._arguments.pop(fact.key, None)
             if arguments is None:
@@ -313,14 +313,14 @@ class HookedChannel:
         """
         if not isinstance(text, str) or not text.strip():
             raise ExecutionError(f"nothing was sent: {text!r} is not text with words in it")
-        kept = await self._words.sending(Words(text, "channel"), self._context)
+        kept = await self._words.sending(HookText(text, "channel"), self._context)
         for fault in kept.faults:
             self._blame(ON_CHANNEL, fault)
         if kept.block is not None:
             reason = f"session {self._context.session_id!r} may not say this to people: {kept.block}"
             raise PermissionDenied(PermissionTier.SYSTEM, reason)
         await self._channel.send(kept.text)
-        for fault in await self._words.sent(Words(kept.text, "channel"), self._context):
+        for fault in await self._words.sent(HookText(kept.text, "channel"), self._context):
             self._blame(ON_CHANNEL, fault)
 
 

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
+from sessiontree.contracts.memory import (
+    MemoryHit,
+    MemoryQuery,
+    MemoryRecord,
+    MemoryScope,
+    NewRecord,
+    Selection,
+)
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.runtime.link import HostLost
 from sessiontree.runtime.rpc import RpcMethod, proxy_of, rpc
@@ -80,7 +87,7 @@ class MemoryStore(Protocol):
         ...
 
     @rpc()
-    async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[Hit]:
+    async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[MemoryHit]:
         """Return the records that fit a query best among those that a scope may see, best first."""
         ...
 
@@ -120,7 +127,7 @@ class MemoryApi(Protocol):
     """
 
     @rpc()
-    async def search(self, grant: str, query: MemoryQuery) -> list[Hit]:
+    async def search(self, grant: str, query: MemoryQuery) -> list[MemoryHit]:
         """Return the records that fit a query best."""
         ...
 

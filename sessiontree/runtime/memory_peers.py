@@ -28,7 +28,14 @@ from typing import Any, Final, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from sessiontree.contracts.errors import MemoryFailed, words_of
-from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
+from sessiontree.contracts.memory import (
+    MemoryHit,
+    MemoryQuery,
+    MemoryRecord,
+    MemoryScope,
+    NewRecord,
+    Selection,
+)
 from sessiontree.contracts.thread_calls import claim_in_thread
 from sessiontree.memory.failures import refuse_embedder
 from sessiontree.memory.place import directory_of
@@ -97,9 +104,9 @@ class SharedStore:
         stored: list[str] = await self._ask("store", list(records), scope, key)
         return stored
 
-    async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[Hit]:
+    async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[MemoryHit]:
         """Return the best matches of a query."""
-        hits: list[Hit] = await self._ask("search", query, scope)
+        hits: list[MemoryHit] = await self._ask("search", query, scope)
         return hits
 
     async def select(self, selection: Selection, scope: MemoryScope | None, limit: int) -> list[MemoryRecord]:

@@ -18,7 +18,7 @@ from sessiontree.contracts.memory import (
     MAX_STORED_AT_ONCE,
     MAX_TEXT_CHARS,
     RECORD_TYPES,
-    Hit,
+    MemoryHit,
     MemoryQuery,
     MemoryRecord,
     MemoryScope,
@@ -238,7 +238,7 @@ class MemoryService(MemoryApi):
 
     # Requests of hosts.
 
-    async def search(self, grant: str, query: MemoryQuery) -> list[Hit]:
+    async def search(self, grant: str, query: MemoryQuery) -> list[MemoryHit]:
         """Return the records that fit a query best, of those the grant's session sees."""
         check_query(query)
         scope = await self._grants.recall(grant)

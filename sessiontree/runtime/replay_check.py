@@ -19,7 +19,7 @@ from sessiontree.contracts.replay_report import ReplayDifference, ReplayReport
 from sessiontree.contracts.session_ids import session_key
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import Posted, SpawnDenied, TreeFact
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts
 from sessiontree.runtime import session_replay, tree_replay
 from sessiontree.runtime.session_replay import React, SessionReplay
@@ -53,10 +53,12 @@ class TreeReplay:
         rules: The two machines.
     """
 
-    def __init__(self, config: TreeConfig, records: Sequence[Record], rules: Rules | None = None) -> None:
+    def __init__(
+        self, config: TreeConfig, records: Sequence[JournalRecord], rules: Rules | None = None
+    ) -> None:
         self._config = config
         self._rules = rules or Rules()
-        self._records: list[Record] = []
+        self._records: list[JournalRecord] = []
         """By place, the record that holds a single fact."""
         self._facts: list[Any] = []
         for record in records:
@@ -211,14 +213,14 @@ class TreeReplay:
         return _described(session, seq, expected, found, self._failure)
 
 
-def _facts_of(tree_id: str, record: Record) -> tuple[Any, ...]:
+def _facts_of(tree_id: str, record: JournalRecord) -> tuple[Any, ...]:
     try:
         return read_facts(record.text)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise JournalCorrupt(tree_id, f"fact {record.seq} can't be read: {error!r}") from error
 
 
-def _next_of_session(records: Sequence[Record]) -> list[int]:
+def _next_of_session(records: Sequence[JournalRecord]) -> list[int]:
     """Return for each record the place of the next one of its session; -1 = it is the last."""
     following = [-1] * len(records)
     last: dict[str, int] = {}
@@ -273,7 +275,9 @@ def _escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def replay_records(config: TreeConfig, records: Sequence[Record], damage: str | None = None) -> ReplayReport:
+def replay_records(
+    config: TreeConfig, records: Sequence[JournalRecord], damage: str | None = None
+) -> ReplayReport:
     """Decide on a tree's facts again and compare; of a tree of another release, only read them.
 
     Raises:

@@ -17,7 +17,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ConfigError, SessionClosed
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
+from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.ports import (
     AgentInfo,
     Channel,
@@ -532,7 +532,7 @@ class MemoryHandle:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    async def search(self, query: MemoryQuery) -> list[Hit]:
+    async def search(self, query: MemoryQuery) -> list[MemoryHit]:
         """Return the records that fit a query best, best first."""
         link = self._link
         return await link.memory().search(link.grant, query)

@@ -12,7 +12,7 @@ from sessiontree.contracts.tree_config import ForkPoint, TreeConfig, TreeSummary
 from sessiontree.contracts.tree_facts import SessionSpawned
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Record, TreeRow
+from sessiontree.journal.record import JournalRecord, TreeRow
 from sessiontree.journal.replay import read_config, read_fact, read_facts
 from sessiontree.tree.evolve import evolve as evolve_tree
 from sessiontree.tree.state import TreeState, initial_tree
@@ -38,7 +38,7 @@ def load_tree(journal: Journal, tree_id: str) -> tuple[TreeConfig, TreeState, in
     return config, state, last_ms
 
 
-def stored_facts(journal: Journal, tree_id: str) -> tuple[TreeConfig, list[Record], str | None]:
+def stored_facts(journal: Journal, tree_id: str) -> tuple[TreeConfig, list[JournalRecord], str | None]:
     """Return a tree's configuration, its good facts that are durable now, and what is damaged after them.
 
     Raises:

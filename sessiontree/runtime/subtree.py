@@ -29,7 +29,7 @@ from sessiontree.contracts.truncation import cut_text
 from sessiontree.contracts.untrusted import BEGIN, wrapped
 from sessiontree.hooks.redact import Redact
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact, read_facts
 from sessiontree.runtime.live_session import Controller
 from sessiontree.tree.protocol import AcceptSend, RefuseSay, RefuseStop, SendAsked, StopAsked
@@ -134,7 +134,7 @@ def transcript_below(
     return Transcript(found.spec.session_id, tuple(reversed(entries)), has_earlier, found.taint)
 
 
-def _entry(record: Record, session: Session) -> TranscriptEntry | None:
+def _entry(record: JournalRecord, session: Session) -> TranscriptEntry | None:
     fact, is_tainted = read_fact(record.text), bool(session.taint)
     name, at = session.spec.session_id, record.seq
     if isinstance(fact, Opened):
@@ -229,5 +229,5 @@ def _current_tool(controller: Controller, journal: Journal, session: str) -> str
     return ""
 
 
-def _newest_first(controller: Controller, journal: Journal, session: str) -> Iterator[Record]:
+def _newest_first(controller: Controller, journal: Journal, session: str) -> Iterator[JournalRecord]:
     return reversed(journal.read_session(controller.config.tree_id, session))

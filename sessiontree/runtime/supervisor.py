@@ -31,7 +31,7 @@ from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.effects import ControllerDeps
 from sessiontree.runtime.grants import Grants
@@ -231,7 +231,7 @@ class SupervisorCore:
             raise TreeNotFound(tree_id, "is not open in this process; resume it first")
         return controller
 
-    async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
+    async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[JournalRecord]:
         """Return durable facts after a number, oldest first, waiting up to ``wait_s`` for the first.
 
         Raises:
@@ -250,7 +250,7 @@ class SupervisorCore:
             return []
         return self.journal.read(tree_id, after_seq=after_seq, max_n=max_n)
 
-    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
+    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[JournalRecord]:
         """Return the tree's own durable facts after a number, waiting for one that an inbox acts on.
 
         Raises:

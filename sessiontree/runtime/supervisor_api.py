@@ -33,7 +33,7 @@ from sessiontree.contracts.session_facts import RunFailure
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.rpc import AtMost, Count, OneOf, PeerName, ProgramOnly, Without, Words, rpc
 from sessiontree.tree.protocol import SpawnAsked
 from sessiontree.tree.report import ReceiptLine
@@ -317,12 +317,12 @@ class SupervisorApi(Protocol):
     @rpc(for_peers=True, waits=True)
     async def read(
         self, tree_id: str, after_seq: Count, max_n: Annotated[int, AtMost(MAX_READ)], wait_s: WaitSeconds
-    ) -> list[Record]:
+    ) -> list[JournalRecord]:
         """Return durable facts after a number, waiting for the first."""
         ...
 
     @rpc(for_peers=True, waits=True)
-    async def read_tree(self, tree_id: str, after_seq: Count, wait_s: WaitSeconds) -> list[Record]:
+    async def read_tree(self, tree_id: str, after_seq: Count, wait_s: WaitSeconds) -> list[JournalRecord]:
         """Return the tree's own durable facts after a number, waiting for the first.
 
         Any number of readers may wait, and each of them gets all of the facts.

@@ -40,7 +40,7 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     SessionReactivated,
 )
-from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_config, read_fact, read_facts
 from sessiontree.runtime.effects import answer as bring_answer
 from sessiontree.runtime.effects import waiting_in
@@ -323,11 +323,11 @@ class SupervisorService(SupervisorApi):
         controller = self._supervisor.tree(tree_id)
         await bring_answer(controller, client_id, answer, answer_id, controller.now_ms(), again=again)
 
-    async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
+    async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[JournalRecord]:
         """Return durable facts after a number, waiting for the first."""
         return await self._supervisor.read(tree_id, after_seq, max_n, wait_s)
 
-    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
+    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[JournalRecord]:
         """Return the tree's own durable facts after a number, waiting for the first."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
@@ -469,7 +469,7 @@ class _Busy:
         """Whether all of them have stopped."""
         return not self._sessions and not any(self._owed.values())
 
-    def take(self, record: Record) -> None:
+    def take(self, record: JournalRecord) -> None:
         """Take in one of the tree's facts."""
         if record.session:
             self._take_own(record.session, record.text)
@@ -533,7 +533,7 @@ def call_in(facts: Iterable[str], call_id: str) -> CallReply | None:
     return None
 
 
-def inbox_events_in(records: Iterable[Record], state: TreeState) -> list[InboxEvent]:
+def inbox_events_in(records: Iterable[JournalRecord], state: TreeState) -> list[InboxEvent]:
     """Return the inbox events of a tree's facts, in order, without requests that do not wait any more."""
     events: list[InboxEvent] = []
     for record in records:

@@ -11,7 +11,7 @@ from sessiontree.contracts.session_ids import MAIN, session_key
 from sessiontree.contracts.stimuli import ApprovalAsked, Forked, TreeEvent
 from sessiontree.contracts.tree_config import ForkPoint, TreeConfig
 from sessiontree.journal.export import Manifest
-from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact, replay_session
 from sessiontree.runtime.effects import precedent_in
 from sessiontree.session.decide import react as react_session
@@ -37,8 +37,8 @@ class Identity:
 
 
 def forked(
-    config: TreeConfig, records: Sequence[Record], at: int | None, new: Identity
-) -> tuple[Manifest, list[Record]]:
+    config: TreeConfig, records: Sequence[JournalRecord], at: int | None, new: Identity
+) -> tuple[Manifest, list[JournalRecord]]:
     """Return the new tree: the first facts of the old one, and what the machines decide about the fork.
 
     Args:
@@ -83,7 +83,9 @@ def forked(
 class _ForkDraft:
     """Collects the facts of a fork."""
 
-    def __init__(self, config: TreeConfig, state: TreeState, records: list[Record], at_ms: int) -> None:
+    def __init__(
+        self, config: TreeConfig, state: TreeState, records: list[JournalRecord], at_ms: int
+    ) -> None:
         self._config = config
         self._state = state
         self._at_ms = at_ms
@@ -117,10 +119,10 @@ class _ForkDraft:
 
     def _add(self, session: str, texts: Sequence[str]) -> None:
         for text in texts:
-            self.records.append(Record(len(self.records) + 1, session, CAUSE, self._at_ms, text))
+            self.records.append(JournalRecord(len(self.records) + 1, session, CAUSE, self._at_ms, text))
 
 
-def checked(tree_id: str, records: Sequence[Record], at: int | None) -> int:
+def checked(tree_id: str, records: Sequence[JournalRecord], at: int | None) -> int:
     """Return the number of the last fact that a fork shares.
 
     Raises:
@@ -144,7 +146,7 @@ def checked(tree_id: str, records: Sequence[Record], at: int | None) -> int:
     return at
 
 
-def group_around(records: Sequence[Record], at: int) -> tuple[int, int]:
+def group_around(records: Sequence[JournalRecord], at: int) -> tuple[int, int]:
     """Return the first and the last number of the facts that belong together with one.
 
     A session's facts come first, then the tree's facts that follow from them, with the cause of the first.
@@ -159,7 +161,7 @@ def group_around(records: Sequence[Record], at: int) -> tuple[int, int]:
     return begin, len(records)
 
 
-def _begins(group: Sequence[Record], record: Record) -> bool:
+def _begins(group: Sequence[JournalRecord], record: JournalRecord) -> bool:
     """Whether a fact belongs to another group than the facts before it."""
     last = group[-1]
     causes = {each.cause for each in group if each.session}

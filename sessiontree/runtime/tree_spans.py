@@ -18,7 +18,7 @@ from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.kinds import PermissionTier, SessionStatus
 from sessiontree.contracts.messages import ToolCall, Usage
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
-from sessiontree.journal.record import Record, kind_in
+from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_facts
 from sessiontree.runtime.open_spans import OpenSpans
 from sessiontree.runtime.spans import (
@@ -87,7 +87,7 @@ class TreeSpans:
         """How many spans have begun and not ended."""
         return len(self._spans)
 
-    def add(self, record: Record) -> list[SpanRecord]:
+    def add(self, record: JournalRecord) -> list[SpanRecord]:
         """Take the next fact in; return the spans that it ends, children first.
 
         Raises:

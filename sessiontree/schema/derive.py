@@ -171,7 +171,7 @@ def _unmarked(schema: Schema) -> Schema:
     return ordered({keyword: value for keyword, value in schema.items() if keyword not in _MARKERS})
 
 
-def to_mcp(tool: Tool[Any]) -> dict[str, JsonValue]:
+def to_mcp_tool(tool: Tool[Any]) -> dict[str, JsonValue]:
     """Return a tool as an MCP server lists it.
 
     That is ``name``, ``title`` if it has a label, ``description``, ``inputSchema`` and ``annotations``.

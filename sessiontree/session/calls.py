@@ -29,7 +29,7 @@ from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.state import CallState, SessionState
 
-MAX_ATTEMPTS = 3
+MAX_VALIDATION_ATTEMPTS = 3
 UNKNOWN_IN_FORK = "the tree was forked while the call ran; check what it did before you repeat it"
 _NEW_MESSAGE = "a new message came in before the call began"
 
@@ -114,7 +114,7 @@ def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
     same_reply = previous is not None and previous.turn == state.turn
     count = 1 if previous is None else previous.count + (0 if same_reply else 1)
     identical = previous is not None and not same_reply and previous.digest == bad.digest
-    final = count >= MAX_ATTEMPTS or identical
+    final = count >= MAX_VALIDATION_ATTEMPTS or identical
     _reject(decision, call, bad, at_ms, count, final=final, identical=identical)
     return decision
 
@@ -136,7 +136,7 @@ def _reject(
         same = "these very arguments were refused just before; " if identical else ""
         advice = f"{same}{bad.tool} is refused until the next message; go on without it"
     else:
-        advice = f"attempt {count} of {MAX_ATTEMPTS}; correct the arguments and call again"
+        advice = f"attempt {count} of {MAX_VALIDATION_ATTEMPTS}; correct the arguments and call again"
     message = error_message(
         call.call.id,
         bad.tool,

@@ -20,7 +20,7 @@ from sessiontree.contracts.stimuli import ResultOffered
 from sessiontree.schema.result import compile_result
 from sessiontree.session import compaction, cut_messages
 from sessiontree.session import instructions as todo
-from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park
+from sessiontree.session.calls import MAX_VALIDATION_ATTEMPTS, Decision, intend, notice, park
 from sessiontree.session.repetition import find_repetition
 from sessiontree.session.state import CallState, SessionState
 
@@ -157,7 +157,7 @@ def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -
     if schema is None:
         _take_text(state, decision, text, at_ms)
         return
-    if state.result_attempts >= MAX_ATTEMPTS:
+    if state.result_attempts >= MAX_VALIDATION_ATTEMPTS:
         _rest(state, decision, text, "the result never fitted the schema its parent gave, and was given up")
         return
     try:
@@ -171,7 +171,7 @@ def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -
         attempt = state.result_attempts + 1
         decision.facts.append(facts.ResultRejected(attempt, error.field, error.message))
         where = f" at {error.field}" if error.field else ""
-        if attempt >= MAX_ATTEMPTS:
+        if attempt >= MAX_VALIDATION_ATTEMPTS:
             problem = f"the result never fitted the schema its parent gave; last{where}: {error.message}"
             _rest(state, decision, text, problem)
             return

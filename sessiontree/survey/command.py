@@ -23,9 +23,9 @@ from sessiontree import (
     App,
     ConfigError,
     FunctionModel,
+    JournalRecord,
     Limits,
     ProgressReader,
-    Record,
     Rule,
     Runtime,
     SessionClosed,
@@ -82,7 +82,7 @@ _LIMITS = Limits(
 class SurveyView(Protocol):
     """Shows a running tree by its facts, and counts what they say."""
 
-    def take(self, record: Record) -> None:
+    def take(self, record: JournalRecord) -> None:
         """Take the tree's next fact in."""
 
     def expect(self, files: int) -> None:

@@ -24,7 +24,7 @@ from sessiontree import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
-    call,
+    script_call,
 )
 from sessiontree.survey.census import CensusPart, Findings, Place, Totals, fitted, folder_of, merge
 from sessiontree.survey.earlier import MARK, EarlierSurvey, mark_text
@@ -177,7 +177,7 @@ def reply(request: ModelRequest) -> Reply:
 
 def _worker(talk: ScriptedConversation) -> Reply:
     if not talk.steps:
-        return [call(_SURVEY, paths=json.loads(talk.order))]
+        return [script_call(_SURVEY, paths=json.loads(talk.order))]
     step = talk.steps[-1]
     if step.result.is_error:
         raise ModelError(f"{_SURVEY}: {step.reason}")
@@ -200,7 +200,7 @@ class _Work:
         """Return the call that starts the child; the number makes its label its own."""
         shown = self.first if len(self.first) <= _LABEL_CHARS else f"{self.first[: _LABEL_CHARS - 1]}…"
         label = f"{number} {shown} ({self.count})"
-        return call(_SPAWN, kind=self.kind, task=self.task, label=label, result_schema=FINDINGS_SCHEMA)
+        return script_call(_SPAWN, kind=self.kind, task=self.task, label=label, result_schema=FINDINGS_SCHEMA)
 
     @property
     def count(self) -> str:
@@ -220,7 +220,7 @@ def _folder_work(leave_out: tuple[str, ...], page: SurveyPage) -> list[_Work]:
     work = []
     for folder, files in page.folders.items():
         task = FolderOrder(folder=folder, leave_out=leave_out).model_dump_json()
-        remember = call(_REMEMBER, folder=folder, leave_out=list(leave_out), records_per_file=per_file)
+        remember = script_call(_REMEMBER, folder=folder, leave_out=list(leave_out), records_per_file=per_file)
         work.append(_Work("branch", task, folder, files, (remember,)))
     return work
 
@@ -242,7 +242,7 @@ def _gather(
     """
     plans = talk.named(_PLAN)
     if not plans:
-        return [call(_PLAN, **arguments)]
+        return [script_call(_PLAN, **arguments)]
     if plans[-1].result.is_error:
         raise ModelError(f"the plan failed: {plans[-1].reason}")
     pages = [SurveyPage.model_validate_json(step.result.text) for step in plans]
@@ -255,7 +255,7 @@ def _gather(
     if sum(not step.result.is_error for step in spawned) > len(talk.reports):
         return waiting
     if pages[-1].next is not None:
-        return [call(_PLAN, after=pages[-1].next, **arguments)]
+        return [script_call(_PLAN, after=pages[-1].next, **arguments)]
     reports = {one["session"]: one for one in map(json.loads, talk.reports)}
     first = pages[0]
     unseen = Findings(problems=first.problems, problems_dropped=first.problems_dropped, ignored=first.ignored)
@@ -302,7 +302,7 @@ def _deliver(talk: ScriptedConversation, order: SurveyOrder, found: Findings) ->
     # what can't be marked was never stored
     if not marking and any(not one.is_denied for one in talk.named(_REMEMBER)):
         text = mark_text(order.name, found.records, found.totals.files)
-        return [call(_STORE, text=text, type="fact", source=MARK)]
+        return [script_call(_STORE, text=text, type="fact", source=MARK)]
     report = "" if end == "written" else render(found, order.name)
     result = SurveyResult(survey=end, path=order.out, reason=reason, report=report, found=found.amounts())
     if marking and marking[-1].status != "ok":
@@ -315,7 +315,7 @@ def _next_step(
 ) -> str | ToolCall | tuple[SurveyEnd, str]:
     """Return what to say while an approval is out, the next call, or the end and its reason."""
     done = talk.named(_FIND, _REMOVE, _WRITE)
-    look, write = call(_FIND, path=order.out), partial(call, _WRITE, path=order.out)
+    look, write = script_call(_FIND, path=order.out), partial(script_call, _WRITE, path=order.out)
     if not done:
         return look
     last = done[-1]
@@ -353,6 +353,8 @@ def _after_look(
     if is_tried:
         return "kept", removals[-1].reason if has_failed else f"{order.out} was asked for too often"
     if not earlier.surveys:
-        return call(_REMOVE, path=order.out)
+        return script_call(_REMOVE, path=order.out)
     trees: list[JsonValue] = [one.tree for one in earlier.surveys]
-    return call(_REMOVE, path=order.out, trees=trees, records=sum(one.records for one in earlier.surveys))
+    return script_call(
+        _REMOVE, path=order.out, trees=trees, records=sum(one.records for one in earlier.surveys)
+    )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.replay_report import ReplayReport
     from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.tree_config import ShardRow, TreeSummary
-    from sessiontree.journal.record import Record
+    from sessiontree.journal.record import JournalRecord
     from sessiontree.tree.report import ReceiptLine
 
 T = TypeVar("T")
@@ -206,7 +206,7 @@ class SessionTree(TreeBase):
         """Calls of client tools that wait for the program."""
         return ClientCalls(self._crossing, self._crossing.run(lambda: self._made.client_calls))
 
-    def events(self, *, after: int = 0) -> Iterator[Record]:
+    def events(self, *, after: int = 0) -> Iterator[JournalRecord]:
         """Iterate over the tree's durable facts in order, then wait for more; ends when Main has ended.
 
         ``record.fact`` is an object of a class of :mod:`sessiontree.facts`, or several of them in

@@ -39,7 +39,7 @@ from sessiontree.contracts.context import (
 from sessiontree.contracts.errors import SessionNotFound, SessionTreeError, ValidationError
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.memory import (
-    Hit,
+    MemoryHit,
     MemoryQuery,
     MemoryRecord,
     MemoryScope,
@@ -88,12 +88,12 @@ class PlainMemory:
     stores: dict[str, list[str]] = field(default_factory=dict)
     """Key to ids; a repeated key adds none."""
 
-    async def search(self, query: MemoryQuery) -> list[Hit]:
+    async def search(self, query: MemoryQuery) -> list[MemoryHit]:
         """Return records that hold a word of the query, by the share of its words they hold."""
         self._check()
         words = query.text.casefold().split()
         hits = [
-            Hit(record, sum(word in record.text.casefold() for word in words) / len(words))
+            MemoryHit(record, sum(word in record.text.casefold() for word in words) / len(words))
             for record in self.records
             if (not query.types or record.type in query.types) and _is_at(record, query.path)
         ]

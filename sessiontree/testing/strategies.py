@@ -24,7 +24,7 @@ from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
     Message,
-    Replay,
+    ProviderForm,
     StopReason,
     TextContent,
     ToolCall,
@@ -104,7 +104,7 @@ assistant_messages: SearchStrategy[AssistantMessage] = st.builds(
     times_ms,
     model=texts,
     stop_detail=texts,
-    replay=st.none() | st.builds(Replay, integers, texts, texts, json_values),
+    replay=st.none() | st.builds(ProviderForm, integers, texts, texts, json_values),
 )
 """Replies."""
 tool_results: SearchStrategy[ToolResultMessage] = st.builds(

@@ -21,7 +21,7 @@ from sessiontree import (
     ScriptedModel,
     SessionTree,
     UserMessage,
-    call,
+    script_call,
     sync,
     tool,
 )
@@ -39,7 +39,7 @@ def reply(request: ModelRequest) -> Any:
     """Use the tool once, then say what it returned; fail where another tool is offered."""
     assert [each.name for each in request.tools] == ["double"]
     last = request.messages[-1]
-    return call("double", number=21) if isinstance(last, UserMessage) else last.text
+    return script_call("double", number=21) if isinstance(last, UserMessage) else last.text
 
 
 APP = App(model=FunctionModel(reply), tools=[double], agents={"other": AgentSpec()}, builtin_tools=False)

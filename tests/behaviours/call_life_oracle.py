@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 from pydantic import BaseModel
 
 from sessiontree import (
-    Block,
+    BlockCall,
     CalledTool,
     EndedCall,
     ExecutionError,
     Hook,
     HookContext,
+    HookResult,
     KeptResult,
     PermissionTier,
-    Result,
     Retry,
     Tool,
     ToolContext,
@@ -137,8 +137,8 @@ class Diarist(Hook):
     async def before_tool_call(self, call: CalledTool, ctx: HookContext) -> HookAnswer:
         self.diary.write(call.call_id, "before")
         if call.params.get("hook") == "block":
-            return Block("not today")
-        return Result(ToolResult("in its place")) if call.params.get("hook") == "answer" else None
+            return BlockCall("not today")
+        return HookResult(ToolResult("in its place")) if call.params.get("hook") == "answer" else None
 
     async def after_tool_call(self, ended: EndedCall, ctx: HookContext) -> None:
         self.diary.write(ended.result.tool_call_id, "after")

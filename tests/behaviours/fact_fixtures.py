@@ -10,7 +10,7 @@ from sessiontree import SessionTree, ToolCall
 from sessiontree.api.inbox import PendingApproval
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
 from sessiontree.contracts.tree_facts import ApprovalWaiting
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts
 
 F = TypeVar("F")
@@ -19,12 +19,12 @@ PATIENCE_S = 120.0
 ALL = 1_000_000
 
 
-async def read_on(tree: SessionTree, after_seq: int, max_n: int) -> list[Record]:
+async def read_on(tree: SessionTree, after_seq: int, max_n: int) -> list[JournalRecord]:
     """Return so many durable records after a number, without waiting for any."""
     return await tree._backend.supervisor.read(tree.tree_id, after_seq, max_n, 0.0)
 
 
-async def records(tree: SessionTree, session: str | None = None) -> list[Record]:
+async def records(tree: SessionTree, session: str | None = None) -> list[JournalRecord]:
     """Return the durable records so far, of one session (empty: the tree itself) or of all."""
     found = await read_on(tree, 0, ALL)
     return [record for record in found if session is None or record.session == session]

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from sessiontree import (
-    Block,
+    BlockCall,
     CalledTool,
-    Change,
+    ChangeArguments,
     EndedCall,
     Hook,
     HookContext,
+    HookResult,
     KeptResult,
-    Result,
     ToolResult,
 )
 from sessiontree.contracts.hooks import HookPoint, OnError
@@ -58,20 +58,20 @@ RAISES: dict[str, Callable[[], Any]] = {
     "unutterable": lambda: _raise(Unutterable()),
     "a number": lambda: 7,
     "a text": lambda: "x" * 1000,
-    "a class": lambda: Block,
+    "a class": lambda: BlockCall,
 }
 """At every point."""
 BEFORE: dict[str, Callable[[], Any]] = {
-    "a wordless block": lambda: Block(None),  # type: ignore[arg-type]
-    "changes that are not valid": lambda: Change([1]),  # type: ignore[arg-type]
-    "endless changes": lambda: Change(Endless(a=1)),
-    "a gigabyte": lambda: Change({"text": "x" * HUGE}),
-    "a knot": lambda: Change({"text": _knot()}),
-    "no number": lambda: Change({"text": float("nan")}),
-    "bytes": lambda: Change({"text": b"x"}),  # type: ignore[dict-item]
-    "a result that is not valid": lambda: Result("x"),  # type: ignore[arg-type]
-    "a result of a gigabyte": lambda: Result(ToolResult("x" * HUGE)),
-    "a result with odd images": lambda: Result(ToolResult("x", images=("y",))),  # type: ignore[arg-type]
+    "a wordless block": lambda: BlockCall(None),  # type: ignore[arg-type]
+    "changes that are not valid": lambda: ChangeArguments([1]),  # type: ignore[arg-type]
+    "endless changes": lambda: ChangeArguments(Endless(a=1)),
+    "a gigabyte": lambda: ChangeArguments({"text": "x" * HUGE}),
+    "a knot": lambda: ChangeArguments({"text": _knot()}),
+    "no number": lambda: ChangeArguments({"text": float("nan")}),
+    "bytes": lambda: ChangeArguments({"text": b"x"}),  # type: ignore[dict-item]
+    "a result that is not valid": lambda: HookResult("x"),  # type: ignore[arg-type]
+    "a result of a gigabyte": lambda: HookResult(ToolResult("x" * HUGE)),
+    "a result with odd images": lambda: HookResult(ToolResult("x", images=("y",))),  # type: ignore[arg-type]
 }
 """Answers before a call."""
 PERSIST: dict[str, Callable[[KeptResult], Any]] = {

@@ -17,7 +17,7 @@ from sessiontree import (
     SessionKind,
     SessionStatus,
     SessionTree,
-    call,
+    script_call,
 )
 from sessiontree.contracts.messages import AssistantMessage, UserMessage
 from sessiontree.contracts.tree_facts import ResultHeld
@@ -42,17 +42,17 @@ def reply(request: ModelRequest) -> Answer:
     step = sum(isinstance(message, AssistantMessage) for message in request.messages)
     heard = sum(isinstance(each, UserMessage) and each.origin == "child" for each in request.messages)
     if request.kind is SessionKind.WORKER:
-        return call("look", text=str(step)) if step < 2 else "looked around"
+        return script_call("look", text=str(step)) if step < 2 else "looked around"
     if request.kind is SessionKind.MAIN:
         if step == 0:
-            return [call("sessions_spawn", kind="branch", task="tidy up") for _ in range(BRANCHES)]
+            return [script_call("sessions_spawn", kind="branch", task="tidy up") for _ in range(BRANCHES)]
         return LAST_WORD if heard == BRANCHES else "waiting"
     who = request.session_id
     steps: list[Answer] = [
-        call("append", text=f"{who}: one"),
-        [call("look"), call("append", text=f"{who}: two")],
-        call("launch", text=f"{who}: three"),
-        call("sessions_spawn", kind="worker", task="look around"),
+        script_call("append", text=f"{who}: one"),
+        [script_call("look"), script_call("append", text=f"{who}: two")],
+        script_call("launch", text=f"{who}: three"),
+        script_call("sessions_spawn", kind="worker", task="look around"),
     ]
     if step < len(steps):
         return steps[step]

@@ -7,7 +7,7 @@ import threading
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from sessiontree import Hook, HookContext, KeptResult, Reword, Words
+from sessiontree import Hook, HookContext, HookText, KeptResult, Rewrite
 from sessiontree.contracts.hooks import HookPoint, OnError
 from sessiontree.contracts.messages import TextContent
 
@@ -70,13 +70,13 @@ class Rogue(Hook):
     def tool_result_persist(self, result: Any) -> Any:
         return self._act("tool_result_persist", result, result)
 
-    def message_received(self, words: Words, ctx: HookContext) -> Any:
+    def message_received(self, words: HookText, ctx: HookContext) -> Any:
         return self._act("message_received", words, words, ctx)
 
-    def message_sending(self, words: Words, ctx: HookContext) -> Any:
+    def message_sending(self, words: HookText, ctx: HookContext) -> Any:
         return self._act("message_sending", words, words, ctx)
 
-    def message_sent(self, words: Words, ctx: HookContext) -> Any:
+    def message_sent(self, words: HookText, ctx: HookContext) -> Any:
         return self._act("message_sent", words, None, ctx)
 
     def subagent_spawning(self, spawning: Any, ctx: HookContext) -> Any:
@@ -107,13 +107,13 @@ class AsyncRogue(Rogue):
     async def tool_result_persist(self, result: Any) -> Any:
         return await self._settled(super().tool_result_persist(result))
 
-    async def message_received(self, words: Words, ctx: HookContext) -> Any:
+    async def message_received(self, words: HookText, ctx: HookContext) -> Any:
         return await self._settled(super().message_received(words, ctx))
 
-    async def message_sending(self, words: Words, ctx: HookContext) -> Any:
+    async def message_sending(self, words: HookText, ctx: HookContext) -> Any:
         return await self._settled(super().message_sending(words, ctx))
 
-    async def message_sent(self, words: Words, ctx: HookContext) -> Any:
+    async def message_sent(self, words: HookText, ctx: HookContext) -> Any:
         return await self._settled(super().message_sent(words, ctx))
 
     async def subagent_spawning(self, spawning: Any, ctx: HookContext) -> Any:
@@ -149,11 +149,11 @@ async def _for_ever() -> None:
 
 def _bomb(given: Any, chars: int) -> Any:
     """Return what fits the point, but for its size."""
-    if isinstance(given, Words):
-        return Words("x" * chars, given.speaker)
+    if isinstance(given, HookText):
+        return HookText("x" * chars, given.speaker)
     if isinstance(given, KeptResult):
         return KeptResult(given.call_id, given.tool, (TextContent("x" * chars),), None, is_error=False)
-    return Reword("x" * chars)
+    return Rewrite("x" * chars)
 
 
 def _spoil(given: Any) -> None:

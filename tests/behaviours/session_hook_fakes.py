@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sessiontree import Block, EndedSession, Hook, HookContext, Reword, Spawning, StartedSession, Words
+from sessiontree import (
+    BlockCall,
+    EndedSession,
+    Hook,
+    HookContext,
+    HookText,
+    Rewrite,
+    Spawning,
+    StartedSession,
+)
 from sessiontree.contracts.hooks import OnError, SpawnAnswer
 from tests.behaviours.signal_fixtures import Log
 from tests.behaviours.waiting_fakes import Held
@@ -18,12 +27,12 @@ class Marking(Hook):
         self.name = f"marking-{mark}"  # type: ignore[misc]
         self.on_error: OnError = "block" if guards else "run"
 
-    async def message_received(self, words: Words, ctx: HookContext) -> Words:
+    async def message_received(self, words: HookText, ctx: HookContext) -> HookText:
         return replace(words, text=f"{words.text} {self.mark}<{words.speaker}>")
 
-    def message_sending(self, words: Words, ctx: HookContext) -> Words | Block:
+    def message_sending(self, words: HookText, ctx: HookContext) -> HookText | BlockCall:
         if self.forbids in words.text:
-            return Block(f"nobody says {self.forbids}")
+            return BlockCall(f"nobody says {self.forbids}")
         return replace(words, text=f"{words.text} {self.mark}>")
 
 
@@ -33,7 +42,7 @@ class Overhearing(Hook):
     def __init__(self, log: Log) -> None:
         self.log = log
 
-    def message_sent(self, words: Words, ctx: HookContext) -> None:
+    def message_sent(self, words: HookText, ctx: HookContext) -> None:
         self.log.append(f"{ctx.session_id} {words.speaker}: {words.text}")
 
 
@@ -83,11 +92,11 @@ class Reading(Hook):
     def __init__(self, held: Held) -> None:
         self.held = held
 
-    async def message_received(self, words: Words, ctx: HookContext) -> Words:
+    async def message_received(self, words: HookText, ctx: HookContext) -> HookText:
         if words.text == "slowly":
             self.held.started.set()
             await self.held.let_go.wait()
         return words
 
 
-REWORDED = Reword("count the lines", "counter")
+REWORDED = Rewrite("count the lines", "counter")

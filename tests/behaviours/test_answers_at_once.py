@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sessiontree import AnswerTooLate, Limits, ScriptedModel, call
+from sessiontree import AnswerTooLate, Limits, ScriptedModel, script_call
 from sessiontree.api.inbox import PendingApproval
 from sessiontree.contracts.tree_facts import ApprovalDecided
 from sessiontree.models.answers import Answer
@@ -32,7 +32,11 @@ async def decide(request: PendingApproval, yes: bool) -> bool | None:
 @pytest.mark.slow
 async def test_of_a_hundred_answers_one_counts_for_its_own_call(open_tree: Opener) -> None:
     """REL-L15, REL-L16, REL-L19: yes and no at once, fifty each, to both of two requests that wait."""
-    calls: Answer = [call("look", text=SEEN), call("launch", text="moon"), call("launch", text="mars")]
+    calls: Answer = [
+        script_call("look", text=SEEN),
+        script_call("launch", text="moon"),
+        script_call("launch", text="mars"),
+    ]
     async with open_tree(ScriptedModel([calls, "done"]), tools=TOOLS, limits=PATIENT) as tree:
         reply = tree.main.send("go")
         pending = await asked(tree, 2)
@@ -65,8 +69,8 @@ async def test_of_a_hundred_answers_one_counts_for_its_own_call(open_tree: Opene
 @pytest.mark.parametrize("first", ["moon", "mars"])
 async def test_a_no_holds_nothing_of_what_ran(open_tree: Opener, first: str) -> None:
     """REL-L16: the result of a denied call is its own reason, whichever of two was answered before."""
-    both: Answer = [call("launch", text="moon"), call("launch", text="mars")]
-    script: list[Answer] = [call("append", text=SEEN), both, "done"]
+    both: Answer = [script_call("launch", text="moon"), script_call("launch", text="mars")]
+    script: list[Answer] = [script_call("append", text=SEEN), both, "done"]
     async with open_tree(ScriptedModel(script), tools=TOOLS, limits=PATIENT) as tree:
         reply = tree.main.send("go")
         pending = {str(each.request.arguments["text"]): each for each in await asked(tree, 2)}

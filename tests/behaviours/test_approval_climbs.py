@@ -18,7 +18,7 @@ from sessiontree import (
     ScriptedModel,
     SessionStatus,
     TerminalChannel,
-    call,
+    script_call,
 )
 from sessiontree.contracts.session_facts import ApprovalWanted, CallHeld, CallResolved
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested, ApprovalStepRecorded
@@ -27,7 +27,7 @@ from tests.behaviours.effect_fakes import TOOLS, effects
 from tests.behaviours.fact_fixtures import PATIENCE_S, asked, facts_of, results, until
 from tests.behaviours.tree_fixtures import Opener
 
-BRANCH = call("sessions_spawn", kind="branch", task="go on")
+BRANCH = script_call("sessions_spawn", kind="branch", task="go on")
 DEEP = "main/b1/b1/b1"
 
 
@@ -38,7 +38,7 @@ def deep_model(text: str = "moon") -> ScriptedModel:
             "main": [BRANCH, "well"],
             "main/b1": [BRANCH, "well"],
             "main/b1/b1": [BRANCH, "well"],
-            DEEP: [call("launch", text=text), "done"],
+            DEEP: [script_call("launch", text=text), "done"],
         }
     )
 
@@ -120,9 +120,9 @@ async def test_an_end_of_the_terminals_input_denies(open_tree: Opener) -> None:
 async def test_a_denial_reaches_the_model_and_binds_the_same_call(open_tree: Opener) -> None:
     """A human's no is a PermissionDenied for the model, and stays no for the same arguments on that path."""
     script: list[Answer] = [
-        call("launch", text="moon"),
-        call("launch", text="moon"),
-        call("launch", text="mars"),
+        script_call("launch", text="moon"),
+        script_call("launch", text="moon"),
+        script_call("launch", text="mars"),
         "done",
     ]
     model = ScriptedModel({"main/b1": script, "*": ["well"]})
@@ -173,8 +173,14 @@ async def test_without_any_channel_the_call_is_denied_at_once(open_tree: Opener)
 @pytest.mark.covers("A10", "A14", "REL-S20")
 async def test_siblings_and_the_turns_other_calls_go_on_meanwhile(open_tree: Opener) -> None:
     """While a person thinks, the reply's other calls run and a sibling works to its end."""
-    reply: Answer = [call("launch", text="moon"), call("append", text="step"), call("look", text="sky")]
-    model = ScriptedModel({"main/b1": [reply, "done"], "main/b2": [call("append", text="side"), "finished"]})
+    reply: Answer = [
+        script_call("launch", text="moon"),
+        script_call("append", text="step"),
+        script_call("look", text="sky"),
+    ]
+    model = ScriptedModel(
+        {"main/b1": [reply, "done"], "main/b2": [script_call("append", text="side"), "finished"]}
+    )
     async with open_tree(model, tools=TOOLS) as tree:
         first = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)
@@ -194,7 +200,7 @@ async def test_siblings_and_the_turns_other_calls_go_on_meanwhile(open_tree: Ope
 @pytest.mark.covers("APP14")
 async def test_an_unanswered_request_expires_and_counts_as_denied(open_tree: Opener) -> None:
     """Time says no, and says why."""
-    model = ScriptedModel([call("launch"), "done"])
+    model = ScriptedModel([script_call("launch"), "done"])
     limits = Limits(approval_expiry_s=0.05, approval_patience_s=None)
     async with open_tree(model, tools=TOOLS, limits=limits) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -219,7 +225,7 @@ async def test_cancelling_the_session_withdraws_its_request(open_tree: Opener) -
             withdrawn.set()
         return ApprovalAnswer(True)
 
-    model = ScriptedModel([call("launch"), "done"])
+    model = ScriptedModel([script_call("launch"), "done"])
     async with open_tree(model, tools=TOOLS, channel=CallbackChannel(ask)) as tree:
         branch = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)
@@ -240,7 +246,7 @@ async def test_cancelling_the_session_withdraws_its_request(open_tree: Opener) -
 
 async def test_a_call_the_program_asks_for_climbs_as_any_other(open_tree: Opener) -> None:
     """``handle.call`` of an Elevated tool in a Branch waits for the person at Main."""
-    model = ScriptedModel({"main/b1": [call("launch", text="own"), "done"]})
+    model = ScriptedModel({"main/b1": [script_call("launch", text="own"), "done"]})
     rules = [Rule(tool="launch", where={"/text": "own"}, answer="escalate")]
     async with open_tree(model, tools=TOOLS, approver=rules) as tree:
         branch = await tree.main.spawn("branch", "go")

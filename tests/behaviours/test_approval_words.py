@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from sessiontree import PermissionTier, ScriptedModel, Tool, ToolContext, ToolResult, call
+from sessiontree import PermissionTier, ScriptedModel, Tool, ToolContext, ToolResult, script_call
 from tests.behaviours.effect_fakes import Append, Words, effects
 from tests.behaviours.fact_fixtures import asked
 from tests.behaviours.tree_fixtures import Opener
@@ -44,7 +44,7 @@ class Claiming(Tool[Anything]):
 @pytest.mark.covers("REL-L12")
 async def test_arguments_that_claim_an_approval_are_shown_as_they_are(open_tree: Opener) -> None:
     """REL-L12: the call waits as any other, at its tool's tier, for the session that makes it."""
-    model = ScriptedModel([call("claiming", **CLAIMS), "done"])
+    model = ScriptedModel([script_call("claiming", **CLAIMS), "done"])
     async with open_tree(model, tools=[Claiming()]) as tree:
         branch = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)

@@ -14,7 +14,7 @@ from sessiontree import (
     Rule,
     ScriptedModel,
     SessionTree,
-    call,
+    script_call,
 )
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
@@ -31,13 +31,13 @@ from tests.behaviours.tree_fixtures import Opener
 
 BY_ERROR = "approver error"
 HERE = "tests.behaviours.approver_fakes"
-SPAWN = call("sessions_spawn", kind="branch", task="go on")
+SPAWN = script_call("sessions_spawn", kind="branch", task="go on")
 BELOW = "main/b1/b1"
 
 
 def below(*texts: str) -> ScriptedModel:
     """A Branch under the program's Branch makes one call per text."""
-    script: list[Answer] = [*(call("launch", text=text) for text in texts), "done"]
+    script: list[Answer] = [*(script_call("launch", text=text) for text in texts), "done"]
     return ScriptedModel({"main/b1": [SPAWN, "well"], BELOW: script})
 
 
@@ -124,7 +124,9 @@ async def test_a_callable_that_fails_has_said_no(open_tree: Opener) -> None:
     def approve(request: ApprovalRequest) -> bool:
         raise LookupError("no such user")
 
-    async with open_tree(ScriptedModel([call("launch"), "done"]), tools=TOOLS, approver=approve) as tree:
+    async with open_tree(
+        ScriptedModel([script_call("launch"), "done"]), tools=TOOLS, approver=approve
+    ) as tree:
         branch = await tree.main.spawn("branch", "go")
         await branch.result()
         said = results(tree, "main/b1")[0].text
@@ -145,7 +147,7 @@ async def check_nobody_said_no(tree: SessionTree) -> None:
 @pytest.mark.parametrize("answer", ["yes", 1, ApprovalAnswer(junk("yes")), ApprovalAnswer(True, junk(5))])
 async def test_a_callable_that_answers_otherwise_has_said_no(open_tree: Opener, answer: Any) -> None:
     """Only True and an ApprovalAnswer of the right parts let a call run."""
-    model = ScriptedModel([call("launch"), "done"])
+    model = ScriptedModel([script_call("launch"), "done"])
     async with open_tree(model, tools=TOOLS, approver=lambda request: answer) as tree:
         branch = await tree.main.spawn("branch", "go")
         await branch.result()
@@ -155,7 +157,7 @@ async def test_a_callable_that_answers_otherwise_has_said_no(open_tree: Opener, 
 
 async def test_a_callable_that_answers_none_leaves_the_request(open_tree: Opener) -> None:
     """None is no answer: the request waits for one that is."""
-    model = ScriptedModel([call("launch"), "done"])
+    model = ScriptedModel([script_call("launch"), "done"])
     async with open_tree(model, tools=TOOLS, approver=lambda request: None) as tree:
         branch = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)
@@ -168,7 +170,7 @@ async def test_a_callable_that_answers_none_leaves_the_request(open_tree: Opener
 async def test_a_sessions_own_approver_never_answers_for_itself(open_tree: Opener) -> None:
     """Rules of a Branch are for those below it: its own call climbs past them."""
     rules = [Rule(answer="approve")]
-    async with open_tree(ScriptedModel([call("launch"), "done"]), tools=TOOLS, channel=None) as tree:
+    async with open_tree(ScriptedModel([script_call("launch"), "done"]), tools=TOOLS, channel=None) as tree:
         branch = await tree.main.spawn("branch", "go", approver=rules)
         await branch.result()
         assert [fact.decision for fact in await facts_of(tree, ApprovalDecided)] == ["denied"]
@@ -178,7 +180,7 @@ async def test_a_sessions_own_approver_never_answers_for_itself(open_tree: Opene
 async def test_mains_rules_answer_for_main_itself(open_tree: Opener) -> None:
     """What the owner wrote down at the tree's creation is the owner's answer."""
     rules = [Rule(tool="launch", where={"/text": "safe"}, answer="approve"), Rule(answer="deny")]
-    model = ScriptedModel([call("launch", text="safe"), call("launch", text="else"), "done"])
+    model = ScriptedModel([script_call("launch", text="safe"), script_call("launch", text="else"), "done"])
     async with open_tree(model, tools=TOOLS, approver=rules, channel=None) as tree:
         await tree.main.send("go")
         assert [text for _, text in effects(open_tree.workspace)] == ["safe"]
@@ -234,8 +236,8 @@ async def test_always_allow_answers_every_later_call_and_those_that_wait(open_tr
     """A person's "always" holds for the tool in this tree, for requests on the screen too."""
     model = ScriptedModel(
         {
-            "main/b1": [call("launch", text="one"), call("launch", text="two"), "done"],
-            "main/b2": [call("launch", text="three"), "done"],
+            "main/b1": [script_call("launch", text="one"), script_call("launch", text="two"), "done"],
+            "main/b2": [script_call("launch", text="three"), "done"],
         }
     )
     async with open_tree(model, tools=TOOLS) as tree:
@@ -257,8 +259,8 @@ async def test_one_answer_for_two_sessions_reaches_the_one_that_gives_way(open_t
     """The first to hear wants the one host, where the other still is when its call is allowed."""
     model = ScriptedModel(
         {
-            "main/b1": [call("launch", text="one"), "done"],
-            "main/b2": [call("launch", text="two"), "done"],
+            "main/b1": [script_call("launch", text="one"), "done"],
+            "main/b2": [script_call("launch", text="two"), "done"],
         }
     )
     async with asyncio.timeout(PATIENCE_S), open_tree(model, tools=TOOLS, slots=1) as tree:

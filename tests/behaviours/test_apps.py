@@ -12,7 +12,7 @@ from sessiontree import (
     PermissionTier,
     SessionTree,
     UserMessage,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.models.answers import Answer
@@ -28,7 +28,9 @@ def double(number: int) -> int:
 def reply(request: ModelRequest) -> Answer:
     """Use the tool once, then say what it returned."""
     last = request.messages[-1]
-    return call("double", number=21) if isinstance(last, UserMessage) else f"{request.agent} {last.text}"
+    return (
+        script_call("double", number=21) if isinstance(last, UserMessage) else f"{request.agent} {last.text}"
+    )
 
 
 @pytest.mark.own_runtime

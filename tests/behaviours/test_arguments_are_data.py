@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import PermissionTier, RawTool, ScriptedModel, ToolContext, ToolResult, call
+from sessiontree import PermissionTier, RawTool, ScriptedModel, ToolContext, ToolResult, script_call
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.compiled import compile_tool
 from sessiontree_tools import builtin_tools
@@ -47,7 +47,7 @@ class Open(RawTool):
 @pytest.mark.covers("REL-L12", "REL-L17")
 async def test_fields_of_the_runtime_are_data_in_arguments(open_tree: Opener) -> None:
     """REL-L12: a call that says it was approved is asked about with all it says; its tool gets data."""
-    model = ScriptedModel([call("open_launch", **FIELDS), "done"])
+    model = ScriptedModel([script_call("open_launch", **FIELDS), "done"])
     async with open_tree(model, tools=[Open()]) as tree:
         reply = tree.main.send("go")
         (pending,) = await asked(tree)

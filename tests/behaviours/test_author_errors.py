@@ -15,7 +15,7 @@ from sessiontree import (
     ModelRequest,
     ScriptedModel,
     SessionFailed,
-    call,
+    script_call,
 )
 from sessiontree.contracts import author_errors
 from sessiontree.contracts.session_facts import CallResolved, TurnFailed
@@ -48,12 +48,12 @@ async def test_a_bug_in_a_tool_is_shown_to_its_author(
 
     def answer(request: ModelRequest) -> Answer:
         seen.extend(message.text for message in request.messages)
-        return call("divide", number=3) if request.turn == 1 else "went on"
+        return script_call("divide", number=3) if request.turn == 1 else "went on"
 
     model = (
         FunctionModel(answer)
         if open_tree.backend == "local"
-        else ScriptedModel([call("divide", number=3), "went on"])
+        else ScriptedModel([script_call("divide", number=3), "went on"])
     )
     async with open_tree(model, tools=[divide]) as tree:
         assert await tree.main.send("go") == "went on"

@@ -26,7 +26,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
     Usage,
-    call,
+    script_call,
 )
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import Message, TextContent, UserMessage
@@ -170,39 +170,41 @@ class Oddity:
 
 ODDITIES = {
     "NaN": Oddity(
-        lambda: call("anything", x=math.nan, y=[math.inf], z=-math.inf),
+        lambda: script_call("anything", x=math.nan, y=[math.inf], z=-math.inf),
         {"x": "nan", "y": ["inf"], "z": "-inf"},
     ),
     "lone surrogates": Oddity(
-        lambda: call("anything", x="\udfff\ud800"), {"x": "\udfff\ud800"}, "half of a surrogate pair"
+        lambda: script_call("anything", x="\udfff\ud800"), {"x": "\udfff\ud800"}, "half of a surrogate pair"
     ),
     "a surrogate as name": Oddity(
-        lambda: call("anything", **{"\ud800": 1}), {"\ud800": 1}, "half of a surrogate pair"
+        lambda: script_call("anything", **{"\ud800": 1}), {"\ud800": 1}, "half of a surrogate pair"
     ),
     "whole numbers beyond floats": Oddity(
-        lambda: call("anything", x=2**53 + 1, y=2**70), {"x": 2**53 + 1, "y": 2**70}
+        lambda: script_call("anything", x=2**53 + 1, y=2**70), {"x": 2**53 + 1, "y": 2**70}
     ),
-    "a number of 400 digits": Oddity(lambda: call("anything", x=10**400), {"x": 10**400}, "too large"),
+    "a number of 400 digits": Oddity(lambda: script_call("anything", x=10**400), {"x": 10**400}, "too large"),
     "names of no text": Oddity(lambda: ToolCall("c", "anything", junk({1: 2, None: 3})), {"1": 2, "None": 3}),
-    "nul": Oddity(lambda: call("anything", x="a\0b"), {"x": "a\0b"}),
-    "400 deep": Oddity(lambda: call("anything", x=nested(400)), {"x": nested(400)}, "deep"),
-    "100 deep": Oddity(lambda: call("anything", x=nested(100)), {"x": nested(100)}),
+    "nul": Oddity(lambda: script_call("anything", x="a\0b"), {"x": "a\0b"}),
+    "400 deep": Oddity(lambda: script_call("anything", x=nested(400)), {"x": nested(400)}, "deep"),
+    "100 deep": Oddity(lambda: script_call("anything", x=nested(100)), {"x": nested(100)}),
     "an id of no text": Oddity(lambda: message(ToolCall(junk(7), "anything", {"x": 1})), {"x": 1}),
     "tuples": Oddity(lambda: ToolCall("c", "anything", {"x": junk((1, 2))}), {"x": [1, 2]}),
-    "a list of blocks": Oddity(lambda: AssistantMessage(junk([call("anything", x=1)])), {"x": 1}),
-    "no stop reason": Oddity(lambda: AssistantMessage((call("anything", x=1),), junk("tired")), {"x": 1}),
+    "a list of blocks": Oddity(lambda: AssistantMessage(junk([script_call("anything", x=1)])), {"x": 1}),
+    "no stop reason": Oddity(
+        lambda: AssistantMessage((script_call("anything", x=1),), junk("tired")), {"x": 1}
+    ),
     "a time of no number": Oddity(
-        lambda: AssistantMessage((call("anything", x=1),), timestamp=junk("now")), {"x": 1}
+        lambda: AssistantMessage((script_call("anything", x=1),), timestamp=junk("now")), {"x": 1}
     ),
     "NaN dollars": Oddity(
-        lambda: AssistantMessage((call("anything", x=1),), usage=Usage(1, 1, math.nan)), {"x": 1}
+        lambda: AssistantMessage((script_call("anything", x=1),), usage=Usage(1, 1, math.nan)), {"x": 1}
     ),
     "usage of no number": Oddity(
-        lambda: AssistantMessage((call("anything", x=1),), usage=Usage(junk("many"), 1)), {"x": 1}
+        lambda: AssistantMessage((script_call("anything", x=1),), usage=Usage(junk("many"), 1)), {"x": 1}
     ),
-    "no usage": Oddity(lambda: AssistantMessage((call("anything", x=1),), usage=junk(None)), {"x": 1}),
+    "no usage": Oddity(lambda: AssistantMessage((script_call("anything", x=1),), usage=junk(None)), {"x": 1}),
     "negative usage": Oddity(
-        lambda: AssistantMessage((call("anything", x=1),), usage=Usage(-5, -5, -1.0)), {"x": 1}
+        lambda: AssistantMessage((script_call("anything", x=1),), usage=Usage(-5, -5, -1.0)), {"x": 1}
     ),
 }
 
@@ -277,7 +279,7 @@ async def test_a_reply_of_many_calls_gets_every_result_in_order(open_tree: Opene
 @pytest.mark.covers("I10", "REL-L56")
 async def test_a_model_that_never_stops_calling_is_stopped_by_max_turns(open_tree: Opener) -> None:
     """The run ends typed after ``max_turns``; the next message gets as many again."""
-    model = FunctionModel(lambda request: call("look", text=str(request.turn)))
+    model = FunctionModel(lambda request: script_call("look", text=str(request.turn)))
     async with open_tree(model, tools=TOOLS, limits=Limits(max_turns=5)) as tree:
         for turns in (5, 10):
             with pytest.raises(SessionFailed, match="max_turns is 5"):
@@ -287,7 +289,7 @@ async def test_a_model_that_never_stops_calling_is_stopped_by_max_turns(open_tre
 
 async def test_a_script_that_ends_in_a_call_is_a_failing_model(open_tree: Opener) -> None:
     """A used-up script says so."""
-    async with open_tree(ScriptedModel([call("look")]), tools=TOOLS) as tree:
+    async with open_tree(ScriptedModel([script_call("look")]), tools=TOOLS) as tree:
         with pytest.raises(SessionFailed, match="ends after 1 answers"):
             await tree.main.send("go")
 

@@ -24,7 +24,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
     TreeNotFound,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.contracts.jsonable import JsonValue
@@ -283,7 +283,7 @@ async def test_a_damaged_journal_is_said_so_and_left_as_it_is(open_tree: Opener,
 @pytest.mark.slow
 async def test_resuming_without_the_trees_agents_or_tools_is_told(open_tree: Opener) -> None:
     """Agents must be given again; a tool that is not given is gone, and its calls say so."""
-    model = ScriptedModel([call("append"), "done"])
+    model = ScriptedModel([script_call("append"), "done"])
     async with open_tree(model, tools=TOOLS) as tree:
         pass
     async with await open_tree.resume(tree.tree_id, model) as again:

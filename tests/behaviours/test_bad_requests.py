@@ -25,7 +25,7 @@ from sessiontree import (
     SessionTree,
     SessionTreeError,
     SpawnRefused,
-    call,
+    script_call,
 )
 from sessiontree.contracts.tree_facts import SpawnDenied
 from tests.behaviours.effect_fakes import TOOLS
@@ -164,7 +164,7 @@ async def test_a_wrong_request_is_one_typed_error_and_the_tree_goes_on(open_tree
 @pytest.mark.parametrize("kind", ["branch", "worker"])
 async def test_a_refused_spawn_of_a_model_is_told_to_it(open_tree: Opener, kind: str) -> None:
     """What a model asks in vain it reads as the call's error, and the refusal is a fact."""
-    model = ScriptedModel([call("sessions_spawn", kind=kind, task="x", agent="bob"), "alone then"])
+    model = ScriptedModel([script_call("sessions_spawn", kind=kind, task="x", agent="bob"), "alone then"])
     async with open_tree(model) as tree:
         assert await tree.main.send("go") == "alone then"
         (denied,) = await facts_of(tree, SpawnDenied)
@@ -175,7 +175,7 @@ async def test_a_refused_spawn_of_a_model_is_told_to_it(open_tree: Opener, kind:
 async def test_a_worker_spawns_nothing_for_its_program_either(open_tree: Opener) -> None:
     """A Worker is a leaf, whoever asks."""
     limits = Limits(approval_patience_s=None)
-    model = ScriptedModel({"main/b1": [call("launch"), "done"], "*": ["done"]})
+    model = ScriptedModel({"main/b1": [script_call("launch"), "done"], "*": ["done"]})
     async with open_tree(model, tools=TOOLS, limits=limits) as tree:
         worker = await tree.main.spawn("worker", "x")
         branch = await tree.main.spawn("branch", "x")

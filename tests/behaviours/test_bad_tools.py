@@ -17,7 +17,7 @@ from sessiontree import (
     SessionStatus,
     Timeout,
     ValidationError,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.contracts.session_facts import CallResolved
@@ -29,7 +29,7 @@ from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import Opener
 from tests.behaviours.waiting_fakes import Deaf, InThread, Sleeper
 
-LOOK = call("look")
+LOOK = script_call("look")
 
 
 @pytest.mark.covers("Z1")
@@ -42,7 +42,10 @@ async def test_a_misbehaving_tool_gets_one_result_and_its_session_goes_on(
     tools = [Misbehave(name) for name in MISDEEDS]
     scripts: dict[str, list[Answer]] = {}
     for number, bad in enumerate(tools, 1):
-        scripts[f"main/w{number}"] = [[LOOK, call(bad.name), LOOK] if together else call(bad.name), "went on"]
+        scripts[f"main/w{number}"] = [
+            [LOOK, script_call(bad.name), LOOK] if together else script_call(bad.name),
+            "went on",
+        ]
     async with open_tree(ScriptedModel(scripts), tools=[*TOOLS, *tools]) as tree:
         for name, misdeed in MISDEEDS.items():
             worker = await tree.main.spawn("worker", "look")
@@ -65,7 +68,9 @@ def first_of(names: list[str]) -> str:
 
 async def test_a_plain_function_that_raises_stop_iteration_has_failed_at_once(open_tree: Opener) -> None:
     """An exhausted iterator in a thread is an error like any other, and no call without an end."""
-    async with open_tree(ScriptedModel([call("first_of", names=[]), "went on"]), tools=[first_of]) as tree:
+    async with open_tree(
+        ScriptedModel([script_call("first_of", names=[]), "went on"]), tools=[first_of]
+    ) as tree:
         async with asyncio.timeout(60):
             assert await tree.main.send("go") == "went on"
         assert "StopIteration" in results(tree, "main")[0].text
@@ -81,7 +86,7 @@ def interrupt() -> str:
 
 async def test_a_plain_function_that_raises_keyboard_interrupt_has_failed_alone(open_tree: Opener) -> None:
     """It is an error of the call; neither the program nor the session ends with it."""
-    async with open_tree(ScriptedModel([call("interrupt"), "went on"]), tools=[interrupt]) as tree:
+    async with open_tree(ScriptedModel([script_call("interrupt"), "went on"]), tools=[interrupt]) as tree:
         async with asyncio.timeout(60):
             assert await tree.main.send("go") == "went on"
         assert "KeyboardInterrupt" in results(tree, "main")[0].text
@@ -100,7 +105,7 @@ async def test_a_tool_that_never_returns_times_out(
     limits = Limits(tool_timeout_s=0.03) if whose == "the tree's limit" else Limits()
     timeouts = {"sleeper": 0.03} if whose == "the agent's limit" else {}
     agents = {"default": AgentSpec(config=AgentConfig(tool_timeouts=timeouts))}
-    reply: Answer = [call("sleeper"), LOOK] if together else call("sleeper")
+    reply: Answer = [script_call("sleeper"), LOOK] if together else script_call("sleeper")
     model, tools = ScriptedModel([reply, "went on"]), [*TOOLS, sleeper]
     async with open_tree(model, tools=tools, limits=limits, agents=agents) as tree:
         assert await tree.main.send("go") == "went on"
@@ -118,7 +123,7 @@ async def test_a_tool_that_never_returns_times_out(
 async def test_a_tool_that_ignores_its_cancel_is_left_behind(open_tree: Opener, board: Switchboard) -> None:
     """After the clean-up window the session goes on without it; its late result changes nothing."""
     deaf = Deaf(board, 0.02)
-    async with open_tree(ScriptedModel([call("deaf"), LOOK, "went on"]), tools=[*TOOLS, deaf]) as tree:
+    async with open_tree(ScriptedModel([script_call("deaf"), LOOK, "went on"]), tools=[*TOOLS, deaf]) as tree:
         async with asyncio.timeout(PATIENCE_S):
             assert await tree.main.send("go") == "went on"
         assert deaf.ended == ["ignored"]
@@ -137,7 +142,7 @@ async def test_a_deaf_tool_does_not_keep_its_session_from_being_cancelled(
     """Cancelling ends the session within its grace, forced, and says so in the receipt."""
     deaf = Deaf(board)
     limits = Limits(cancel_grace_s=0.05)
-    async with open_tree(ScriptedModel([call("deaf"), "done"]), tools=[deaf], limits=limits) as tree:
+    async with open_tree(ScriptedModel([script_call("deaf"), "done"]), tools=[deaf], limits=limits) as tree:
         worker = await tree.main.spawn("worker", "look")
         await deaf.started.wait()
         async with asyncio.timeout(PATIENCE_S):
@@ -154,7 +159,7 @@ async def test_a_deaf_tool_does_not_keep_its_session_from_being_cancelled(
 async def test_a_blocked_thread_is_told_and_left_behind(open_tree: Opener, board: Switchboard) -> None:
     """After its time-out a thread sees ``ctx.cancelled``; the session does not wait for it."""
     blocked = InThread(board, 0.03)
-    async with open_tree(ScriptedModel([call("in_thread"), "went on"]), tools=[blocked]) as tree:
+    async with open_tree(ScriptedModel([script_call("in_thread"), "went on"]), tools=[blocked]) as tree:
         async with asyncio.timeout(PATIENCE_S):
             assert await tree.main.send("go") == "went on"
         assert "timed out" in results(tree, "main")[0].text
@@ -187,7 +192,7 @@ async def test_output_of_any_length_is_cut_for_the_model(open_tree: Opener) -> N
         """Say a lot."""
         return "é" * 3_000_000
 
-    async with open_tree(ScriptedModel([call("shout"), "done"]), tools=[shout]) as tree:
+    async with open_tree(ScriptedModel([script_call("shout"), "done"]), tools=[shout]) as tree:
         await tree.main.send("go")
         text = results(tree, "main")[0].text
         assert len(text) <= 40_000

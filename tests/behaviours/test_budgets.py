@@ -20,7 +20,7 @@ from sessiontree import (
     SessionKind,
     SessionStatus,
     Usage,
-    call,
+    script_call,
 )
 from sessiontree.contracts.messages import TextContent
 from sessiontree.contracts.tree_facts import BudgetSpent, SessionSpawned, SpawnDenied
@@ -32,14 +32,14 @@ from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import Opener
 from tests.behaviours.waiting_fakes import Late
 
-WORKER = call("sessions_spawn", kind="worker", task="look")
-BRANCH = call("sessions_spawn", kind="branch", task="go on")
+WORKER = script_call("sessions_spawn", kind="worker", task="look")
+BRANCH = script_call("sessions_spawn", kind="branch", task="go on")
 
 
 def costly(request: ModelRequest) -> Answer:
     """Ten tokens and a cent for every turn, and a call each."""
     used = Usage(6, 4, 0.01)
-    return AssistantMessage((TextContent("hm"), call("append", text=str(request.turn))), usage=used)
+    return AssistantMessage((TextContent("hm"), script_call("append", text=str(request.turn))), usage=used)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener, board: Switchb
 @pytest.mark.covers("C12", "LIM3")
 async def test_a_childs_budget_is_set_aside_and_the_rest_comes_back(open_tree: Opener) -> None:
     """What is reserved cannot be promised twice; what is left over returns at the child's end."""
-    model = ScriptedModel({"main/b1": [call("launch"), "done"], "*": ["done"]})
+    model = ScriptedModel({"main/b1": [script_call("launch"), "done"], "*": ["done"]})
     async with open_tree(model, tools=TOOLS, budget=Budget(tokens=100, sessions=9)) as tree:
         child = await tree.main.spawn("branch", "go", budget=Budget(tokens=80, sessions=5))
         assert tree.main.status().budget_left == {"tokens": 20, "sessions": 3}
@@ -226,7 +226,7 @@ async def test_an_instant_model_overshoots_by_one_reply_at_most(
 
     def endless(request: ModelRequest) -> Answer:
         replies.append(request.turn)
-        content = (call("find", pattern="*"),)
+        content = (script_call("find", pattern="*"),)
         return AssistantMessage(content, usage=Usage(input_tokens=10))
 
     async with open_tree(FunctionModel(endless), limits=Limits(max_turns=10_000, max_repeats=None)) as tree:

@@ -28,7 +28,7 @@ from sessiontree import (
     Timeout,
     ToolResult,
     ValidationError,
-    call,
+    script_call,
 )
 from sessiontree.api.client_calls import WaitingCall
 from sessiontree.contracts.messages import ImageContent
@@ -74,7 +74,7 @@ async def test_a_call_waits_for_the_program_and_its_answer_is_the_result(
     open_tree: Opener, tier: PermissionTier
 ) -> None:
     """The call is owed with its final arguments; the host is free; the answer is in the transcript."""
-    model = ScriptedModel([call("Ask_User", text="well?"), "done"])
+    model = ScriptedModel([script_call("Ask_User", text="well?"), "done"])
     async with open_tree(model, tools=[ask_user(tier)], limits=ENDLESS) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
@@ -100,7 +100,7 @@ async def test_parameters_of_a_schema_are_kept_to(open_tree: Opener) -> None:
         "required": ["roomNo"],
     }
     tool = ClientTool("look", "Look.", schema, tier=PermissionTier.WORKSPACE)
-    model = ScriptedModel([call("look", room_no=0), call("look", room_no="7"), "done"])
+    model = ScriptedModel([script_call("look", room_no=0), script_call("look", room_no="7"), "done"])
     async with open_tree(model, tools=[tool], limits=ENDLESS) as tree:
         reply = tree.main.send("go")
         (waiting,) = await called(tree)
@@ -116,7 +116,7 @@ async def test_parameters_of_a_schema_are_kept_to(open_tree: Opener) -> None:
 @ONE_PROCESS
 async def test_the_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -> None:
     """The pending envelope is the call's result; the answer comes as a notice and wakes the session."""
-    model = ScriptedModel([call("ask_user"), "meanwhile", "heard"])
+    model = ScriptedModel([script_call("ask_user"), "meanwhile", "heard"])
     async with open_tree(model, tools=[ask_user()], limits=NO_PATIENCE) as tree:
         branch = await tree.main.spawn("branch", "go")
         await until(tree, ResultHeld, session="", where=lambda fact: fact.session == "main/b1")
@@ -137,7 +137,7 @@ async def test_the_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -
 async def test_a_failed_call_is_told_as_an_error(open_tree: Opener) -> None:
     """The program may say that a call failed; the model reads why."""
     async with open_tree(
-        ScriptedModel([call("ask_user"), "done"]), tools=[ask_user()], limits=ENDLESS
+        ScriptedModel([script_call("ask_user"), "done"]), tools=[ask_user()], limits=ENDLESS
     ) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
@@ -151,7 +151,7 @@ async def test_a_failed_call_is_told_as_an_error(open_tree: Opener) -> None:
 async def test_of_a_hundred_answers_exactly_one_wins(open_tree: Opener) -> None:
     """Whoever is late is informed by type; what the winner said is the result."""
     async with open_tree(
-        ScriptedModel([call("ask_user"), "done"]), tools=[ask_user()], limits=ENDLESS
+        ScriptedModel([script_call("ask_user"), "done"]), tools=[ask_user()], limits=ENDLESS
     ) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
@@ -180,7 +180,9 @@ async def test_of_a_hundred_answers_exactly_one_wins(open_tree: Opener) -> None:
 async def test_an_answer_that_does_not_fit_leaves_the_call_open(open_tree: Opener) -> None:
     """Wrong type, no JSON, parts nobody can keep: refused by type, and the call waits for one that fits."""
     tool = ask_user(result_type=Reply)
-    async with open_tree(ScriptedModel([call("ask_user"), "done"]), tools=[tool], limits=ENDLESS) as tree:
+    async with open_tree(
+        ScriptedModel([script_call("ask_user"), "done"]), tools=[tool], limits=ENDLESS
+    ) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
         with pytest.raises(ValidationError) as refused:
@@ -203,7 +205,7 @@ async def test_an_answer_that_does_not_fit_leaves_the_call_open(open_tree: Opene
 @ONE_PROCESS
 async def test_an_id_of_another_tree_is_refused(open_tree: Opener) -> None:
     """An id counts in its own tree alone, and a made-up one nowhere."""
-    model = ScriptedModel([call("ask_user"), "done"] * 2)
+    model = ScriptedModel([script_call("ask_user"), "done"] * 2)
     async with open_tree(model, tools=[ask_user()]) as tree:
         await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
@@ -217,7 +219,7 @@ async def test_an_id_of_another_tree_is_refused(open_tree: Opener) -> None:
 @ONE_PROCESS
 async def test_a_steering_message_cancels_the_call(open_tree: Opener) -> None:
     """As it stops a running tool; an answer after that is refused."""
-    model = ScriptedModel({"main": [call("ask_user"), "heard you"]})
+    model = ScriptedModel({"main": [script_call("ask_user"), "heard you"]})
     async with open_tree(model, tools=[ask_user()], limits=ENDLESS) as tree:
         tree.main.send("go")
         (waiting,) = await called(tree)
@@ -233,7 +235,9 @@ async def test_a_steering_message_cancels_the_call(open_tree: Opener) -> None:
 @ONE_PROCESS
 async def test_an_ended_session_takes_no_answer(open_tree: Opener, whole: bool) -> None:
     """Session end or tree cancel: the call is taken back, an answer is refused, nothing is left waiting."""
-    async with open_tree(ScriptedModel([call("ask_user")]), tools=[ask_user()], limits=NO_PATIENCE) as tree:
+    async with open_tree(
+        ScriptedModel([script_call("ask_user")]), tools=[ask_user()], limits=NO_PATIENCE
+    ) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
         await (tree.cancel() if whole else branch.cancel())
@@ -246,7 +250,9 @@ async def test_an_ended_session_takes_no_answer(open_tree: Opener, whole: bool) 
 async def test_a_call_nobody_answers_times_out(open_tree: Opener) -> None:
     """After the tool's own time the model reads that, and an answer is refused."""
     tool = ask_user(timeout_s=0.2)
-    async with open_tree(ScriptedModel([call("ask_user"), "done"]), tools=[tool], limits=ENDLESS) as tree:
+    async with open_tree(
+        ScriptedModel([script_call("ask_user"), "done"]), tools=[tool], limits=ENDLESS
+    ) as tree:
         branch = await tree.main.spawn("branch", "go")
         assert (await branch.result()).summary == "done"
         (closed,) = await facts_of(tree, Closed)
@@ -261,7 +267,7 @@ async def test_a_call_nobody_answers_times_out(open_tree: Opener) -> None:
 async def test_an_approval_comes_before_the_program_hears_of_the_call(open_tree: Opener) -> None:
     """Every gate is before the hand-over; a no means that the program never hears of it."""
     tool = ask_user(PermissionTier.ELEVATED)
-    model = ScriptedModel([call("ask_user", text="a"), call("ask_user", text="b"), "done"])
+    model = ScriptedModel([script_call("ask_user", text="a"), script_call("ask_user", text="b"), "done"])
     async with open_tree(model, tools=[tool], limits=ENDLESS) as tree:
         branch = await tree.main.spawn("branch", "go")
         (request,) = await asked(tree)
@@ -304,10 +310,10 @@ async def _overdue(open_tree: Opener) -> None:
 async def test_a_call_is_owed_after_the_tree_is_taken_up_again(open_tree: Opener) -> None:
     """It waits with the same id, tomorrow and in another process; the answer goes on where it stopped."""
     tools = [ask_user(timeout_s=1000.0)]
-    async with open_tree(ScriptedModel([call("ask_user")]), tools=tools, limits=ENDLESS) as tree:
+    async with open_tree(ScriptedModel([script_call("ask_user")]), tools=tools, limits=ENDLESS) as tree:
         await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
-    tree = await open_tree.resume(tree.tree_id, ScriptedModel([call("ask_user"), "done"]), tools=tools)
+    tree = await open_tree.resume(tree.tree_id, ScriptedModel([script_call("ask_user"), "done"]), tools=tools)
     async with tree:
         (again,) = tree.client_calls.pending()
         assert again.call == waiting.call
@@ -320,7 +326,7 @@ async def test_a_call_is_owed_after_the_tree_is_taken_up_again(open_tree: Opener
 async def test_calls_come_one_by_one_until_the_tree_ends(open_tree: Opener) -> None:
     """Iterating gives each call once, of sessions of every kind; it ends with Main."""
     tool = ask_user(PermissionTier.READ_ONLY, kinds=SessionKind)
-    model = ScriptedModel([[call("ask_user", text="1"), call("ask_user", text="2")], "done"])
+    model = ScriptedModel([[script_call("ask_user", text="1"), script_call("ask_user", text="2")], "done"])
     async with open_tree(model, tools=[tool], limits=ENDLESS) as tree:
         seen: list[tuple[str, Any]] = []
 
@@ -358,7 +364,7 @@ class Ends(Hook):
 async def test_hooks_are_told_of_an_answer_once_and_how_long_it_took(open_tree: Opener) -> None:
     """The time is that from the hand-over to the answer; the arguments are the final ones."""
     ends = Ends()
-    model = ScriptedModel([call("ask_user", text="a"), "done"])
+    model = ScriptedModel([script_call("ask_user", text="a"), "done"])
     async with open_tree(model, tools=[ask_user()], hooks=[ends], limits=ENDLESS) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
@@ -373,7 +379,7 @@ async def test_hooks_are_told_of_an_answer_once_and_how_long_it_took(open_tree: 
 async def test_an_answer_is_redacted_cut_and_its_details_kept_from_the_model(open_tree: Opener) -> None:
     """As any other result: nothing of a secret reaches the journal, the text is cut, images must be some."""
     secret = "sk-ant-api03-" + "A1b2C3d4" * 12
-    model = ScriptedModel([call("ask_user"), "done"])
+    model = ScriptedModel([script_call("ask_user"), "done"])
     agent = AgentSpec(config=AgentConfig(max_result_chars=1_000))
     short = {"agents": {"default": agent}, "limits": ENDLESS}
     async with open_tree(model, tools=[ask_user()], hooks=[Redact()], **short) as tree:

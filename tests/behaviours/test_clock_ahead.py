@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from itertools import pairwise
 
-from sessiontree import ScriptedModel, SessionStatus, call
+from sessiontree import ScriptedModel, SessionStatus, script_call
 from sessiontree.contracts.tree_facts import SessionAdopted
 from sessiontree.runtime.clock import machine_ms
 from tests.behaviours.effect_fakes import TOOLS
@@ -20,7 +20,7 @@ DAY_MS = 24 * 3600 * 1000
 
 async def test_a_tree_that_was_made_a_day_ahead_goes_on(open_tree: Opener, board: Switchboard) -> None:
     """Its time goes on from there, as fast as any; the tree alongside it keeps its own."""
-    model = ScriptedModel({"*": [call("sleeper")], "main": ["hello"]})
+    model = ScriptedModel({"*": [script_call("sleeper")], "main": ["hello"]})
     ahead = open_tree(model, tools=[Sleeper(board)])
     ahead._config = replace(ahead._config, created_at_ms=machine_ms() + DAY_MS)
     async with ahead, asyncio.timeout(PATIENCE_S):
@@ -34,7 +34,7 @@ async def test_a_tree_that_was_made_a_day_ahead_goes_on(open_tree: Opener, board
         assert (await worker.result()).status is SessionStatus.EXPIRED
         if open_tree.shared is None:
             return
-        async with open_tree(ScriptedModel([call("launch"), "done"]), tools=TOOLS) as other:
+        async with open_tree(ScriptedModel([script_call("launch"), "done"]), tools=TOOLS) as other:
             other.main.send("go")
             (pending,) = await asked(other)
             assert pending.request.expires_at_ms < machine_ms() + DAY_MS
@@ -43,7 +43,7 @@ async def test_a_tree_that_was_made_a_day_ahead_goes_on(open_tree: Opener, board
 
 async def test_times_of_facts_never_step_back(open_tree: Opener) -> None:
     """Of all sessions together, whichever host saw them and however late it said so."""
-    model = ScriptedModel([[call("look"), call("append")], [call("look")], "done"])
+    model = ScriptedModel([[script_call("look"), script_call("append")], [script_call("look")], "done"])
     async with open_tree(model, tools=TOOLS) as tree:
         children = [await tree.main.spawn("branch", "go") for _ in range(4)]
         await asyncio.gather(*(child.result() for child in children))  # noqa: TID251

@@ -27,7 +27,7 @@ from sessiontree import (
     SessionTree,
     SessionTreeError,
     TerminalChannel,
-    call,
+    script_call,
 )
 from sessiontree.api.backend import READ_WAIT_S
 from sessiontree.contracts.tree_facts import SessionSpawned
@@ -99,7 +99,9 @@ async def nothing_left(
     What a loop makes once, the tree of ``engine_stays`` has made on Ray. Processes for another are costly.
     """
     if open_tree.backend not in warm:
-        async with open_tree.elsewhere("first")(ScriptedModel([call("read", path="none"), "done"])) as tree:
+        async with open_tree.elsewhere("first")(
+            ScriptedModel([script_call("read", path="none"), "done"])
+        ) as tree:
             await tree.main.send("warm up")
     if open_tree.backend == "ray":
         warm.add("ray")
@@ -133,12 +135,16 @@ async def test_what_is_left_is_found(tmp_path: Path) -> None:
 def everywhere(request: ModelRequest) -> Answer:
     """Main waits for its Branches; one of them waits for a person, Workers for their tool."""
     if request.kind is SessionKind.WORKER:
-        return call("sleeper")
+        return script_call("sleeper")
     if request.session_id == "main":
-        spawn = call("sessions_spawn", kind="branch", task="go")
+        spawn = script_call("sessions_spawn", kind="branch", task="go")
         return [spawn, spawn] if request.turn == 1 else "waiting"
     if request.turn == 1:
-        return [call("launch"), call("sessions_spawn", kind="worker", task="look"), call("look")]
+        return [
+            script_call("launch"),
+            script_call("sessions_spawn", kind="worker", task="look"),
+            script_call("look"),
+        ]
     return "done"
 
 
@@ -227,7 +233,7 @@ async def test_a_tree_that_was_never_opened_or_failed_to_open_leaves_nothing(ope
 async def test_an_error_inside_the_block_closes_the_tree(open_tree: Opener) -> None:
     """Whatever the program raises, its tree is closed and the error is the program's."""
     with pytest.raises(LookupError, match="mine"):
-        async with open_tree(ScriptedModel([call("launch"), "done"]), tools=TOOLS) as tree:
+        async with open_tree(ScriptedModel([script_call("launch"), "done"]), tools=TOOLS) as tree:
             await tree.main.spawn("branch", "go")
             await asked(tree)
             raise LookupError("mine")
@@ -277,7 +283,9 @@ async def test_closing_twice_and_at_once_is_harmless(open_tree: Opener) -> None:
 async def test_a_runtime_closed_before_its_trees_ends_them(open_tree: Opener) -> None:
     """The trees say that they are closed; closing them afterwards is harmless, and so is closing again."""
     runtime = open_tree.runtime()
-    tree = await open_tree(ScriptedModel([call("launch"), "done"]), tools=TOOLS, runtime=runtime).start()
+    tree = await open_tree(
+        ScriptedModel([script_call("launch"), "done"]), tools=TOOLS, runtime=runtime
+    ).start()
     waiting = tree.main.send("go")
     await asked(tree)
     await runtime.close()
@@ -304,7 +312,7 @@ async def test_a_runtime_closed_before_its_trees_withdraws_their_prompts(open_tr
         return ApprovalAnswer(True)
 
     runtime = open_tree.runtime()
-    model = ScriptedModel([call("launch"), "done"])
+    model = ScriptedModel([script_call("launch"), "done"])
     tree = await open_tree(model, tools=TOOLS, runtime=runtime, channel=CallbackChannel(ask)).start()
     waiting = tree.main.send("go")
     async with asyncio.timeout(PATIENCE_S):
@@ -377,7 +385,7 @@ async def test_a_terminal_nobody_types_at_keeps_nothing_but_its_reader(open_tree
     screen, keyboard = Screen(), Keyboard()
     before = inventory().threads
     tree = open_tree(
-        ScriptedModel([call("launch"), "done"]), tools=TOOLS, channel=TerminalChannel(keyboard, screen)
+        ScriptedModel([script_call("launch"), "done"]), tools=TOOLS, channel=TerminalChannel(keyboard, screen)
     )
     await tree.start()
     tree.main.send("go")

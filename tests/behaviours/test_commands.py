@@ -12,7 +12,15 @@ from typing import TextIO
 
 import pytest
 
-from sessiontree import FunctionModel, Limits, ModelRequest, ScriptedModel, SessionKind, SessionTree, call
+from sessiontree import (
+    FunctionModel,
+    Limits,
+    ModelRequest,
+    ScriptedModel,
+    SessionKind,
+    SessionTree,
+    script_call,
+)
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.models.answers import Answer
@@ -51,14 +59,14 @@ def runs_a_command(request: ModelRequest) -> Answer:
     """Run a command that the task names, then say that it is done."""
     if isinstance(request.messages[-1], AssistantMessage) or len(request.messages) > 1:
         return "done"
-    return call("exec", command=request.messages[0].text)
+    return script_call("exec", command=request.messages[0].text)
 
 
 @pytest.mark.covers("S6", "S54")
 @pytest.mark.slow
 async def test_main_and_branches_run_commands_in_the_workspace(open_tree: Opener) -> None:
     """The model reads the output, the journal keeps how it ended, the file stays."""
-    script: list[Answer] = [call("exec", command="echo hello | tee -a said; exit 3"), "done"]
+    script: list[Answer] = [script_call("exec", command="echo hello | tee -a said; exit 3"), "done"]
     tree = open_tree(ScriptedModel(script))
     async with tree:
         await tree.main.send("go")
@@ -78,7 +86,7 @@ async def test_main_and_branches_run_commands_in_the_workspace(open_tree: Opener
 @pytest.mark.parametrize("name", ["bash", "shell", "Exec"])
 async def test_other_names_lead_to_it(open_tree: Opener, name: str) -> None:
     """What models call it elsewhere."""
-    tree = open_tree(ScriptedModel([call(name, command="echo $((6*7))"), "done"]))
+    tree = open_tree(ScriptedModel([script_call(name, command="echo $((6*7))"), "done"]))
     async with tree:
         await tree.main.send("go")
         assert [message.text for message in results(tree, "main")] == ["42\n"]
@@ -88,7 +96,7 @@ async def test_other_names_lead_to_it(open_tree: Opener, name: str) -> None:
 @pytest.mark.parametrize(("forced", "words"), [(False, "does not hold exec"), (True, "holds no shell")])
 async def test_a_worker_runs_none(open_tree: Opener, forced: bool, words: str) -> None:
     """It does not hold the tool; forced to hold it, it has no shell; nothing ran."""
-    tree = open_tree(ScriptedModel([call("exec", command="touch ran"), "done"]))
+    tree = open_tree(ScriptedModel([script_call("exec", command="touch ran"), "done"]))
     if forced:
         force_register(tree, "exec", SessionKind.WORKER)
     async with tree:
@@ -127,7 +135,7 @@ async def test_when_a_stop_is_over_a_stubborn_command_is_gone(open_tree: Opener,
 async def test_a_command_that_is_cut_short_has_its_last_words_told(open_tree: Opener, pipe: Path) -> None:
     """A message stops it; what it says when it is asked to end is in the result."""
     command = f"trap 'echo saved; exit' TERM; echo half; exec 3>pipe; echo begun >&3; {SLEEPING}"
-    tree = open_tree(ScriptedModel([call("exec", command=command), "went on"]))
+    tree = open_tree(ScriptedModel([script_call("exec", command=command), "went on"]))
     async with tree, asyncio.timeout(PATIENCE_S):
         sent = asyncio.ensure_future(tree.main.send("go"))
         with await begun(pipe) as file:
@@ -155,7 +163,10 @@ async def test_closing_a_tree_ends_its_commands(open_tree: Opener, pipe: Path) -
 async def test_time_out_of_the_call_ends_the_command(open_tree: Opener, pipe: Path) -> None:
     """The model reads what it said so far."""
     for timeout in (1, 4, 16, 64):
-        script: list[Answer] = [call("exec", command=f"echo so far; {HOLDING}", timeout=timeout), "done"]
+        script: list[Answer] = [
+            script_call("exec", command=f"echo so far; {HOLDING}", timeout=timeout),
+            "done",
+        ]
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         try:
             async with open_tree(ScriptedModel(script)) as tree:
@@ -175,7 +186,7 @@ async def test_time_out_of_the_call_ends_the_command(open_tree: Opener, pipe: Pa
 async def test_the_runtimes_own_is_out_of_sight(open_tree: Opener) -> None:
     """Neither its environment nor its processes, sockets and files are there for a command."""
     command = "env | grep -ci '^ray_\\|^pytest'; ls -d /proc/[0-9]* | wc -l; ls -A ~ | wc -l; ls /tmp"
-    tree = open_tree(ScriptedModel([call("exec", command=command), "done"]))
+    tree = open_tree(ScriptedModel([script_call("exec", command=command), "done"]))
     async with tree:
         await tree.main.send("go")
         (message,) = results(tree, "main")
@@ -193,7 +204,7 @@ async def test_a_state_directory_in_the_workspace_is_hidden(tmp_path: Path) -> N
     """A command finds nothing there, and can't move it away."""
     state = tmp_path / "runtime" / "state"
     command = "find runtime -type f | wc -l; mv runtime other; mv runtime/state other; ls"
-    model = ScriptedModel([call("exec", command=command), "done"])
+    model = ScriptedModel([script_call("exec", command=command), "done"])
     async with SessionTree(tmp_path, model=model, state_dir=state, backend="local") as tree:
         await tree.main.send("go")
         (message,) = results(tree, "main")

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from sessiontree import Limits, ScriptedModel, call
+from sessiontree import Limits, ScriptedModel, script_call
 from sessiontree.contracts.events import ToolExecutionUpdate
 from sessiontree.contracts.messages import ToolCall
 from tests.behaviours.fact_fixtures import PATIENCE_S, results
@@ -20,7 +20,9 @@ COUNTING = "touch running/{0}; ls running | wc -l; rm running/{0}"
 async def test_no_more_run_at_a_time_than_the_limit_allows(open_tree: Opener) -> None:
     """All end well, and those that wait report it."""
     (open_tree.workspace / "running").mkdir()
-    calls: list[str | ToolCall] = [call("exec", command=COUNTING.format(number)) for number in range(8)]
+    calls: list[str | ToolCall] = [
+        script_call("exec", command=COUNTING.format(number)) for number in range(8)
+    ]
     tree = open_tree(ScriptedModel([calls, "done"]), limits=Limits(max_commands=2))
     async with tree:
         reader = tree.progress("main")
@@ -39,7 +41,10 @@ async def test_no_more_run_at_a_time_than_the_limit_allows(open_tree: Opener) ->
 @pytest.mark.slow
 async def test_waiting_does_not_use_up_a_commands_time(open_tree: Opener) -> None:
     """The first uses all of its time; the second begins when the same time has passed for it too."""
-    calls: list[str | ToolCall] = [call("exec", command="sleep 1000"), call("exec", command="echo ran")]
+    calls: list[str | ToolCall] = [
+        script_call("exec", command="sleep 1000"),
+        script_call("exec", command="echo ran"),
+    ]
     tree = open_tree(ScriptedModel([calls, "done"]), limits=Limits(max_commands=1, tool_timeout_s=3))
     async with tree:
         await tree.main.send("go")
@@ -50,8 +55,8 @@ async def test_waiting_does_not_use_up_a_commands_time(open_tree: Opener) -> Non
 async def test_what_waits_is_taken_back(open_tree: Opener) -> None:
     """Steering ends the command that runs, and those that wait never begin."""
     os.mkfifo(open_tree.workspace / "pipe")
-    calls: list[str | ToolCall] = [call("exec", command="echo >pipe; sleep 1000")]
-    calls += [call("exec", command=f"touch ran-{number}") for number in range(3)]
+    calls: list[str | ToolCall] = [script_call("exec", command="echo >pipe; sleep 1000")]
+    calls += [script_call("exec", command=f"touch ran-{number}") for number in range(3)]
     tree = open_tree(ScriptedModel([calls, "done"]), limits=Limits(max_commands=1))
     async with tree:
         going = asyncio.ensure_future(tree.main.send("go"))

@@ -11,7 +11,7 @@ from sessiontree import (
     ModelRequest,
     PermissionDenied,
     ScriptedModel,
-    call,
+    script_call,
 )
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.tree_facts import ApprovalDecided, ToolAlwaysAllowed
@@ -24,7 +24,7 @@ ASKING = {"default": AgentSpec(config=AgentConfig(system_tier="ask"))}
 
 def running(*commands: str) -> ScriptedModel:
     """Return a model that runs commands one after the other."""
-    script: list[Answer] = [call("exec", command=command) for command in commands]
+    script: list[Answer] = [script_call("exec", command=command) for command in commands]
     return ScriptedModel([*script, "done"])
 
 
@@ -103,9 +103,9 @@ async def test_a_read_only_workspace_stays_so_below(open_tree: Opener) -> None:
         assert {"read", "exec"} <= names
         assert not {"write", "edit"} & names
         script: list[Answer] = [
-            call("exec", command="cat words"),
-            call("exec", command="echo two >>words; touch more"),
-            call("write", path="more", content=""),
+            script_call("exec", command="cat words"),
+            script_call("exec", command="echo two >>words; touch more"),
+            script_call("write", path="more", content=""),
             "done",
         ]
         return script[sum(isinstance(each, ToolResultMessage) for each in request.messages)]
@@ -132,9 +132,9 @@ async def test_an_allowed_command_runs_as_what_was_allowed(open_tree: Opener) ->
         (workspace / name).mkdir()
     (workspace / "place").symlink_to("here")
     script: list[Answer] = [
-        call("exec", command="sh a.sh"),
-        call("exec", command="sh a.sh"),
-        call("exec", command="pwd -P >>../said", workdir="place"),
+        script_call("exec", command="sh a.sh"),
+        script_call("exec", command="sh a.sh"),
+        script_call("exec", command="pwd -P >>../said", workdir="place"),
         "done",
     ]
     async with open_tree(ScriptedModel(script), agents=ASKING) as tree:

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from sessiontree import ScriptedModel, call
+from sessiontree import ScriptedModel, script_call
 from sessiontree.contracts.session_facts import CallIntended, CallResolved, TurnReplied, TurnStarted
 from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned, TreeCreated
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import initial
@@ -53,7 +53,9 @@ async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: 
 
 async def test_every_sessions_facts_replay_to_its_transcript(open_tree: Opener) -> None:
     """Each session by itself: transcript, artifacts and usage are in its own facts."""
-    model = ScriptedModel([call("write", path="a.txt", content="x"), call("read", path="a.txt"), "done"])
+    model = ScriptedModel(
+        [script_call("write", path="a.txt", content="x"), script_call("read", path="a.txt"), "done"]
+    )
     async with open_tree(model) as tree:
         branch = await tree.main.spawn("branch", "go")
         result = await branch.result()
@@ -101,7 +103,7 @@ async def test_reading_after_a_number_is_idempotent(open_tree: Opener) -> None:
         await tree.finish("over")
         whole = await read_on(tree, 0, 10_000)
         for size in (1, 7, 100):
-            pieces: list[Record] = []
+            pieces: list[JournalRecord] = []
             while piece := await read_on(tree, pieces[-1].seq if pieces else 0, size):
                 assert await read_on(tree, pieces[-1].seq if pieces else 0, size) == piece
                 pieces += piece

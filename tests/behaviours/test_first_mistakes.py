@@ -35,7 +35,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
     TreeNotFound,
-    call,
+    script_call,
     sync,
     tool,
 )
@@ -243,7 +243,7 @@ async def test_a_tool_that_returns_what_is_no_json_says_so(open_tree: Opener, na
         """Give."""
         return made()
 
-    async with open_tree(ScriptedModel([call("gives"), "went on"]), tools=[gives]) as tree:
+    async with open_tree(ScriptedModel([script_call("gives"), "went on"]), tools=[gives]) as tree:
         assert await tree.main.send("go") == "went on"
         with pytest.raises(ExecutionError, match=words):
             await tree.main.call("gives")

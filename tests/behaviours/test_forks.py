@@ -20,7 +20,7 @@ from sessiontree import (
     SessionStatus,
     StoredTrees,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.session_facts import (
     ApprovalWanted,
@@ -53,7 +53,7 @@ class Doing(Held):
 
 def launching(request: ModelRequest) -> Answer:
     """Launch once, then report."""
-    return [call("launch", text="moon")] if request.turn == 1 else f"said {len(request.messages)}"
+    return [script_call("launch", text="moon")] if request.turn == 1 else f"said {len(request.messages)}"
 
 
 async def test_a_fork_shares_the_first_facts_and_goes_its_own_way(open_tree: Opener) -> None:
@@ -136,7 +136,7 @@ async def test_a_call_that_had_begun_is_unknown_and_not_repeated(
     tool = Doing(board)
 
     def reply(request: ModelRequest) -> Answer:
-        return [call("doing")] if request.turn == 1 else "over"
+        return [script_call("doing")] if request.turn == 1 else "over"
 
     async with open_tree(FunctionModel(reply), tools=[tool]) as tree:
         sent = asyncio.ensure_future(tree.main.send("go"))
@@ -172,7 +172,7 @@ async def test_the_program_is_asked_again_for_an_answer(open_tree: Opener) -> No
     """A ReadOnly call that the program answers has another id in the fork; each tree takes its own answer."""
 
     def reply(request: ModelRequest) -> Answer:
-        return [call("ask")] if request.turn == 1 else request.messages[-1].text
+        return [script_call("ask")] if request.turn == 1 else request.messages[-1].text
 
     tool = ClientTool("ask", "Ask the program.", Nothing, tier=PermissionTier.READ_ONLY)
     async with open_tree(FunctionModel(reply), tools=[tool]) as tree:
@@ -256,7 +256,8 @@ async def test_a_fork_at_no_place_says_where(open_tree: Opener, at: int, words: 
 async def test_every_place_is_a_fork_or_says_which_is(open_tree: Opener) -> None:
     """At each fact of a run: the fork replays without difference, or the next place is named."""
     async with open_tree(
-        ScriptedModel([[call("append", text="x"), call("look", text="y")], "done"] * 3), tools=TOOLS
+        ScriptedModel([[script_call("append", text="x"), script_call("look", text="y")], "done"] * 3),
+        tools=TOOLS,
     ) as tree:
         await tree.main.send("go")
         last = (await records(tree))[-1].seq

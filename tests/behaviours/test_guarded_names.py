@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree import Block, Hook, HookContext, ScriptedModel, call
+from sessiontree import BlockCall, Hook, HookContext, ScriptedModel, script_call
 from sessiontree.contracts.hooks import CalledTool, HookAnswer
 from tests.behaviours.fact_fixtures import results
 from tests.behaviours.tree_fixtures import Opener
@@ -17,7 +17,7 @@ class Guard(Hook):
     """Keeps one file from being read; knows one name of the parameter."""
 
     def before_tool_call(self, call: CalledTool, ctx: HookContext) -> HookAnswer:
-        return Block("that file is private") if call.params.get("path") == "private.txt" else None
+        return BlockCall("that file is private") if call.params.get("path") == "private.txt" else None
 
 
 @pytest.mark.covers("REL-L40")
@@ -25,9 +25,9 @@ async def test_no_spelling_gets_past_a_guard(open_tree: Opener) -> None:
     """REL-L40: other spellings are names before anybody looks; two at once reach neither guard nor tool."""
     (open_tree.workspace / "private.txt").write_text(SECRET)
     (open_tree.workspace / "public.txt").write_text("for all")
-    private = [call("read", **{name: "private.txt"}) for name in NAMES]
-    twice = [call("read", **{name: "private.txt", "path": "public.txt"}) for name in NAMES[1:]]
-    model = ScriptedModel({"main": [*private, *twice, call("read", filePath="public.txt"), "done"]})
+    private = [script_call("read", **{name: "private.txt"}) for name in NAMES]
+    twice = [script_call("read", **{name: "private.txt", "path": "public.txt"}) for name in NAMES[1:]]
+    model = ScriptedModel({"main": [*private, *twice, script_call("read", filePath="public.txt"), "done"]})
     async with open_tree(model, hooks=[Guard()]) as tree:
         assert await tree.main.send("go") == "done"
         told = [message.text for message in results(tree, "main")]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree import AgentConfig, AgentSpec, ExecutionError, PermissionTier, ScriptedModel, call, tool
+from sessiontree import (
+    AgentConfig,
+    AgentSpec,
+    ExecutionError,
+    PermissionTier,
+    ScriptedModel,
+    script_call,
+    tool,
+)
 from sessiontree.contracts.events import displayed
 from sessiontree.contracts.jsonable import dump_json
 from tests.behaviours.fact_fixtures import records, results
@@ -42,7 +50,7 @@ def in_json(text: str) -> str:
 async def test_any_text_is_bounded_kept_and_read_again(open_tree: Opener) -> None:
     """REL-L65: for the model, the journal, the screen, and a tree taken up again."""
     agents = {"default": AgentSpec(config=AgentConfig(max_result_chars=MAX_CHARS))}
-    calls = [call("tell", which=which, fail=fail) for which in TEXTS for fail in (False, True)]
+    calls = [script_call("tell", which=which, fail=fail) for which in TEXTS for fail in (False, True)]
     async with open_tree(ScriptedModel([*calls, "done"]), tools=[tell], agents=agents) as tree:
         assert await tree.main.send("go") == "done"
         told = results(tree, "main")

@@ -26,7 +26,7 @@ from sessiontree import (
     SessionResult,
     SessionTree,
     ToolCall,
-    call,
+    script_call,
 )
 from sessiontree.contracts.messages import UserMessage
 from sessiontree.contracts.session_facts import MessageReceived
@@ -55,7 +55,9 @@ def in_two_parts(request: ModelRequest) -> Answer:
         return "a part"
     heard = sum(isinstance(each, UserMessage) and each.origin == "child" for each in request.messages)
     if request.turn == 1:
-        spawns: list[str | ToolCall] = [call("sessions_spawn", kind="worker", task=each) for each in "ab"]
+        spawns: list[str | ToolCall] = [
+            script_call("sessions_spawn", kind="worker", task=each) for each in "ab"
+        ]
         return spawns
     return f'{{"parts":{heard}}}' if heard == 2 else '{"parts":-1}'
 
@@ -263,7 +265,7 @@ async def test_a_typed_result_reaches_the_parents_transcript_once(open_tree: Ope
     given: dict[str, Any] = {} if schema is None else {"result_schema": schema}
     model = ScriptedModel(
         {
-            "main": [call("sessions_spawn", kind="worker", task="look", **given), "waiting", "heard"],
+            "main": [script_call("sessions_spawn", kind="worker", task="look", **given), "waiting", "heard"],
             "main/w1": [said],
         }
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import ScriptedModel, SessionStatus, SessionTree, SpawnRefused, call
+from sessiontree import ScriptedModel, SessionStatus, SessionTree, SpawnRefused, script_call
 from sessiontree.contracts.hooks import CALL_POINTS, POINTS, TOLD_POINTS, HookPoint
 from sessiontree.contracts.session_facts import CallResolved, HookFailed, MessageReceived
 from sessiontree.contracts.tree_facts import OutsideHookFailed
@@ -17,7 +17,7 @@ from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of, until
 from tests.behaviours.rogue_hook_fakes import MISDEEDS, AsyncRogue, Rogue
 from tests.behaviours.tree_fixtures import Opener
 
-GO: list[object] = [call("append", text="kept words"), "went on"]
+GO: list[object] = [script_call("append", text="kept words"), "went on"]
 HUGE = 1 << 30
 HANG_S = 0.05
 only_local = pytest.mark.parametrize("variant", ["local"], indirect=True)

@@ -7,7 +7,7 @@ import resource
 
 import pytest
 
-from sessiontree import ScriptedModel, call
+from sessiontree import ScriptedModel, script_call
 from sessiontree.contracts.hooks import CALL_POINTS, CallPoint
 from sessiontree.contracts.session_facts import CallResolved, HookFailed
 from tests.behaviours.effect_fakes import TOOLS, effects
@@ -44,7 +44,7 @@ async def misdone(
     open_tree: Opener, point: CallPoint, names: list[str], kind: type[Misbehaving], *, guards: bool
 ) -> None:
     """Let a hook misbehave at every call of a run, and check what becomes of each."""
-    model = ScriptedModel([*(call("append", text=name) for name in names), "went on"])
+    model = ScriptedModel([*(script_call("append", text=name) for name in names), "went on"])
     async with open_tree(model, tools=TOOLS, hooks=[kind(point, guards=guards)]) as tree:
         async with asyncio.timeout(PATIENCE_S):
             assert await tree.main.send("go") == "went on"
@@ -93,7 +93,9 @@ async def test_a_hook_that_hangs_is_left_behind_and_not_begun_without_bound(
     """Its time-out is its failure; four runs may hang, after that it fails at once."""
     let_go = Flag(board)
     hook = Hanging(point, let_go, guards=guards)
-    script = ScriptedModel([*(call("append", text=f"kept words {turn}") for turn in range(6)), "went on"])
+    script = ScriptedModel(
+        [*(script_call("append", text=f"kept words {turn}") for turn in range(6)), "went on"]
+    )
     async with open_tree(script, tools=TOOLS, hooks=[hook]) as tree:
         async with asyncio.timeout(PATIENCE_S):
             assert await tree.main.send("go") == "went on"
@@ -114,7 +116,9 @@ async def test_a_coroutine_that_ignores_its_cancellation_is_left_behind(
     """The call goes on without it."""
     let_go = Flag(board)
     hook = DeafAsync("before_tool_call", let_go, guards=False)
-    async with open_tree(ScriptedModel([call("append"), "went on"]), tools=TOOLS, hooks=[hook]) as tree:
+    async with open_tree(
+        ScriptedModel([script_call("append"), "went on"]), tools=TOOLS, hooks=[hook]
+    ) as tree:
         async with asyncio.timeout(PATIENCE_S):
             assert await tree.main.send("go") == "went on"
         assert len(await facts_of(tree, HookFailed)) == 1

@@ -9,20 +9,20 @@ import time
 import pytest
 
 from sessiontree import (
-    Block,
-    Change,
+    BlockCall,
+    ChangeArguments,
     ConfigError,
     FunctionModel,
     Hook,
+    HookResult,
     KeptResult,
     ModelRequest,
     PermissionDenied,
     PermissionTier,
-    Result,
     ScriptedModel,
     SessionFailed,
     ToolResult,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionStart
@@ -44,7 +44,7 @@ from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import Opener
 from tests.behaviours.waiting_fakes import Held, Sleeper
 
-GO: list[Answer] = [call("append", text="one"), "went on"]
+GO: list[Answer] = [script_call("append", text="one"), "went on"]
 IN_FULL = ToolResult("in its place")
 NAP_S = 0.2
 
@@ -62,13 +62,18 @@ async def nap() -> str:
     ("answers", "outcome", "kept", "ran"),
     [
         ([None], "ok", "appended one", ["one"]),
-        ([Block("not today")], "blocked", "not today", []),
-        ([Change({"text": "two"})], "ok", "appended two", ["two"]),
-        ([Change({"text": "two"}), Change({"text": "three"})], "ok", "appended three", ["three"]),
-        ([Result(IN_FULL), Change({"text": "two"})], "ok", "in its place", []),
-        ([Result(ToolResult("first")), Result(IN_FULL)], "ok", "in its place", []),
-        ([Result(IN_FULL), Block("not today")], "blocked", "not today", []),
-        ([Block(" ")], "blocked", "a hook forbids this", []),
+        ([BlockCall("not today")], "blocked", "not today", []),
+        ([ChangeArguments({"text": "two"})], "ok", "appended two", ["two"]),
+        (
+            [ChangeArguments({"text": "two"}), ChangeArguments({"text": "three"})],
+            "ok",
+            "appended three",
+            ["three"],
+        ),
+        ([HookResult(IN_FULL), ChangeArguments({"text": "two"})], "ok", "in its place", []),
+        ([HookResult(ToolResult("first")), HookResult(IN_FULL)], "ok", "in its place", []),
+        ([HookResult(IN_FULL), BlockCall("not today")], "blocked", "not today", []),
+        ([BlockCall(" ")], "blocked", "a hook forbids this", []),
     ],
     ids=[
         "none",
@@ -103,7 +108,7 @@ async def test_guards_see_what_other_hooks_made_of_a_call(open_tree: Opener, boa
     log = Log(board)
     hooks = [
         Answering(None, priority=9, guards=True, log=log),
-        Answering(Change({"text": "two"}), priority=1, log=log),
+        Answering(ChangeArguments({"text": "two"}), priority=1, log=log),
         Answering(None, log=log),
     ]
     async with open_tree(ScriptedModel(GO), tools=TOOLS, hooks=hooks) as tree:
@@ -114,8 +119,8 @@ async def test_guards_see_what_other_hooks_made_of_a_call(open_tree: Opener, boa
 @pytest.mark.covers("I3", "HOK2")
 async def test_changed_parameters_are_judged_as_if_the_model_had_sent_them(open_tree: Opener) -> None:
     """They need the same approval, and the person sees what would run."""
-    script = ScriptedModel([call("launch", text="one"), "went on"])
-    async with open_tree(script, tools=TOOLS, hooks=[Answering(Change({"text": "two"}))]) as tree:
+    script = ScriptedModel([script_call("launch", text="one"), "went on"])
+    async with open_tree(script, tools=TOOLS, hooks=[Answering(ChangeArguments({"text": "two"}))]) as tree:
         sent = asyncio.ensure_future(tree.main.send("go"))
         (request,) = await asked(tree)
         assert request.request.arguments == {"text": "two"}
@@ -131,7 +136,7 @@ async def test_changed_parameters_are_judged_as_if_the_model_had_sent_them(open_
 @pytest.mark.parametrize("guards", [False, True])
 async def test_changes_that_do_not_fit_never_run(open_tree: Opener, guards: bool) -> None:
     """They are the hook's failure: the call runs as it was asked for, or not at all under a guard."""
-    hook = Answering(Change({"text": 7, "other": 1}), guards=guards)
+    hook = Answering(ChangeArguments({"text": 7, "other": 1}), guards=guards)
     async with open_tree(ScriptedModel(GO), tools=TOOLS, hooks=[hook]) as tree:
         assert await tree.main.send("go") == "went on"
         assert [text for _, text in effects(open_tree.workspace)] == ([] if guards else ["one"])
@@ -144,7 +149,7 @@ async def test_changes_that_do_not_fit_never_run(open_tree: Opener, guards: bool
 @pytest.mark.covers("REL-L53")
 async def test_a_call_from_the_program_passes_the_same_hooks(open_tree: Opener) -> None:
     """A blocked one raises."""
-    async with open_tree(ScriptedModel(GO), tools=TOOLS, hooks=[Answering(Block("not today"))]) as tree:
+    async with open_tree(ScriptedModel(GO), tools=TOOLS, hooks=[Answering(BlockCall("not today"))]) as tree:
         with pytest.raises(PermissionDenied, match="not today"):
             await tree.main.call("append", {"text": "one"})
     assert effects(open_tree.workspace) == []
@@ -156,11 +161,11 @@ async def test_after_comes_once_whatever_became_of_a_call(open_tree: Opener, boa
     log = Log(board)
     sleeper = Sleeper(board, timeout_s=0.05)
     reply: Answer = [
-        call("look", text="a"),
-        call("nothing_like_it"),
-        call("look", text=[3]),
-        call("launch", text="b"),
-        call("sleeper"),
+        script_call("look", text="a"),
+        script_call("nothing_like_it"),
+        script_call("look", text=[3]),
+        script_call("launch", text="b"),
+        script_call("sleeper"),
     ]
     async with open_tree(
         ScriptedModel([reply, "went on"]), tools=[*TOOLS, sleeper], hooks=[Watching(log)]
@@ -189,7 +194,7 @@ async def test_after_comes_once_whatever_became_of_a_call(open_tree: Opener, boa
 async def test_after_tells_how_long_a_call_ran(open_tree: Opener, board: Switchboard) -> None:
     """From its first line to its last, no more than passed meanwhile; nothing where it did not run."""
     log = Log(board)
-    script = ScriptedModel([[call("nap"), call("nothing_like_it")], "went on"])
+    script = ScriptedModel([[script_call("nap"), script_call("nothing_like_it")], "went on"])
     async with open_tree(script, tools=[nap], hooks=[Timing(log)]) as tree:
         began = time.monotonic()
         async with asyncio.timeout(PATIENCE_S):
@@ -207,7 +212,7 @@ async def test_after_comes_once_for_calls_that_a_message_or_the_end_cuts_short(
 ) -> None:
     """A steering message aborts one call, the end of the session another; a blocked call is seen as well."""
     log, sleeper = Log(board), Sleeper(board)
-    script = ScriptedModel([call("sleeper"), call("launch", text="b"), "went on"])
+    script = ScriptedModel([script_call("sleeper"), script_call("launch", text="b"), "went on"])
     async with open_tree(script, tools=[*TOOLS, sleeper], hooks=[Watching(log)]) as tree:
         first = asyncio.ensure_future(tree.main.send("go"))
         await sleeper.started.wait()
@@ -228,7 +233,7 @@ async def test_a_call_is_stopped_while_hooks_are_asked_about_it(
     """The message ends the wait: the call is skipped, never runs, and its after comes once."""
     log, asking = Log(board), Held(board)
     hooks = [Watching(log), Pondering(asking)]
-    async with open_tree(ScriptedModel([call("append"), "went on"]), tools=TOOLS, hooks=hooks) as tree:
+    async with open_tree(ScriptedModel([script_call("append"), "went on"]), tools=TOOLS, hooks=hooks) as tree:
         first = asyncio.ensure_future(tree.main.send("go"))
         await asking.started.wait()
         async with asyncio.timeout(PATIENCE_S):
@@ -291,14 +296,14 @@ async def test_what_hooks_decided_is_not_decided_again_once_it_is_intended(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """A call held for a person runs with the arguments its hooks gave it, also under other hooks."""
-    script = ScriptedModel([call("launch", text="one"), "went on"])
+    script = ScriptedModel([script_call("launch", text="one"), "went on"])
     log = Log(board)
-    async with open_tree(script, tools=TOOLS, hooks=[Answering(Change({"text": "two"}))]) as tree:
+    async with open_tree(script, tools=TOOLS, hooks=[Answering(ChangeArguments({"text": "two"}))]) as tree:
         sent = asyncio.ensure_future(tree.main.send("go"))
         await asked(tree)
         sent.cancel()
         tree_id = tree.tree_id
-    hooks = [Answering(Change({"text": "three"}), log=log)]
+    hooks = [Answering(ChangeArguments({"text": "three"}), log=log)]
     async with await open_tree.resume(tree_id, script, tools=TOOLS, hooks=hooks) as again:
         (request,) = again.approvals.pending()
         assert request.request.arguments == {"text": "two"}
@@ -346,7 +351,7 @@ async def test_a_result_on_its_way_past_the_hooks_is_not_taken_for_a_call_that_n
 ) -> None:
     """A message that comes meanwhile stops nothing any more: what ran is kept as it ended."""
     keeping = Held(board)
-    model = ScriptedModel([call("append", text="one"), "went on"])
+    model = ScriptedModel([script_call("append", text="one"), "went on"])
     async with open_tree(model, tools=TOOLS, hooks=[Lingering(keeping)]) as tree:
         first = asyncio.ensure_future(tree.main.send("go"))
         await keeping.started.wait()
@@ -368,7 +373,7 @@ async def test_a_result_keeps_a_block_whatever_a_hook_leaves_of_it(open_tree: Op
         last = request.messages[-1]
         if isinstance(last, ToolResultMessage):
             return f"saw {[block.text for block in last.content if isinstance(block, TextContent)]}"
-        return call("append")
+        return script_call("append")
 
     async with open_tree(FunctionModel(reply), tools=TOOLS, hooks=[Emptying()]) as tree:
         assert await tree.main.send("go") == "saw ['(no content)']"

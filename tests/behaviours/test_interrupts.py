@@ -18,7 +18,7 @@ from sessiontree import (
     SessionClosed,
     SessionFailed,
     SessionStatus,
-    call,
+    script_call,
 )
 from sessiontree.contracts.session_facts import CallOpened, CallResolved, Interrupted, TurnCut, TurnStarted
 from sessiontree.contracts.tree_facts import ApprovalDecided, InterruptBegun, ResultHeld
@@ -77,7 +77,7 @@ async def test_a_hung_model_call_is_waited_for_no_more(open_tree: Opener, board:
 async def test_running_tools_end_and_the_session_goes_on(open_tree: Opener, board: Switchboard) -> None:
     """They are asked to stop, their results say why, and the model sees them with the next message."""
     sleeper = Sleeper(board)
-    model = ScriptedModel([[call("sleeper"), call("append")], "went on"])
+    model = ScriptedModel([[script_call("sleeper"), script_call("append")], "went on"])
     async with open_tree(model, tools=[*TOOLS, sleeper]) as tree:
         waiting = tree.main.send("go")
         await sleeper.started.wait()
@@ -103,11 +103,11 @@ async def test_it_reaches_everything_below(open_tree: Opener, board: Switchboard
         {
             "main": ["first", "second"],
             "main/b1": [
-                call("sessions_spawn", kind="worker", task="look"),
-                call("sleeper"),
+                script_call("sessions_spawn", kind="worker", task="look"),
+                script_call("sleeper"),
                 "branch again",
             ],
-            "*": [call("watcher")],
+            "*": [script_call("watcher")],
         }
     )
     async with open_tree(model, tools=[sleeper, watcher]) as tree:
@@ -134,7 +134,7 @@ async def test_it_reaches_everything_below(open_tree: Opener, board: Switchboard
 
 async def test_requests_are_withdrawn_and_nothing_wakes_the_session(open_tree: Opener) -> None:
     """A call that waits for an approval, its model gone on, ends too; nobody can approve it later."""
-    model = ScriptedModel([call("launch"), "it waits", "heard"])
+    model = ScriptedModel([script_call("launch"), "it waits", "heard"])
     limits = Limits(approval_patience_s=0)
     async with open_tree(model, tools=TOOLS, limits=limits) as tree:
         assert await tree.main.send("go") == "it waits"
@@ -186,14 +186,14 @@ async def test_an_interrupted_session_can_be_cancelled(open_tree: Opener, board:
 async def test_an_interrupt_outlives_the_process(open_tree: Opener, board: Switchboard) -> None:
     """Taken up again, the session still rests: nothing is repeated, and no model asked, before a message."""
     sleeper = Sleeper(board)
-    tree = await open_tree(ScriptedModel([call("sleeper")]), tools=[sleeper]).start()
+    tree = await open_tree(ScriptedModel([script_call("sleeper")]), tools=[sleeper]).start()
     reply = tree.main.send("go")
     await sleeper.started.wait()
     await tree.main.interrupt("enough")
     with pytest.raises(SessionFailed, check=has_cause("interrupted")):
         await reply
     await tree.close()
-    model = ScriptedModel([call("sleeper"), "went on"])
+    model = ScriptedModel([script_call("sleeper"), "went on"])
     async with await open_tree.resume(tree.tree_id, model, tools=[sleeper]) as tree:
         assert await tree.main.send("and now?") == "went on"
         assert sleeper.ended == ["cancelled"]
@@ -204,7 +204,7 @@ async def test_an_interrupt_outlives_the_process(open_tree: Opener, board: Switc
 async def test_a_call_that_does_not_heed_is_left_behind(open_tree: Opener, board: Switchboard) -> None:
     """The interrupt returns all the same, after the patience that any cancelled call is given."""
     deaf = Deaf(board)
-    async with open_tree(ScriptedModel([call("deaf"), "went on"]), tools=[deaf]) as tree:
+    async with open_tree(ScriptedModel([script_call("deaf"), "went on"]), tools=[deaf]) as tree:
         tree.main.send("go")
         await deaf.started.wait()
         await tree.main.interrupt("enough")

@@ -19,7 +19,7 @@ from sessiontree import (
     ToolCall,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.messages import UserMessage
 from sessiontree.contracts.session_facts import (
@@ -76,8 +76,8 @@ async def test_an_always_invalid_child_is_stopped_and_its_parent_told(
     child = f"main/{kind[0]}1"
     model = ScriptedModel(
         {
-            "main": [call("sessions_spawn", kind=kind, task="pay"), "waiting", "understood"],
-            child: [*(call("pay", count=count) for count in wrong), "went on"],
+            "main": [script_call("sessions_spawn", kind=kind, task="pay"), "waiting", "understood"],
+            child: [*(script_call("pay", count=count) for count in wrong), "went on"],
         }
     )
     pay = Pay(board)
@@ -105,7 +105,7 @@ async def test_each_failure_goes_back_with_the_schema_and_the_failing_field(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """The model learns what is wrong where, and what would fit."""
-    model = ScriptedModel([call("pay", count=10), call("pay", count=3), "done"])
+    model = ScriptedModel([script_call("pay", count=10), script_call("pay", count=3), "done"])
     pay = Pay(board)
     async with open_tree(model, tools=[pay]) as tree:
         worker = await tree.main.spawn("worker", "pay")
@@ -123,7 +123,7 @@ async def test_each_failure_goes_back_with_the_schema_and_the_failing_field(
 async def test_a_valid_call_resets_the_count(open_tree: Opener, board: Switchboard) -> None:
     """REL-P25: valid on attempt k is exactly one execution, and the next mistake is the first again."""
     counts = [10, 11, 1, 12, 13, 2]
-    model = ScriptedModel([*(call("pay", count=count) for count in counts), "done"])
+    model = ScriptedModel([*(script_call("pay", count=count) for count in counts), "done"])
     pay = Pay(board)
     async with open_tree(model, tools=[pay]) as tree:
         worker = await tree.main.spawn("worker", "pay")
@@ -134,8 +134,8 @@ async def test_a_valid_call_resets_the_count(open_tree: Opener, board: Switchboa
 
 async def test_failures_within_one_reply_count_once(open_tree: Opener, board: Switchboard) -> None:
     """Ten wrong calls in one reply are one attempt."""
-    reply: list[str | ToolCall] = [call("pay", count=10 + number) for number in range(10)]
-    model = ScriptedModel([reply, call("pay", count=1), "done"])
+    reply: list[str | ToolCall] = [script_call("pay", count=10 + number) for number in range(10)]
+    model = ScriptedModel([reply, script_call("pay", count=1), "done"])
     pay = Pay(board)
     async with open_tree(model, tools=[pay]) as tree:
         worker = await tree.main.spawn("worker", "pay")
@@ -150,8 +150,8 @@ async def test_the_next_message_gives_the_tool_back(open_tree: Opener, board: Sw
     def reply(request: ModelRequest) -> str | ToolCall:
         said = [message for message in request.messages if isinstance(message, UserMessage)]
         if len(said) == 1:
-            return call("pay", count=99) if request.turn < 4 else "gave up"
-        return call("pay", count=1) if request.turn == 5 else "paid at last"
+            return script_call("pay", count=99) if request.turn < 4 else "gave up"
+        return script_call("pay", count=1) if request.turn == 5 else "paid at last"
 
     pay = Pay(board)
     async with open_tree(FunctionModel(reply), tools=[pay]) as tree:
@@ -165,7 +165,7 @@ async def test_the_next_message_gives_the_tool_back(open_tree: Opener, board: Sw
 async def test_when_main_gives_a_tool_up_the_channel_is_told(open_tree: Opener, board: Switchboard) -> None:
     """Main has no parent: the person learns it, and so does the event stream."""
     channel = QueueChannel()
-    model = ScriptedModel([*(call("pay", count=count) for count in (10, 11, 12)), "sorry"])
+    model = ScriptedModel([*(script_call("pay", count=count) for count in (10, 11, 12)), "sorry"])
     pay = Pay(board)
     async with open_tree(model, tools=[pay], channel=channel) as tree:
         assert await tree.main.send("pay") == "sorry"
@@ -180,7 +180,7 @@ async def test_without_a_channel_mains_trouble_is_a_fact_and_nothing_fails(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """A tree nobody listens to goes on all the same."""
-    model = ScriptedModel([*(call("pay", count=count) for count in (10, 11, 12)), "sorry"])
+    model = ScriptedModel([*(script_call("pay", count=count) for count in (10, 11, 12)), "sorry"])
     pay = Pay(board)
     async with open_tree(model, tools=[pay], channel=None) as tree:
         assert await tree.main.send("pay") == "sorry"
@@ -190,7 +190,7 @@ async def test_without_a_channel_mains_trouble_is_a_fact_and_nothing_fails(
 
 async def test_a_call_of_an_unknown_tool_costs_no_attempt(open_tree: Opener) -> None:
     """An unknown name is an error that names what the session holds; nothing is given up."""
-    model = ScriptedModel([call("dance"), call("launch", text="x"), "done"])
+    model = ScriptedModel([script_call("dance"), script_call("launch", text="x"), "done"])
     async with open_tree(model, tools=TOOLS) as tree:
         worker = await tree.main.spawn("worker", "dance")
         await worker.result()

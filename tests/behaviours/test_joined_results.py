@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import AsyncFunctionModel, ModelRequest, call
+from sessiontree import AsyncFunctionModel, ModelRequest, script_call
 from sessiontree.models.answers import Answer
 from tests.behaviours.fact_fixtures import PATIENCE_S
 from tests.behaviours.signal_fixtures import Log, Turnstile
@@ -39,7 +39,9 @@ class Lead(AsyncFunctionModel):
             self.asked.append(shown)
             if request.turn == 1:
                 tasks = [f"part {number}" for number in range(CHILDREN)]
-                return [call("sessions_spawn", kind="worker", task=task, **self.spawn) for task in tasks]
+                return [
+                    script_call("sessions_spawn", kind="worker", task=task, **self.spawn) for task in tasks
+                ]
             return "noted"
         await self.ends[int(request.session_id.rpartition("w")[2]) - 1].acquire()
         return f"done {request.session_id}"

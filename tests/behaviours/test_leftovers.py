@@ -6,7 +6,7 @@ import asyncio
 import uuid
 
 from benchmarks.stubborn import until_alive
-from sessiontree import Limits, ScriptedModel, SessionStatus, call
+from sessiontree import Limits, ScriptedModel, SessionStatus, script_call
 from tests.behaviours.fact_fixtures import PATIENCE_S
 from tests.behaviours.tree_fixtures import Opener
 
@@ -17,7 +17,7 @@ async def test_a_receipt_counts_the_commands_that_were_ended_by_force(open_tree:
     """A command that ignores its end outlives the grace, not the session; others' receipts are clean."""
     mark = f"stubborn-{uuid.uuid4().hex}"
     command = DEAF.format(mark=mark)
-    model = ScriptedModel({"main/b1": [call("exec", command=command)], "main/b2": ["done"]})
+    model = ScriptedModel({"main/b1": [script_call("exec", command=command)], "main/b2": ["done"]})
     async with open_tree(model, limits=Limits(cancel_grace_s=0.2)) as tree, asyncio.timeout(PATIENCE_S):
         branch = await tree.main.spawn("branch", "run it")
         other = await tree.main.spawn("branch", "be done")

@@ -13,7 +13,7 @@ from sessiontree import (
     PermissionDenied,
     ScriptedModel,
     TerminalChannel,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.channels.safe_text import question_text
@@ -91,7 +91,9 @@ async def test_an_always_that_covers_nothing_is_no_yes() -> None:
 async def test_a_tree_waits_for_whoever_is_asked_later(open_tree: Opener) -> None:
     """The call goes on by the answer that another one gives."""
     channel = TerminalChannel(io.StringIO("later\n"), io.StringIO())
-    async with open_tree(ScriptedModel([call("launch"), "done"]), tools=[launch], channel=channel) as tree:
+    async with open_tree(
+        ScriptedModel([script_call("launch"), "done"]), tools=[launch], channel=channel
+    ) as tree:
         sent = tree.main.send("go")
         (pending,) = await waiting(tree)
         await pending.approve()

@@ -7,7 +7,7 @@ import threading
 import pytest
 from pydantic import BaseModel
 
-from sessiontree import ClientTool, PermissionTier, ScriptedModel, call, tool
+from sessiontree import ClientTool, PermissionTier, ScriptedModel, script_call, tool
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.models.answers import Answer
 from tests.behaviours.tree_fixtures import Opener
@@ -36,7 +36,7 @@ async def test_a_model_beside_an_open_tree_travels(open_tree: Opener) -> None:
 
         asked = ClientTool("ask_user", "Ask a person.", Question, tier=PermissionTier.READ_ONLY)
         given: JsonValue = {"points": [{"x": 1}, {"x": 2}], "next": {"points": [{"x": 5}]}}
-        script: list[Answer] = [call("measure", line=given), "done"]
+        script: list[Answer] = [script_call("measure", line=given), "done"]
         async with open_tree(ScriptedModel(script), tools=[measure, asked]) as other:
             assert await other.main.send("go") == "done"
             reply = await other.main.call("measure", {"line": given})

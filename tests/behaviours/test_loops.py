@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import Runtime, ScriptedModel, SessionTree, WrongLoop, call
+from sessiontree import Runtime, ScriptedModel, SessionTree, WrongLoop, script_call
 from sessiontree.api.runtime_options import BackendName
 from tests.behaviours.effect_fakes import TOOLS
 from tests.behaviours.fact_fixtures import PATIENCE_S
@@ -54,7 +54,7 @@ def opened(place: Path, backend: BackendName, runtime: Runtime | None = None) ->
         given = {"state_dir": place / "state", "backend": backend}
 
     async def start() -> SessionTree:
-        model = ScriptedModel(["hello", call("launch"), "done"])
+        model = ScriptedModel(["hello", script_call("launch"), "done"])
         tree = await SessionTree(workspace, model=model, tools=TOOLS, **given).start()
         await tree.main.send("hi")
         tree.main.send("launch")

@@ -17,7 +17,7 @@ from sessiontree import (
     ModelRequest,
     PermissionDenied,
     SessionHandle,
-    call,
+    script_call,
 )
 from sessiontree.contracts.messages import ToolResultMessage, UserMessage
 from sessiontree.models.answers import Answer
@@ -35,7 +35,7 @@ def reply(request: ModelRequest) -> Answer:
     step = sum(isinstance(message, ToolResultMessage) for message in request.messages)
     steps: list[dict[str, Any]] = json.loads(task.text) if task.text.startswith("[") else []
     if step < len(steps):
-        return call(
+        return script_call(
             steps[step]["tool"], **{key: value for key, value in steps[step].items() if key != "tool"}
         )
     spawned = sum(each["tool"] == "sessions_spawn" for each in steps)

@@ -14,7 +14,7 @@ from sessiontree import (
     FunctionModel,
     ModelRequest,
     PermissionTier,
-    Replay,
+    ProviderForm,
     ScriptedModel,
     SessionClosed,
     SessionFailed,
@@ -24,7 +24,7 @@ from sessiontree import (
     Tool,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.context import CHANNEL
 from sessiontree.contracts.messages import TextContent, ThinkingContent, UserMessage
@@ -125,7 +125,9 @@ async def test_a_result_is_read_from_what_hooks_left_of_the_words(open_tree: Ope
 @only_local
 async def test_calls_of_a_reply_keep_their_places(open_tree: Opener) -> None:
     """The text is rewritten, what the reply asks for is not."""
-    model = ScriptedModel([["first", call("look", text="a"), "second", call("look", text="b")], "over"])
+    model = ScriptedModel(
+        [["first", script_call("look", text="a"), "second", script_call("look", text="b")], "over"]
+    )
     async with open_tree(model, tools=TOOLS, hooks=[Marking("m")]) as tree:
         assert await tree.main.send("go") == "over m>"
         reply = (await facts_of(tree, TurnReplied))[0].message
@@ -137,7 +139,7 @@ async def test_calls_of_a_reply_keep_their_places(open_tree: Opener) -> None:
 async def test_what_a_tool_says_passes_the_same_hooks(open_tree: Opener, board: Switchboard) -> None:
     """Rewritten, or refused: then the tool is informed, and nobody hears it."""
     log = Log(board)
-    reply: Answer = [call("say", text="the tower"), call("say", text="the tartan")]
+    reply: Answer = [script_call("say", text="the tower"), script_call("say", text="the tartan")]
     hooks = [Marking("m", forbids="tartan"), Overhearing(log)]
     async with open_tree(ScriptedModel([reply, "over"]), tools=[Say()], hooks=hooks) as tree:
         async with asyncio.timeout(PATIENCE_S):
@@ -228,7 +230,7 @@ async def thinking(request: ModelRequest) -> AsyncIterator[Piece]:
         raise ValueError("lost the thread")
     yield ThinkingPiece("hm", "signed")
     yield "well"
-    yield Replay(1, "anthropic", "anthropic", {"text": "well"})
+    yield ProviderForm(1, "anthropic", "anthropic", {"text": "well"})
 
 
 async def test_thoughts_and_what_was_said_half_way_pass_the_same_hooks(open_tree: Opener) -> None:

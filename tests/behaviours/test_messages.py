@@ -15,7 +15,7 @@ from sessiontree import (
     SessionKind,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.events import Done, TextDelta, ToolExecutionEnd
 from sessiontree.contracts.messages import TextContent, ToolResultMessage, UserMessage
@@ -72,7 +72,7 @@ async def test_messages_are_answered_in_the_order_they_were_sent(
 async def test_a_follow_up_waits_for_the_end_of_the_turn(open_tree: Opener, board: Switchboard) -> None:
     """A running tool is left alone; the message comes after its result."""
     held = Held(board)
-    async with open_tree(ScriptedModel([call("held"), "slept", "then"]), tools=[held]) as tree:
+    async with open_tree(ScriptedModel([script_call("held"), "slept", "then"]), tools=[held]) as tree:
         first = tree.main.send("sleep")
         await held.started.wait()
         second = tree.main.send("and?")
@@ -93,7 +93,11 @@ async def test_a_steering_message_stops_running_tools_and_forces_the_next_turn(
     sleeper = Sleeper(board)
 
     def reply(request: ModelRequest) -> Answer:
-        return [call("append"), call("sleeper"), call("look")] if request.turn == 1 else said(request)[-1]
+        return (
+            [script_call("append"), script_call("sleeper"), script_call("look")]
+            if request.turn == 1
+            else said(request)[-1]
+        )
 
     async with open_tree(FunctionModel(reply), tools=[*TOOLS, sleeper]) as tree:
         first = tree.main.send("sleep")
@@ -115,7 +119,7 @@ async def test_a_steering_message_cuts_the_models_turn_short(open_tree: Opener, 
     async def reply(request: ModelRequest) -> Answer:
         asked.set()
         await turns.acquire()
-        return [call("append"), call("append")] if request.turn == 1 else said(request)[-1]
+        return [script_call("append"), script_call("append")] if request.turn == 1 else said(request)[-1]
 
     async with open_tree(AsyncFunctionModel(reply), tools=TOOLS) as tree:
         first = tree.main.send("append")
@@ -150,7 +154,7 @@ async def test_calls_of_one_reply_run_side_by_side(open_tree: Opener, board: Swi
     """Two calls of one reply have both begun before either ends."""
     meeting = Meeting(board)
     async with open_tree(
-        ScriptedModel([[call("meeting"), call("meeting")], "done"]), tools=[meeting]
+        ScriptedModel([[script_call("meeting"), script_call("meeting")], "done"]), tools=[meeting]
     ) as tree:
         reply = tree.main.send("go")
         await meeting.arrived.acquire()
@@ -169,7 +173,7 @@ class Slow(Append):
 
 async def test_calls_of_a_sequential_tool_run_one_after_another(open_tree: Opener) -> None:
     """Five calls in one reply have their effects in the reply's order."""
-    reply: list[Answer] = [[call("slow", text=str(number)) for number in range(5)], "done"]
+    reply: list[Answer] = [[script_call("slow", text=str(number)) for number in range(5)], "done"]
     async with open_tree(ScriptedModel(reply), tools=[Slow()]) as tree:
         await tree.main.send("go")
         assert [text for _, text in effects(open_tree.workspace)] == ["0", "1", "2", "3", "4"]
@@ -231,7 +235,7 @@ async def test_whoever_stops_reading_a_reply_leaves_nothing_behind(
 @pytest.mark.covers("I9", "I2")
 async def test_progress_shows_every_session_and_loses_only_the_oldest(open_tree: Opener) -> None:
     """A watcher of the tree sees calls of all sessions begin and end; a slow one learns what it missed."""
-    model = ScriptedModel({"main/w1": [call("look"), "done"], "*": ["done"]})
+    model = ScriptedModel({"main/w1": [script_call("look"), "done"], "*": ["done"]})
     async with open_tree(model, tools=TOOLS) as tree:
         everything, only_main = tree.progress(), tree.progress("main")
         worker = await tree.main.spawn("worker", "look")
@@ -257,7 +261,11 @@ async def test_children_report_to_a_model_by_messages_and_to_a_program_by_result
     """A child a model spawned is a message in its transcript; one a handle spawned is not."""
     model = ScriptedModel(
         {
-            "main": [call("sessions_spawn", kind="worker", task="look", label="eyes"), "waiting", "heard"],
+            "main": [
+                script_call("sessions_spawn", kind="worker", task="look", label="eyes"),
+                "waiting",
+                "heard",
+            ],
             "main/w1": ["seen"],
             "main/w2": ["seen by the program"],
         }

@@ -15,10 +15,10 @@ from sessiontree import (
     ModelPiece,
     ModelRequest,
     ModelSettings,
-    Replay,
+    ProviderForm,
     StreamFunctionModel,
     Usage,
-    call,
+    script_call,
 )
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.models.answers import Answer
@@ -36,7 +36,7 @@ def told(request: ModelRequest) -> str:
 def after_a_call(request: ModelRequest) -> Answer:
     """Call a tool first, so that a run has two turns."""
     last = request.messages[-1]
-    return call("session_status") if last.__class__.__name__ == "UserMessage" else told(request)
+    return script_call("session_status") if last.__class__.__name__ == "UserMessage" else told(request)
 
 
 async def later(request: ModelRequest) -> Answer:
@@ -83,7 +83,7 @@ async def replaying(request: ModelRequest) -> AsyncIterator[Piece]:
     yield str([message.replay and message.replay.payload for message in before])
     yield ModelPiece("openai:big")
     yield Usage(10, 4, cache_read_tokens=6, reasoning_tokens=3)
-    yield Replay(1, "openai", "openai", {"turn": request.turn})
+    yield ProviderForm(1, "openai", "openai", {"turn": request.turn})
 
 
 async def test_replay_comes_back_with_the_next_request(open_tree: Opener) -> None:
@@ -94,7 +94,10 @@ async def test_replay_comes_back_with_the_next_request(open_tree: Opener) -> Non
         (_, first, _, second) = tree.main.history()
         assert isinstance(first, AssistantMessage)
         assert isinstance(second, AssistantMessage)
-        assert (first.model, second.replay) == ("openai:big", Replay(1, "openai", "openai", {"turn": 2}))
+        assert (first.model, second.replay) == (
+            "openai:big",
+            ProviderForm(1, "openai", "openai", {"turn": 2}),
+        )
         used = tree.main.status().usage
         assert (used.cache_read_tokens, used.reasoning_tokens, used.tokens) == (12, 6, 28)
     resumed = await open_tree.resume(tree.tree_id, StreamFunctionModel(replaying))

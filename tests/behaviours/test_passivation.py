@@ -30,7 +30,7 @@ from sessiontree import (
     Tool,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.session_facts import CallParked, Opened, TurnReplied
 from sessiontree.contracts.tree_facts import ResultHeld
@@ -44,7 +44,7 @@ from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import Opener
 from tests.behaviours.waiting_fakes import Held, Nothing, Sleeper
 
-WORKER = call("sessions_spawn", kind="worker", task="look")
+WORKER = script_call("sessions_spawn", kind="worker", task="look")
 WIDE = Limits(max_children=64, approval_patience_s=None)
 OpenTree: TypeAlias = Callable[..., SessionTree]
 BRANCHES = {"local": 12, "ray": 3}
@@ -72,8 +72,13 @@ def open_small(request: pytest.FixtureRequest, open_tree: Opener) -> OpenTree:
 def busy(request: ModelRequest) -> Answer:
     """A Branch appends, asks for an approval, has a Worker look, and sums up; a Worker looks, and watches."""
     if request.kind is SessionKind.WORKER:
-        return call("look" if request.turn == 1 else "watch") if request.turn < 3 else "seen"
-    steps: list[Answer] = [call("append"), [call("launch"), call("look")], WORKER, "waiting"]
+        return script_call("look" if request.turn == 1 else "watch") if request.turn < 3 else "seen"
+    steps: list[Answer] = [
+        script_call("append"),
+        [script_call("launch"), script_call("look")],
+        WORKER,
+        "waiting",
+    ]
     return steps[request.turn - 1] if request.turn <= 4 else "all done"
 
 
@@ -188,12 +193,12 @@ async def test_a_tree_on_two_slots_comes_out_as_one_on_sixty_four(
 @pytest.mark.slow
 async def test_a_single_slot_is_enough(open_tree: Opener, open_small: OpenTree) -> None:
     """One host serves Main, Branches and Workers in turn, deep ones too."""
-    branch = call("sessions_spawn", kind="branch", task="go on")
+    branch = script_call("sessions_spawn", kind="branch", task="go on")
     model = FunctionModel(
         lambda request: (
             branch
             if request.session_id.count("/") < 3 and request.turn == 1
-            else call("append")
+            else script_call("append")
             if request.turn == 1
             else "done"
         )
@@ -213,7 +218,7 @@ async def crowd_out(tree: SessionTree) -> None:
 def listening(request: ModelRequest) -> Answer:
     """A Branch has a Worker look, and waits for it; it may have heard of it when it is asked again."""
     if request.kind is SessionKind.WORKER:
-        return call("look") if request.turn == 1 else "seen"
+        return script_call("look") if request.turn == 1 else "seen"
     if request.turn == 1:
         return WORKER
     return "heard" if any("seen" in each.text for each in request.messages[2:]) else "waiting"
@@ -221,14 +226,14 @@ def listening(request: ModelRequest) -> Answer:
 
 def crowded(script: list[Answer], **more: list[Answer]) -> ScriptedModel:
     """Return a model whose first Branch follows a script and whose Workers just look."""
-    return ScriptedModel({"main/b1": script, "*": [call("look"), "seen"], **more})
+    return ScriptedModel({"main/b1": script, "*": [script_call("look"), "seen"], **more})
 
 
 async def test_a_session_waiting_for_an_approval_wakes_for_it(
     open_tree: Opener, open_small: OpenTree
 ) -> None:
     """The call that was approved runs once, on another host than the one that asked."""
-    async with open_small(crowded([call("launch"), "done"]), tools=TOOLS, limits=WIDE) as tree:
+    async with open_small(crowded([script_call("launch"), "done"]), tools=TOOLS, limits=WIDE) as tree:
         branch = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)
         await crowd_out(tree)
@@ -242,7 +247,12 @@ async def test_a_session_whose_parallel_calls_are_done_gives_its_host_away(
     open_tree: Opener, open_small: OpenTree
 ) -> None:
     """Once the last of several calls has its result, nothing runs on the host any more."""
-    reply: Answer = [call("append", text="1"), call("launch"), call("append", text="2"), call("look")]
+    reply: Answer = [
+        script_call("append", text="1"),
+        script_call("launch"),
+        script_call("append", text="2"),
+        script_call("look"),
+    ]
     async with open_small(crowded([reply, "done"]), tools=TOOLS, limits=WIDE) as tree:
         branch = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)
@@ -257,7 +267,7 @@ async def test_a_suspended_session_wakes_for_the_outcome_of_a_parked_call(
 ) -> None:
     """Its notice starts the turn that ends it."""
     limits = Limits(approval_patience_s=0)
-    model = crowded([call("launch"), "meanwhile", "done"])
+    model = crowded([script_call("launch"), "meanwhile", "done"])
     async with open_small(model, tools=TOOLS, limits=limits) as tree:
         branch = await tree.main.spawn("branch", "go")
         await until(tree, ResultHeld, where=lambda fact: fact.session == "main/b1")
@@ -274,8 +284,8 @@ async def test_an_approval_and_a_childs_result_that_come_together_are_both_heard
     held = Held(board)
     model = ScriptedModel(
         {
-            "main/b1": [call("launch"), WORKER, "waiting", "heard the child", "all done"],
-            "main/b1/w1": [call("held"), "seen"],
+            "main/b1": [script_call("launch"), WORKER, "waiting", "heard the child", "all done"],
+            "main/b1/w1": [script_call("held"), "seen"],
         }
     )
     limits = Limits(approval_patience_s=0)
@@ -292,7 +302,7 @@ async def test_an_approval_and_a_childs_result_that_come_together_are_both_heard
 async def test_a_patient_session_wakes_when_its_patience_ends(open_small: OpenTree) -> None:
     """The clock rings for sessions that are only rows, too."""
     limits = Limits(approval_patience_s=0.1)
-    model = crowded([call("launch"), "meanwhile", "done"])
+    model = crowded([script_call("launch"), "meanwhile", "done"])
     async with open_small(model, tools=TOOLS, limits=limits) as tree:
         branch = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)
@@ -320,8 +330,8 @@ async def test_a_session_waiting_for_its_model_wakes_for_the_reply(
         questions.append([request.session_id, request.turn])
         if request.session_id == "main/b1":
             await go_on.wait()
-            return call("append") if request.turn == 1 else "done"
-        return call("look") if request.turn == 1 else "seen"
+            return script_call("append") if request.turn == 1 else "done"
+        return script_call("look") if request.turn == 1 else "seen"
 
     async with open_small(AsyncFunctionModel(reply), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -346,8 +356,8 @@ async def test_a_session_asked_for_its_approval_wakes_to_answer(
     open_tree: Opener, open_small: OpenTree
 ) -> None:
     """A Branch's approver function runs although the Branch had left its host."""
-    below = call("sessions_spawn", kind="branch", task="go on")
-    asker: list[Answer] = [call("launch", text="safe"), "done"]
+    below = script_call("sessions_spawn", kind="branch", task="go on")
+    asker: list[Answer] = [script_call("launch", text="safe"), "done"]
     model = crowded([below, "waiting"], **{"main/b1/b1": asker})
     async with open_small(model, tools=TOOLS, channel=None) as tree:
         approver = "tests.behaviours.approver_fakes:approves_safe"
@@ -361,7 +371,7 @@ async def test_a_session_whose_tool_runs_is_not_taken_off_its_host(
 ) -> None:
     """Newcomers wait for a slot; the running tool is neither stopped nor run twice."""
     sleeper = Sleeper(board, 0.1)
-    async with open_small(crowded([call("sleeper"), "slept"]), tools=[*TOOLS, sleeper]) as tree:
+    async with open_small(crowded([script_call("sleeper"), "slept"]), tools=[*TOOLS, sleeper]) as tree:
         branch = await tree.main.spawn("branch", "go")
         await sleeper.started.wait()
         await crowd_out(tree)

@@ -16,7 +16,7 @@ from sessiontree import (
     ScriptedModel,
     SessionStatus,
     ToolCall,
-    call,
+    script_call,
 )
 from sessiontree.contracts.session_facts import ApprovalWanted, CallParked
 from sessiontree.contracts.tree_facts import ApprovalRequested, ResultHeld
@@ -36,7 +36,7 @@ async def test_a_session_does_not_complete_while_its_own_call_is_pending(open_tr
 
     def reply(request: ModelRequest) -> str | ToolCall:
         if request.turn == 1:
-            return call("launch", text="moon")
+            return script_call("launch", text="moon")
         return f"word {request.turn}"
 
     async with open_tree(FunctionModel(reply), tools=TOOLS, limits=NO_PATIENCE) as tree:
@@ -60,7 +60,7 @@ async def test_a_session_does_not_complete_while_its_own_call_is_pending(open_tr
 
 async def test_a_denied_parked_call_is_told_as_a_notice(open_tree: Opener) -> None:
     """The outcome of a parked call reaches the model whatever it is."""
-    model = ScriptedModel([call("launch"), "meanwhile", "sorry"])
+    model = ScriptedModel([script_call("launch"), "meanwhile", "sorry"])
     async with open_tree(model, tools=TOOLS, limits=NO_PATIENCE) as tree:
         branch = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)
@@ -74,7 +74,7 @@ async def test_a_denied_parked_call_is_told_as_a_notice(open_tree: Opener) -> No
 @pytest.mark.covers("I32")
 async def test_the_model_goes_on_after_the_trees_patience(open_tree: Opener) -> None:
     """With patience the turn waits that long for a person, and not longer."""
-    model = ScriptedModel([[call("launch"), call("look")], "meanwhile", "done"])
+    model = ScriptedModel([[script_call("launch"), script_call("look")], "meanwhile", "done"])
     limits = Limits(approval_patience_s=0.05)
     async with open_tree(model, tools=TOOLS, limits=limits) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -87,7 +87,7 @@ async def test_the_model_goes_on_after_the_trees_patience(open_tree: Opener) -> 
 
 async def test_a_new_message_ends_the_wait_for_an_approval(open_tree: Opener) -> None:
     """However patient the tree is, news for the session park the call and the model hears them."""
-    model = ScriptedModel({"main": [call("launch"), "heard you", "all done"]})
+    model = ScriptedModel({"main": [script_call("launch"), "heard you", "all done"]})
     async with open_tree(model, tools=TOOLS, limits=ENDLESS) as tree:
         first = tree.main.send("go")
         (pending,) = await asked(tree)
@@ -100,7 +100,7 @@ async def test_a_new_message_ends_the_wait_for_an_approval(open_tree: Opener) ->
 
 async def test_without_patience_limits_the_turn_waits_for_its_answer(open_tree: Opener) -> None:
     """With ``approval_patience_s=None`` the call's own result is in the transcript, and no notice."""
-    model = ScriptedModel([[call("launch"), call("look")], "done"])
+    model = ScriptedModel([[script_call("launch"), script_call("look")], "done"])
     async with open_tree(model, tools=TOOLS, limits=ENDLESS) as tree:
         branch = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)
@@ -112,7 +112,9 @@ async def test_without_patience_limits_the_turn_waits_for_its_answer(open_tree: 
 
 async def test_a_repeat_of_a_pending_call_joins_it(open_tree: Opener) -> None:
     """The same call asked again makes no second prompt, and one yes is one effect."""
-    model = ScriptedModel([call("launch"), [call("launch"), call("launch")], "waiting", "done"])
+    model = ScriptedModel(
+        [script_call("launch"), [script_call("launch"), script_call("launch")], "waiting", "done"]
+    )
     async with open_tree(model, tools=TOOLS, limits=NO_PATIENCE) as tree:
         branch = await tree.main.spawn("branch", "go")
         await until(tree, ResultHeld)
@@ -128,7 +130,7 @@ async def test_a_repeat_of_a_pending_call_joins_it(open_tree: Opener) -> None:
 
 async def test_the_same_call_after_its_answer_asks_again(open_tree: Opener) -> None:
     """A yes is for one call: the next one with the same arguments is asked for itself."""
-    model = ScriptedModel([call("launch"), call("launch"), "done"])
+    model = ScriptedModel([script_call("launch"), script_call("launch"), "done"])
     async with open_tree(model, tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go")
         for count in (1, 2):
@@ -140,7 +142,7 @@ async def test_the_same_call_after_its_answer_asks_again(open_tree: Opener) -> N
 
 async def test_many_requests_of_one_reply_are_answered_in_any_order(open_tree: Opener) -> None:
     """Each call has its own request; results stand in call order, whatever the order of the answers."""
-    reply: Answer = [call("launch", text=str(number)) for number in range(5)]
+    reply: Answer = [script_call("launch", text=str(number)) for number in range(5)]
     async with open_tree(ScriptedModel([reply, "done"]), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go")
         pending = await asked(tree, 5)
@@ -159,7 +161,7 @@ async def test_many_requests_of_one_reply_are_answered_in_any_order(open_tree: O
 async def test_a_call_that_an_always_lets_run_is_never_pending(open_tree: Opener) -> None:
     """However short the patience: what runs at once has its own result."""
     model = ScriptedModel(
-        {"main": [call("launch", text="one"), "waiting", "told"], "*": [call("launch"), "done"]}
+        {"main": [script_call("launch", text="one"), "waiting", "told"], "*": [script_call("launch"), "done"]}
     )
     async with open_tree(model, tools=TOOLS, limits=NO_PATIENCE) as tree:
         tree.main.send("go")
@@ -175,7 +177,7 @@ async def test_a_call_that_an_always_lets_run_is_never_pending(open_tree: Opener
 @pytest.mark.parametrize("mode", ["auto", "rule"])
 async def test_what_nobody_is_asked_about_is_never_pending(open_tree: Opener, mode: str) -> None:
     """The same where the tree's mode or a rule answers."""
-    model = ScriptedModel([[call("launch"), call("look")], "done"])
+    model = ScriptedModel([[script_call("launch"), script_call("look")], "done"])
     options: dict[str, Any] = {"approvals": "auto"}
     if mode == "rule":
         options = {"approver": [Rule(tool="launch", answer="approve")]}
@@ -189,7 +191,7 @@ async def test_what_nobody_is_asked_about_is_never_pending(open_tree: Opener, mo
 async def test_a_yes_to_who_is_cancelled_in_the_same_moment_is_told(open_tree: Opener) -> None:
     """Whoever says yes learns that it was of no use; nobody hears "approved" of what did not run."""
     for _ in range(5):
-        model = ScriptedModel([call("launch"), "done"])
+        model = ScriptedModel([script_call("launch"), "done"])
         async with open_tree(model, tools=TOOLS, limits=ENDLESS) as tree:
             before = len(effects(open_tree.workspace))
             branch = await tree.main.spawn("branch", "go")

@@ -17,7 +17,7 @@ from sessiontree import (
     SessionTreeError,
     Tool,
     ToolResult,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.contracts.context import ToolContext
@@ -67,7 +67,7 @@ async def test_what_was_reported_last_is_the_partial_result(
 ) -> None:
     """Of a call that a message or its deadline cuts short; past the hooks, like any result."""
     report = Report(board, 0.05 if how == "time-out" else None)
-    script = ScriptedModel([call("report", text="half of it, secret"), "went on"])
+    script = ScriptedModel([script_call("report", text="half of it, secret"), "went on"])
     async with open_tree(script, tools=[report], hooks=[Masking("secret")]) as tree:
         sent = asyncio.ensure_future(tree.main.send("go"))
         if how == "message":
@@ -88,7 +88,7 @@ async def test_a_call_that_ends_by_itself_has_no_partial_result(
     """Its result is whole; every report before it was shown, long ones cut."""
     long = "é" * 100_000
     async with open_tree(
-        ScriptedModel([call("report", text=long, ends=True), "went on"]), tools=[Report(board)]
+        ScriptedModel([script_call("report", text=long, ends=True), "went on"]), tools=[Report(board)]
     ) as tree:
         progress = tree.progress()
         await tree.main.send("go")
@@ -111,7 +111,7 @@ async def test_a_small_share_of_the_context_is_all_a_partial_result_takes(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """Half of what the agent lets a result have."""
-    script = ScriptedModel([call("report", text="x" * 7_000), "went on"])
+    script = ScriptedModel([script_call("report", text="x" * 7_000), "went on"])
     report = Report(board, 0.05)
     agent = AgentSpec(config=AgentConfig(max_result_chars=1_000))
     async with open_tree(script, tools=[report], agents={"default": agent}) as tree:
@@ -129,7 +129,7 @@ def alone() -> str:
 async def test_calls_that_never_began_begin_with_their_end(open_tree: Opener, board: Switchboard) -> None:
     """Those who watch see both of a call that a message overtook."""
     sleeper = Sleeper(board)
-    model = ScriptedModel([[call("sleeper"), call("alone")], "as you like", "and more"])
+    model = ScriptedModel([[script_call("sleeper"), script_call("alone")], "as you like", "and more"])
     async with open_tree(model, tools=[sleeper, alone]) as tree:
         progress = tree.progress()
         first = tree.main.send("sleep")
@@ -149,7 +149,7 @@ async def test_calls_that_never_began_begin_with_their_end(open_tree: Opener, bo
 @only_local
 async def test_a_loop_over_progress_ends_with_the_tree(open_tree: Opener) -> None:
     """Everything until then is yielded; a reader has no method by which events come in."""
-    tree = open_tree(ScriptedModel([call("read", path="none"), "done"]))
+    tree = open_tree(ScriptedModel([script_call("read", path="none"), "done"]))
     await tree.start()
     reader = tree.progress("main")
 

@@ -16,8 +16,8 @@ from sessiontree import (
     ScriptedModel,
     SessionTree,
     ToolContext,
-    call,
     schema_tool,
+    script_call,
     tool,
 )
 from sessiontree.contracts.messages import ToolResultMessage
@@ -133,7 +133,7 @@ async def test_writing_to_a_protected_place_asks_and_a_yes_performs_it(open_tree
     root, path = open_tree.workspace, PLACES[where]
     repository(root)
     before = _content(root / path)
-    async with open_tree(ScriptedModel([call("write", path=path, content="# new\n"), "done"])) as tree:
+    async with open_tree(ScriptedModel([script_call("write", path=path, content="# new\n"), "done"])) as tree:
         going, _ = await one(tree)
         (request,) = tree.approvals.pending()
         assert (request.request.tier, request.request.arguments["path"]) == ("Elevated", path)
@@ -148,7 +148,7 @@ async def test_a_no_leaves_it_as_it_was(open_tree: Opener) -> None:
     """The model reads who said no."""
     repository(open_tree.workspace)
     before = _content(open_tree.workspace / ".git/config")
-    edit = call("edit", path=".git/config", old_text="[core]", new_text="[core]\n\tfsmonitor = ./evil")
+    edit = script_call("edit", path=".git/config", old_text="[core]", new_text="[core]\n\tfsmonitor = ./evil")
     async with open_tree(ScriptedModel([edit, "done"])) as tree:
         going, _ = await one(tree)
         await tree.approvals.pending()[0].deny("no")
@@ -175,7 +175,7 @@ async def test_a_no_leaves_it_as_it_was(open_tree: Opener) -> None:
 async def test_everything_else_is_written_as_before(open_tree: Opener, words: dict[str, Any]) -> None:
     """No question, Workspace as ever; attributes choose among programs that settings name, and name none."""
     repository(open_tree.workspace)
-    async with open_tree(ScriptedModel([call("write", **words), "done"]), channel=None) as tree:
+    async with open_tree(ScriptedModel([script_call("write", **words), "done"]), channel=None) as tree:
         assert await tree.main.send("go") == "done"
         assert not results(tree, "main")[0].is_error
         assert not await facts_of(tree, ApprovalWanted)
@@ -185,10 +185,10 @@ async def test_everything_else_is_written_as_before(open_tree: Opener, words: di
 @pytest.mark.parametrize(
     ("asking", "changed"),
     [
-        (call("several", paths=["a.txt", ".git/config"]), ".git/config"),
-        (call("gone", path=".git/config"), ".git/config"),
-        (call("gone", path="link"), ""),
-        (call("any_file", path=".git/config"), ".git/config"),
+        (script_call("several", paths=["a.txt", ".git/config"]), ".git/config"),
+        (script_call("gone", path=".git/config"), ".git/config"),
+        (script_call("gone", path="link"), ""),
+        (script_call("any_file", path=".git/config"), ".git/config"),
     ],
     ids=["lists", "schema", "a link itself", "always Elevated"],
 )
@@ -209,7 +209,10 @@ async def test_a_tool_that_names_no_files_is_refused_there(open_tree: Opener) ->
     """The handle itself refuses, by what the path resolves to: no tool writes there unasked."""
     repository(open_tree.workspace)
     before = _content(open_tree.workspace / ".git/config")
-    script: list[Answer] = [[call("sly", path=".git/config"), call("sly", path="b.txt")], "done"]
+    script: list[Answer] = [
+        [script_call("sly", path=".git/config"), script_call("sly", path="b.txt")],
+        "done",
+    ]
     async with open_tree(ScriptedModel(script), tools=TOOLS) as tree:
         assert await tree.main.send("go") == "done"
         refused, written = results(tree, "main")
@@ -224,7 +227,7 @@ async def test_a_yes_is_bound_to_the_place_that_was_asked_about(open_tree: Opene
     """A link that leads to another protected place by then: nothing is written, and it says so."""
     root = open_tree.workspace
     repository(root)
-    asking = call("write", path="link/config", content="# new\n")
+    asking = script_call("write", path="link/config", content="# new\n")
     async with open_tree(ScriptedModel([asking, "done"])) as tree:
         going, _ = await one(tree)
         (root / "link").unlink()
@@ -276,7 +279,7 @@ async def test_git_works_in_commands(open_tree: Opener) -> None:
     repository(root)
     git("add", "a.txt", cwd=root)
     git("commit", "-q", "-m", "one", cwd=root)
-    async with open_tree(ScriptedModel([call("exec", command=COMMITS), "done"])) as tree:
+    async with open_tree(ScriptedModel([script_call("exec", command=COMMITS), "done"])) as tree:
         await tree.main.send("go")
         (message,) = results(tree, "main")
         assert message.text.splitlines()[-1] == "2", message.text
@@ -316,7 +319,7 @@ async def test_commands_find_protected_places_read_only(open_tree: Opener, what:
     (root / "dotgit").mkdir()
     (root / "dotgit/.git").symlink_to("../kept")
     before = _standing(root)
-    async with open_tree(ScriptedModel([call("exec", command=ATTEMPTS[what]), "done"])) as tree:
+    async with open_tree(ScriptedModel([script_call("exec", command=ATTEMPTS[what]), "done"])) as tree:
         await tree.main.send("go")
         (message,) = results(tree, "main")
     assert _standing(root) == before, message.text
@@ -340,9 +343,12 @@ async def test_what_a_person_has_begun_is_continued_as_it_was(open_tree: Opener)
     lists = [root / ".git" / todo, root / ".git/worktrees/tree" / todo]
     before = [each.read_text() for each in lists]
     script: list[Answer] = [
-        [call("exec", command=f"echo 'exec touch /tmp/x' >> {each.relative_to(root)}") for each in lists],
-        call("exec", command="mv .git/rebase-merge .git/gone; rm -rf .git/rebase-merge"),
-        call(
+        [
+            script_call("exec", command=f"echo 'exec touch /tmp/x' >> {each.relative_to(root)}")
+            for each in lists
+        ],
+        script_call("exec", command="mv .git/rebase-merge .git/gone; rm -rf .git/rebase-merge"),
+        script_call(
             "exec", command="git init -q n && cd n && git am </dev/null; mkdir .git/sequencer && echo begun"
         ),
         "done",
@@ -363,9 +369,9 @@ async def test_what_a_command_makes_is_protected_from_the_next_on(open_tree: Ope
     git("init", "-q", "--template=", cwd=root)
     assert not (root / ".git/hooks").exists()
     script: list[Answer] = [
-        call("exec", command="mkdir -p .git/hooks && echo x > .git/hooks/pre-commit"),
-        call("exec", command="git init -q new && echo x > new/.git/hooks/first"),
-        call("exec", command="echo x > new/.git/hooks/second"),
+        script_call("exec", command="mkdir -p .git/hooks && echo x > .git/hooks/pre-commit"),
+        script_call("exec", command="git init -q new && echo x > new/.git/hooks/first"),
+        script_call("exec", command="echo x > new/.git/hooks/second"),
         "done",
     ]
     async with open_tree(ScriptedModel(script)) as tree:
@@ -380,7 +386,7 @@ async def test_what_a_command_makes_is_protected_from_the_next_on(open_tree: Ope
 async def test_what_was_put_back_is_said(open_tree: Opener) -> None:
     """The model reads that its change did not last, the journal which."""
     repository(open_tree.workspace)
-    script: list[Answer] = [call("exec", command="echo ../sub > .git/commondir"), "done"]
+    script: list[Answer] = [script_call("exec", command="echo ../sub > .git/commondir"), "done"]
     async with open_tree(ScriptedModel(script)) as tree:
         await tree.main.send("go")
         (message,) = results(tree, "main")

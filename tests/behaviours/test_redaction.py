@@ -21,10 +21,10 @@ from sessiontree import (
     Tool,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionUpdate
-from sessiontree.contracts.hooks import CalledTool, HookAnswer, OnError, Result
+from sessiontree.contracts.hooks import CalledTool, HookAnswer, HookResult, OnError
 from sessiontree.models.answers import Answer
 from tests.behaviours.fact_fixtures import PATIENCE_S, records
 from tests.behaviours.tree_fixtures import Opener
@@ -71,7 +71,7 @@ class Answerer(Hook):
     """Gives a result of its own that holds the secret."""
 
     def before_tool_call(self, call: CalledTool, ctx: HookContext) -> HookAnswer:
-        return Result(ToolResult(SECRET)) if call.params["path"] == "hook" else None
+        return HookResult(ToolResult(SECRET)) if call.params["path"] == "hook" else None
 
 
 class Screaming(Hook):
@@ -88,7 +88,9 @@ class Asker:
 
     def __init__(self, path: str) -> None:
         self.calls: Answer = (
-            call("leak", path=path) if path != "invalid" else call("leak", path="x", **{SECRET: 1})
+            script_call("leak", path=path)
+            if path != "invalid"
+            else script_call("leak", path="x", **{SECRET: 1})
         )
         self.given = ""
 
@@ -131,8 +133,8 @@ async def recite(request: ModelRequest) -> Answer:
         return f"{SECRET} was all there was"
     if len(request.messages) == 1:
         heard = request.messages[0].text
-        wish = call("sessions_spawn", kind="worker", task=f"find {heard}", label=heard[-20:])
-        return [f"so {heard} {SECRET}", wish, call("message", text=f"{heard} it is")]
+        wish = script_call("sessions_spawn", kind="worker", task=f"find {heard}", label=heard[-20:])
+        return [f"so {heard} {SECRET}", wish, script_call("message", text=f"{heard} it is")]
     return f"the word is {SECRET}"
 
 

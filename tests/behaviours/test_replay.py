@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree import ScriptedModel, StoredTrees, call
+from sessiontree import ScriptedModel, StoredTrees, script_call
 from sessiontree.contracts.errors import TreeNotFound
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.journal import Journal
@@ -47,7 +47,7 @@ async def test_a_tree_that_is_open_is_compared_up_to_now(open_tree: Opener) -> N
 @pytest.mark.own_runtime
 async def test_a_resumed_tree_is_the_same_again(open_tree: Opener) -> None:
     """What recovery decided follows from its stimulus; another model answers from there on."""
-    async with open_tree(ScriptedModel([[call("write", path="a.txt", content="x")], "done"])) as tree:
+    async with open_tree(ScriptedModel([[script_call("write", path="a.txt", content="x")], "done"])) as tree:
         await tree.main.send("go")
         tree_id = tree.tree_id
     async with await open_tree.resume(tree_id, ScriptedModel(["again"], name="another")) as tree:

@@ -23,8 +23,8 @@ from sessiontree import (
     PermissionTier,
     ScriptedModel,
     ToolResult,
-    call,
     image_result,
+    script_call,
     tool,
 )
 from sessiontree.contracts.messages import (
@@ -100,7 +100,9 @@ class Script:
 @pytest.mark.parametrize("waits", [False, True], ids=["instant", "waiting"])
 async def test_details_reach_the_journal_and_no_model(open_tree: Opener, waits: bool) -> None:
     """Neither details nor the line for people are in any question, whichever way it goes."""
-    script = Script([call("tell"), call("fail"), call("picture", bad=False)], [call("tell")])
+    script = Script(
+        [script_call("tell"), script_call("fail"), script_call("picture", bad=False)], [script_call("tell")]
+    )
     model = AsyncFunctionModel(script.later) if waits else FunctionModel(script)
     async with open_tree(model, tools=TOOLS) as tree:
         assert await tree.main.send("go") == "done"
@@ -157,7 +159,7 @@ def test_planted_view_is_found(bug: Callable[[Message], Message]) -> None:
 @pytest.mark.slow
 async def test_image_reaches_the_model_fit(open_tree: Opener) -> None:
     """Shrunk, under its true type, with a note that says so; JSON alongside it stays JSON for a program."""
-    async with open_tree(FunctionModel(Script([call("picture", bad=False)])), tools=TOOLS) as tree:
+    async with open_tree(FunctionModel(Script([script_call("picture", bad=False)])), tools=TOOLS) as tree:
         assert await tree.main.send("go") == "done"
         (message,) = results(tree, "main")
         text, note, image = message.content
@@ -171,7 +173,7 @@ async def test_image_reaches_the_model_fit(open_tree: Opener) -> None:
 @pytest.mark.slow
 async def test_image_that_can_not_be_shown(open_tree: Opener) -> None:
     """A call that changed nothing has failed; one that did keeps its word, and says what is missing."""
-    script = Script([call("picture", bad=True), call("photograph")])
+    script = Script([script_call("picture", bad=True), script_call("photograph")])
     async with open_tree(FunctionModel(script), tools=TOOLS) as tree:
         assert await tree.main.send("go") == "done"
         failed, taken = results(tree, "main")
@@ -189,7 +191,7 @@ async def test_image_that_can_not_be_shown(open_tree: Opener) -> None:
 async def test_agent_whose_model_reads_text_alone(open_tree: Opener) -> None:
     """No image is in its conversation; a line tells of each that was left out."""
     agent = AgentSpec(config=AgentConfig(images=None))
-    script = FunctionModel(Script([call("photograph"), call("picture", bad=True)]))
+    script = FunctionModel(Script([script_call("photograph"), script_call("picture", bad=True)]))
     async with open_tree(script, tools=TOOLS, agents={"default": agent}) as tree:
         assert await tree.main.send("go") == "done"
         both, one = results(tree, "main")
@@ -203,7 +205,7 @@ async def test_agent_whose_model_reads_text_alone(open_tree: Opener) -> None:
 async def test_agents_limits_are_kept(open_tree: Opener) -> None:
     """Width and height of the session's agent."""
     agent = AgentSpec(config=AgentConfig(images=ImageLimits(max_width=100, max_height=20)))
-    script = FunctionModel(Script([call("picture", bad=False)]))
+    script = FunctionModel(Script([script_call("picture", bad=False)]))
     async with open_tree(script, tools=TOOLS, agents={"default": agent}) as tree:
         assert await tree.main.send("go") == "done"
         (message,) = results(tree, "main")
@@ -223,7 +225,7 @@ async def test_images_of_a_result_fit_the_models_context(
 ) -> None:
     """Together they take 30 % of it at most; the first is shrunk to fit; the number left out is reported."""
     agent = AgentSpec(config=AgentConfig(context_tokens=tokens))
-    script = FunctionModel(Script([call("album")]))
+    script = FunctionModel(Script([script_call("album")]))
     async with open_tree(script, tools=TOOLS, agents={"default": agent}) as tree:
         assert await tree.main.send("go") == "done"
         (message,) = results(tree, "main")
@@ -239,7 +241,7 @@ async def test_worker_reads_an_image(open_tree: Opener) -> None:
     """The MEDIA line, and the picture, from a session that can change nothing."""
     (open_tree.workspace / "shots").mkdir()
     (open_tree.workspace / "shots" / "one.txt").write_bytes(saved(corners(), "JPEG"))
-    script = Script([call("read", path="shots/one.txt")])
+    script = Script([script_call("read", path="shots/one.txt")])
     async with open_tree(FunctionModel(script)) as tree:
         worker = await tree.main.spawn("worker", "look")
         assert (await worker.result()).summary == "done"
@@ -261,7 +263,7 @@ async def test_results_fit_the_context_that_the_model_tells(
 ) -> None:
     """What reads scales by it, unless the agent says something else."""
     (open_tree.workspace / "long.txt").write_text("a line of a long file\n" * 4_000)
-    model = ScriptedModel([call("read", path="long.txt"), "done"], context_tokens=10_000)
+    model = ScriptedModel([script_call("read", path="long.txt"), "done"], context_tokens=10_000)
     agents = {"default": AgentSpec(config=AgentConfig(**given_settings))}
     async with open_tree(model, agents=agents) as tree:
         await tree.main.send("go")

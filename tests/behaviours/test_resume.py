@@ -20,7 +20,7 @@ from sessiontree import (
     SessionTreeError,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.session_facts import CallIntended, CallParked, CallResolved, Opened
 from sessiontree.contracts.session_ids import SessionIds, session_key
@@ -107,7 +107,7 @@ class Observing(Stuck):
 async def interrupted(open_tree: Opener, board: Switchboard, kind: type[Stuck]) -> str:
     """Close a tree while a tool of a Branch runs; return the tree's id."""
     first = kind(board, waits=True)
-    tree = await open_tree(ScriptedModel([call(kind.name), "went on"]), tools=[first]).start()
+    tree = await open_tree(ScriptedModel([script_call(kind.name), "went on"]), tools=[first]).start()
     await tree.main.spawn("branch", "go")
     async with asyncio.timeout(PATIENCE_S):
         await first.begun.wait()
@@ -124,7 +124,7 @@ async def test_an_effect_that_may_have_happened_is_never_repeated(
     tree_id = await interrupted(open_tree, board, Stuck)
     tools = [Stuck(board, waits=False)]
     async with await open_tree.resume(
-        tree_id, ScriptedModel([call("stuck"), "went on"]), tools=tools
+        tree_id, ScriptedModel([script_call("stuck"), "went on"]), tools=tools
     ) as tree:
         assert (await tree.session("main/b1").result()).summary == "went on"
         (message,) = results(tree, "main/b1")
@@ -142,7 +142,7 @@ async def test_what_may_be_repeated_is_repeated_under_the_same_id(
 ) -> None:
     """ReadOnly and idempotent calls run again, with the call id they had."""
     tree_id = await interrupted(open_tree, board, kind)
-    model = ScriptedModel([call(kind.name), "went on"])
+    model = ScriptedModel([script_call(kind.name), "went on"])
     async with await open_tree.resume(tree_id, model, tools=[kind(board, waits=False)]) as tree:
         assert (await tree.session("main/b1").result()).summary == "went on"
         assert results(tree, "main/b1")[0].text == "appended x"
@@ -155,7 +155,7 @@ async def test_what_may_be_repeated_is_repeated_under_the_same_id(
 async def test_a_tool_that_is_gone_after_the_resume_is_told_so(open_tree: Opener, board: Switchboard) -> None:
     """The call ends typed, the session goes on."""
     tree_id = await interrupted(open_tree, board, Repeatable)
-    async with await open_tree.resume(tree_id, ScriptedModel([call("repeatable"), "went on"])) as tree:
+    async with await open_tree.resume(tree_id, ScriptedModel([script_call("repeatable"), "went on"])) as tree:
         assert (await tree.session("main/b1").result()).summary == "went on"
         assert "no tool is named 'repeatable'" in results(tree, "main/b1")[0].text
         assert len(effects(open_tree.workspace)) == 1
@@ -166,7 +166,7 @@ async def test_a_tool_that_is_gone_after_the_resume_is_told_so(open_tree: Opener
 async def test_a_pending_approval_survives_with_its_id(open_tree: Opener, patience: float | None) -> None:
     """The same request waits after the resume; one yes is one effect, and a second answer is refused."""
     limits = Limits(approval_patience_s=patience)
-    model = ScriptedModel([call("launch", text="moon"), "meanwhile", "done"])
+    model = ScriptedModel([script_call("launch", text="moon"), "meanwhile", "done"])
     tree = await open_tree(model, tools=TOOLS, limits=limits).start()
     branch = await tree.main.spawn("branch", "go")
     (before,) = await asked(tree)
@@ -191,7 +191,7 @@ async def test_a_pending_approval_survives_with_its_id(open_tree: Opener, patien
 async def test_a_request_that_expired_meanwhile_is_denied_at_once(open_tree: Opener) -> None:
     """Time goes on while nobody keeps the tree."""
     limits = Limits(approval_expiry_s=0.05, approval_patience_s=None)
-    model = ScriptedModel([call("launch"), "done"])
+    model = ScriptedModel([script_call("launch"), "done"])
     tree = await open_tree(model, tools=TOOLS, limits=limits).start()
     await tree.main.spawn("branch", "go")
     await asked(tree)
@@ -209,7 +209,7 @@ async def test_a_session_that_outlived_its_time_meanwhile_expires(
     """Its time to live ends though nobody was there to ring the bell."""
     for moment_s in open_tree.longer_moments():
         sleeper = Sleeper(board)
-        tree = await open_tree(ScriptedModel([call("sleeper")]), tools=[sleeper]).start()
+        tree = await open_tree(ScriptedModel([script_call("sleeper")]), tools=[sleeper]).start()
         worker = await tree.main.spawn("worker", "look", ttl_s=moment_s * 6)
         waits = [asyncio.ensure_future(each) for each in (sleeper.started.wait(), worker.result())]
         await asyncio.wait(waits, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
@@ -228,7 +228,7 @@ async def test_a_session_that_outlived_its_time_meanwhile_expires(
 
 async def test_what_a_person_decided_for_good_stands(open_tree: Opener) -> None:
     """A denial still binds its call, an "always" still allows its tool, and the mode is the journal's."""
-    model = ScriptedModel([call("launch", text="no"), call("append"), "done"])
+    model = ScriptedModel([script_call("launch", text="no"), script_call("append"), "done"])
     tree = await open_tree(model, tools=TOOLS).start()
     branch = await tree.main.spawn("branch", "go")
     (pending,) = await asked(tree)
@@ -253,7 +253,7 @@ async def test_the_limits_and_rights_are_the_journals(open_tree: Opener) -> None
     """A resumed tree has the limits and tools it was made with; new tools do not come in."""
     tree = await open_tree(ScriptedModel(["done"]), tools=[Look()], limits=Limits(max_children=1)).start()
     await tree.close()
-    model = ScriptedModel({"main": [call("append"), "done"], "*": [call("launch"), "done"]})
+    model = ScriptedModel({"main": [script_call("append"), "done"], "*": [script_call("launch"), "done"]})
     async with await open_tree.resume(tree.tree_id, model, tools=TOOLS) as tree:
         assert await tree.main.send("go") == "done"
         assert results(tree, "main")[0].is_error
@@ -286,7 +286,7 @@ async def test_a_finished_tree_can_be_read_again(open_tree: Opener) -> None:
 async def test_a_cancel_that_was_under_way_is_carried_out(open_tree: Opener, board: Switchboard) -> None:
     """A tree asked to stop stops, whoever takes it up; nobody is asked again."""
     sleeper = Sleeper(board)
-    tree = await open_tree(ScriptedModel([call("sleeper"), "awake"]), tools=[sleeper]).start()
+    tree = await open_tree(ScriptedModel([script_call("sleeper"), "awake"]), tools=[sleeper]).start()
     await tree.main.spawn("worker", "look")
     await sleeper.started.wait()
     cancelling = asyncio.create_task(tree.cancel("enough"))

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 from pydantic import BaseModel
 
-from sessiontree import ExecutionError, PermissionTier, Retry, ScriptedModel, Timeout, ToolResult, call
+from sessiontree import ExecutionError, PermissionTier, Retry, ScriptedModel, Timeout, ToolResult, script_call
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.events import (
     Event,
@@ -135,7 +135,7 @@ async def test_a_call_that_changes_nothing_is_tried_again(
 ) -> None:
     """One call, one result; those who watch see each attempt that failed, and neither start nor end twice."""
     flaky = Flaky(board)
-    script = ScriptedModel([call("flaky", failures=2, of=of), "went on"])
+    script = ScriptedModel([script_call("flaky", failures=2, of=of), "went on"])
     async with open_tree(script, tools=[flaky]) as tree:
         progress = tree.progress()
         assert await tree.main.send("go") == "went on"
@@ -169,7 +169,7 @@ async def test_the_last_failure_stands_and_says_how_often_it_was_tried(
 ) -> None:
     """For the model and for the program."""
     flaky = Flaky(board)
-    script = ScriptedModel([call("flaky", failures=9, of="waiting"), "went on"])
+    script = ScriptedModel([script_call("flaky", failures=9, of="waiting"), "went on"])
     async with open_tree(script, tools=[flaky]) as tree:
         assert await tree.main.send("go") == "went on"
         told = json.loads(results(tree, "main")[0].text)
@@ -202,7 +202,7 @@ async def test_what_may_be_repeated_and_what_may_not(
 ) -> None:
     """An error that says nothing of passing ends a call; any does where the arguments make it an effect."""
     flaky = kind(board)
-    script = ScriptedModel([call(flaky.name, failures=9, of=of), "went on"])
+    script = ScriptedModel([script_call(flaky.name, failures=9, of=of), "went on"])
     async with open_tree(script, tools=[flaky]) as tree:
         async with asyncio.timeout(PATIENCE_S):
             assert await tree.main.send("go") == "went on"
@@ -215,7 +215,7 @@ async def test_a_message_ends_the_pause(open_tree: Opener, board: Switchboard) -
     """Nobody waits an hour for a call that nobody wants; it is not tried again."""
     flaky = Flaky(board)
     flaky.retry = Retry(first_delay_s=3600, max_delay_s=3600)  # type: ignore[misc]
-    script = ScriptedModel([call("flaky", failures=9), "went on"])
+    script = ScriptedModel([script_call("flaky", failures=9), "went on"])
     async with open_tree(script, tools=[flaky]) as tree:
         progress = tree.progress()
         first = tree.main.send("go")
@@ -233,7 +233,7 @@ async def test_a_message_ends_the_pause(open_tree: Opener, board: Switchboard) -
 async def test_what_a_message_ended_is_not_tried_again(open_tree: Opener, board: Switchboard) -> None:
     """Whatever the tool calls its end."""
     blaming = Blaming(board)
-    async with open_tree(ScriptedModel([call("blaming"), "went on"]), tools=[blaming]) as tree:
+    async with open_tree(ScriptedModel([script_call("blaming"), "went on"]), tools=[blaming]) as tree:
         first = tree.main.send("go")
         async with asyncio.timeout(PATIENCE_S):
             await blaming.tried.holds(1)

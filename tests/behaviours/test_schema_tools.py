@@ -14,8 +14,8 @@ from sessiontree import (
     ScriptedModel,
     ToolContext,
     ValidationError,
-    call,
     schema_tool,
+    script_call,
 )
 from sessiontree.contracts.session_facts import ArgumentsRejected, CallIntended
 from tests.behaviours.effect_fakes import Append, effects
@@ -55,7 +55,9 @@ MEANT = {"filePath": "a", "lines": [1, "b"], "deep": {"on": True}, "note": "c"}
 async def test_a_schema_from_elsewhere_is_kept_to_the_letter(open_tree: Opener) -> None:
     """Slips are put right, faults go back with schema and field, an older draft means what it says."""
     wrong: list[dict[str, Any]] = [{"where": "a", "lines": ["x"]}, {"lines": []}]
-    script = ScriptedModel([*(call("mark", **each) for each in wrong), call("mark", **SENT), "done"])
+    script = ScriptedModel(
+        [*(script_call("mark", **each) for each in wrong), script_call("mark", **SENT), "done"]
+    )
     async with open_tree(script, tools=[mark_lines]) as tree:
         assert await tree.main.send("go") == "done"
         first, second, third = results(tree, "main")
@@ -115,7 +117,7 @@ async def echo(params: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:
 
 async def test_no_argument_carries_rights_into_the_runtime(open_tree: Opener) -> None:
     """REL-L12: names of approvals, tiers and sessions are plain data, or parameters nobody knows."""
-    script = ScriptedModel([call("detonate", **CARRIED), call("echo", **CARRIED), "done"])
+    script = ScriptedModel([script_call("detonate", **CARRIED), script_call("echo", **CARRIED), "done"])
     async with open_tree(script, tools=[detonate, echo, Append()], approvals="never") as tree:
         assert await tree.main.send("go") == "done"
         denied, told = results(tree, "main")

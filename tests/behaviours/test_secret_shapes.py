@@ -17,7 +17,7 @@ from sessiontree import (
     Redact,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.contracts.events import ToolExecutionEnd
@@ -57,7 +57,7 @@ def found_in(text: str) -> list[str]:
 def model(request: ModelRequest) -> Answer:
     """Make one call for each way; the final message names every shape that was shown."""
     if request.turn <= len(WAYS):
-        return call("leak", way=WAYS[request.turn - 1])
+        return script_call("leak", way=WAYS[request.turn - 1])
     shown = request.system_prompt + "".join(message.to_json() for message in request.messages)
     return f"shown: {', '.join(found_in(shown))}"
 

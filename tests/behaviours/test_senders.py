@@ -23,7 +23,7 @@ from sessiontree import (
     ToolCall,
     ToolFlag,
     ToolPolicy,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.contracts.messages import ToolResultMessage, UserMessage
@@ -52,7 +52,7 @@ def obey(request: ModelRequest) -> str | ToolCall:
         assert f"\nYour tools: {', '.join(listed)}." in request.system_prompt
         return json.dumps(listed)
     name, _, arguments = last.text.partition(" ")
-    return call(name, **json.loads(arguments or "{}"))
+    return script_call(name, **json.loads(arguments or "{}"))
 
 
 async def obey_later(request: ModelRequest) -> str | ToolCall:
@@ -153,8 +153,8 @@ async def test_whom_a_turn_acts_for_survives(open_tree: Opener) -> None:
     def follow(request: ModelRequest) -> str | ToolCall:
         last = request.messages[-1]
         if isinstance(last, ToolResultMessage):
-            return call("ledger") if last.tool_name == "deploy" else last.text
-        return call("deploy")
+            return script_call("ledger") if last.tool_name == "deploy" else last.text
+        return script_call("deploy")
 
     model = FunctionModel(follow)
     options: dict[str, Any] = {"tools": (ledger, deploy), "channel": channel()}
@@ -179,8 +179,8 @@ async def test_who_is_asked_learns_whom_a_call_is_for(open_tree: Opener) -> None
         if isinstance(last, ToolResultMessage):
             return "well"
         if isinstance(last, UserMessage) and last.text == "go on":
-            return call("sessions_spawn", kind="branch", task="deploy")
-        return call("deploy")
+            return script_call("sessions_spawn", kind="branch", task="deploy")
+        return script_call("deploy")
 
     async with open_tree(FunctionModel(pass_on), tools=(deploy,), channel=channel()) as tree:
         branch = await tree.main.spawn("branch", "deploy", approver=f"{APPROVERS}:approves_owners")

@@ -18,7 +18,7 @@ from sessiontree import (
     SessionStatus,
     SessionTreeError,
     SpawnRefused,
-    call,
+    script_call,
 )
 from sessiontree.contracts.session_facts import CallHeld, Stopping
 from sessiontree.contracts.tree_facts import CancelBegun, SessionAdopted, SessionEnded, SessionSpawned
@@ -31,16 +31,16 @@ from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import Opener
 from tests.behaviours.waiting_fakes import Deaf, Sleeper
 
-BRANCH = call("sessions_spawn", kind="branch", task="go on")
-WORKER = call("sessions_spawn", kind="worker", task="look")
+BRANCH = script_call("sessions_spawn", kind="branch", task="go on")
+WORKER = script_call("sessions_spawn", kind="worker", task="look")
 
 
 def family(request: ModelRequest) -> Answer:
     """Main and its Branches have two children each, down to depth 2; Workers sleep."""
     if request.kind is SessionKind.WORKER:
-        return call("sleeper") if request.turn == 1 else "awake"
+        return script_call("sleeper") if request.turn == 1 else "awake"
     if request.turn == 1:
-        return [BRANCH, WORKER] if request.session_id.count("/") < 2 else call("launch")
+        return [BRANCH, WORKER] if request.session_id.count("/") < 2 else script_call("launch")
     return "well"
 
 
@@ -83,7 +83,7 @@ async def test_a_receipt_lists_every_descendant_and_how_it_ended(
 async def test_cancelling_tells_a_session_why_before_it_ends(open_tree: Opener, board: Switchboard) -> None:
     """The wrap-up is the session's own: its calls end aborted, and whoever waits for it is informed."""
     sleeper = Sleeper(board)
-    async with open_tree(ScriptedModel([call("sleeper"), "done"]), tools=[sleeper]) as tree:
+    async with open_tree(ScriptedModel([script_call("sleeper"), "done"]), tools=[sleeper]) as tree:
         worker = await tree.main.spawn("worker", "look")
         await sleeper.started.wait()
         waiting = worker.send("and?")
@@ -145,7 +145,7 @@ async def test_a_session_ends_when_its_time_to_live_is_over(
         sleeper = Sleeper(board)
         limits = Limits() if own else Limits(branch_ttl_s=moment_s, worker_ttl_s=None)
         model = ScriptedModel(
-            {"main/b1": [WORKER, "waiting"], "main/b1/w1": [call("sleeper")], "*": ["done"]}
+            {"main/b1": [WORKER, "waiting"], "main/b1/w1": [script_call("sleeper")], "*": ["done"]}
         )
         async with open_tree(model, tools=[sleeper], limits=limits) as tree:
             branch = await tree.main.spawn("branch", "go", ttl_s=moment_s if own else None)
@@ -164,7 +164,9 @@ async def test_a_session_ends_when_its_time_to_live_is_over(
 async def test_a_time_to_live_counts_from_the_first_host(open_tree: Opener, board: Switchboard) -> None:
     """However long the tree was quiet before: its time is the clock's."""
     sleeper = Sleeper(board)
-    async with open_tree(ScriptedModel({"main": ["done"], "*": [call("sleeper")]}), tools=[sleeper]) as tree:
+    async with open_tree(
+        ScriptedModel({"main": ["done"], "*": [script_call("sleeper")]}), tools=[sleeper]
+    ) as tree:
         await tree.main.send("hello")
         quiet_since = machine_ms()
         quiet = asyncio.Event()
@@ -186,7 +188,7 @@ async def test_children_end_with_their_parent(open_tree: Opener, board: Switchbo
         {
             "main/b1": [[BRANCH, WORKER], "waiting"],
             "main/b1/b1": [WORKER, "waiting"],
-            "*": [call("sleeper"), "awake"],
+            "*": [script_call("sleeper"), "awake"],
         }
     )
     async with open_tree(model, tools=[sleeper]) as tree:
@@ -205,7 +207,7 @@ async def test_a_failed_branch_waits_for_its_children(open_tree: Opener, board: 
 
     def reply(request: ModelRequest) -> Answer:
         if request.kind is SessionKind.WORKER:
-            return call("sleeper") if request.turn == 1 else "slept"
+            return script_call("sleeper") if request.turn == 1 else "slept"
         if request.turn == 1:
             return WORKER
         raise ValueError("lost my mind")
@@ -221,7 +223,7 @@ async def test_a_failed_branch_waits_for_its_children(open_tree: Opener, board: 
 async def test_a_stopping_session_spawns_nothing_more(open_tree: Opener, board: Switchboard) -> None:
     """Between being asked to stop and the end no child is started."""
     deaf = Deaf(board)
-    async with open_tree(ScriptedModel([call("deaf"), "done"]), tools=[deaf]) as tree:
+    async with open_tree(ScriptedModel([script_call("deaf"), "done"]), tools=[deaf]) as tree:
         branch = await tree.main.spawn("branch", "go")
         await deaf.started.wait()
         cancelling = asyncio.create_task(branch.cancel())

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from sessiontree import Block, Hook, LimitExceeded, Limits, Reword, ScriptedModel, SpawnRefused, call
+from sessiontree import (
+    BlockCall,
+    Hook,
+    LimitExceeded,
+    Limits,
+    Rewrite,
+    ScriptedModel,
+    SpawnRefused,
+    script_call,
+)
 from sessiontree.contracts.hooks import SpawnAnswer
 from sessiontree.contracts.session_facts import HookFailed
 from sessiontree.contracts.tree_facts import OutsideHookFailed, SessionSpawned, SpawnDenied
@@ -18,7 +27,7 @@ from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.behaviours.tree_fixtures import Opener
 
 only_local = pytest.mark.parametrize("variant", ["local"], indirect=True)
-WISH = call("sessions_spawn", kind="worker", task="look around", label="scout")
+WISH = script_call("sessions_spawn", kind="worker", task="look around", label="scout")
 
 
 def children(found: Sequence[SessionSpawned]) -> list[tuple[str, str | None]]:
@@ -30,7 +39,7 @@ async def test_a_childs_words_are_those_the_hooks_found(open_tree: Opener, board
     """For a tool and for the program; guards see what the others made of it, and it is journaled so."""
     log = Log(board)
     guard = Matching(None, log, priority=9, guards=True)
-    hooks = [guard, Matching(REWORDED, log), Matching(Reword(task="count"), log, priority=1)]
+    hooks = [guard, Matching(REWORDED, log), Matching(Rewrite(task="count"), log, priority=1)]
     script = ScriptedModel({"main": [WISH, "over", "over"], "main/w1": ["3"], "main/w2": ["3"]})
     async with open_tree(script, hooks=hooks) as tree:
         async with asyncio.timeout(PATIENCE_S):
@@ -51,7 +60,7 @@ async def test_a_childs_words_are_those_the_hooks_found(open_tree: Opener, board
 
 async def test_a_spawn_that_is_refused_starts_nothing(open_tree: Opener) -> None:
     """The model reads why, the program is informed, and the journal says so of both."""
-    hooks = [Matching(Block("not today"), priority=1), Matching(REWORDED)]
+    hooks = [Matching(BlockCall("not today"), priority=1), Matching(REWORDED)]
     async with open_tree(ScriptedModel([WISH, "over"]), hooks=hooks) as tree:
         async with asyncio.timeout(PATIENCE_S):
             assert await tree.main.send("go") == "over"

@@ -22,7 +22,7 @@ from sessiontree import (
     Tool,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.session_facts import MessageReceived, TurnReplied
@@ -93,7 +93,7 @@ async def test_session_tools_are_offered_as_the_policy_says(open_tree: Opener) -
 async def test_session_lists_and_kills_below_and_nowhere_else(open_tree: Opener, board: Switchboard) -> None:
     """The list is of its own subtree; other names are answered like names of nothing; a kill cascades."""
     sleeper = Sleeper(board)
-    model = FunctionModel(lambda request: call("sleeper") if "/w" in request.session_id else "ready")
+    model = FunctionModel(lambda request: script_call("sleeper") if "/w" in request.session_id else "ready")
     async with open_tree(model, tools=[sleeper], policy=EVERYTHING) as tree:
         first = await tree.main.spawn("branch", "wait", label="one")
         second = await tree.main.spawn("branch", "wait", label="two")
@@ -123,14 +123,16 @@ async def test_session_lists_and_kills_below_and_nowhere_else(open_tree: Opener,
 def overseer(request: ModelRequest) -> Answer:
     """As Main, start two Branches, look at them, and stop one."""
     if request.session_id != "main":
-        return call("sleeper")
+        return script_call("sleeper")
     if request.turn == 1:
-        return [call("sessions_spawn", kind="branch", task="wait", label=name) for name in ("one", "two")]
+        return [
+            script_call("sessions_spawn", kind="branch", task="wait", label=name) for name in ("one", "two")
+        ]
     said = request.messages[-1].text
     if said == "look":
-        return call("subagents", action="list")
+        return script_call("subagents", action="list")
     if '"left_out"' in said and '"killed"' not in said:
-        return call("subagents", action="kill", target="one")
+        return script_call("subagents", action="kill", target="one")
     return "over"
 
 
@@ -159,17 +161,17 @@ def household(request: ModelRequest) -> Answer:
     """As Main, start two Branches, look, read one, steer it, stop the other; a steered Branch reports."""
     said = request.messages[-1].text
     if request.session_id != "main":
-        return "I heard: " + json.loads(said)["message"] if "hurry" in said else call("sleeper")
+        return "I heard: " + json.loads(said)["message"] if "hurry" in said else script_call("sleeper")
     if request.turn == 1:
         return [
-            call("sessions_spawn", kind="branch", task=f"wait {SECRET}", label=name)
+            script_call("sessions_spawn", kind="branch", task=f"wait {SECRET}", label=name)
             for name in ("one", "two")
         ]
     steps = [
-        call("sessions_list"),
-        call("sessions_history", target="one"),
-        call("subagents", action="steer", target="one", message="hurry"),
-        call("subagents", action="kill", target="two"),
+        script_call("sessions_list"),
+        script_call("sessions_history", target="one"),
+        script_call("subagents", action="steer", target="one", message="hurry"),
+        script_call("subagents", action="kill", target="two"),
     ]
     if said == "look":
         return steps[0]
@@ -245,7 +247,9 @@ async def test_messages_go_down_and_one_step_up(open_tree: Opener) -> None:
 async def test_killed_child_says_what_it_gave_up(open_tree: Opener, board: Switchboard) -> None:
     """A withdrawn approval and a call in progress are in the result, and with it in the row of a kill."""
     holder = Holder(board)
-    model = FunctionModel(lambda request: call("risky" if request.session_id == "main/b1" else "holder"))
+    model = FunctionModel(
+        lambda request: script_call("risky" if request.session_id == "main/b1" else "holder")
+    )
     async with open_tree(model, tools=[Risky(), holder]) as tree:
         one = await tree.main.spawn("branch", "go")
         two = await tree.main.spawn("branch", "go")

@@ -19,7 +19,7 @@ from sessiontree import (
     PolicyConfig,
     SpawnRefused,
     ToolPolicy,
-    call,
+    script_call,
 )
 from sessiontree.api.skills import SkillWarning
 from sessiontree.models.answers import Answer
@@ -75,7 +75,7 @@ def prompt_of(request: ModelRequest) -> Answer:
     task = request.messages[0].text
     if not task.startswith("/"):
         return request.system_prompt
-    return call("read", path=task) if request.turn == 1 else request.messages[-1].text
+    return script_call("read", path=task) if request.turn == 1 else request.messages[-1].text
 
 
 def listed(prompt: str) -> list[str]:

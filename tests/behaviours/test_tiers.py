@@ -16,7 +16,7 @@ from sessiontree import (
     Tool,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.tree_facts import ApprovalRequested
 from tests.behaviours.bad_tool_fakes import junk
@@ -59,7 +59,7 @@ TOLD: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("told", TOLD)
 async def test_a_tool_can_raise_its_tier_and_never_lower_it(open_tree: Opener, told: str) -> None:
     """Whatever is no tier counts as the highest: nothing runs unasked by a wrong report."""
-    model = ScriptedModel([call("telling", text=told), "done"])
+    model = ScriptedModel([script_call("telling", text=told), "done"])
     async with open_tree(model, tools=[Telling()]) as tree:
         branch = await tree.main.spawn("branch", "go")
         if told in {"lower", "the same"}:
@@ -111,7 +111,7 @@ class Undeclared(Tool[Words]):
 async def test_each_tier_runs_asks_or_is_denied(open_tree: Opener, tool: Any, setting: Any, how: str) -> None:
     """ReadOnly and Workspace run, System as the agent is set, Elevated and what says nothing asks."""
     agents = {"default": AgentSpec(config=AgentConfig(system_tier=setting))}
-    model = ScriptedModel([call(tool.name), "done"])
+    model = ScriptedModel([script_call(tool.name), "done"])
     async with open_tree(model, tools=[tool], agents=agents) as tree:
         branch = await tree.main.spawn("branch", "go")
         if how == "asks":

@@ -18,7 +18,7 @@ from sessiontree import (
     Tool,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.tree_facts import SessionAdopted, SessionSpawned
 from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of, until
@@ -51,7 +51,7 @@ class Nap(Tool[Nothing]):
 @pytest.mark.own_runtime
 async def test_no_worker_dies_in_the_queue(open_tree: Opener) -> None:
     """Forty at once over two hosts: the last begins long after the time to live of the first is over."""
-    model = ScriptedModel([call("nap"), "rested"])
+    model = ScriptedModel([script_call("nap"), "rested"])
     for nap_s in open_tree.longer_moments():
         ttl_s = nap_s * 6
         limits = Limits(max_children=WORKERS, worker_ttl_s=ttl_s)
@@ -73,7 +73,7 @@ async def test_a_life_that_began_is_bounded(open_tree: Opener, board: Switchboar
     """A restart does not begin it again: it goes on, and comes to its end."""
     ttl_s = open_tree.moment_s * 8
     sleeper = Sleeper(board)
-    tree = await open_tree(ScriptedModel([call("sleeper")]), tools=[sleeper]).start()
+    tree = await open_tree(ScriptedModel([script_call("sleeper")]), tools=[sleeper]).start()
     try:
         worker = await tree.main.spawn("worker", "wait", ttl_s=ttl_s)
         await until(tree, SessionAdopted)
@@ -82,7 +82,9 @@ async def test_a_life_that_began_is_bounded(open_tree: Opener, board: Switchboar
         assert worker.status().expires_at_ms == adopted.expires_at_ms
     finally:
         await tree.close()
-    again = await open_tree.resume(tree.tree_id, ScriptedModel([call("sleeper")]), tools=[Sleeper(board)])
+    again = await open_tree.resume(
+        tree.tree_id, ScriptedModel([script_call("sleeper")]), tools=[Sleeper(board)]
+    )
     async with again, asyncio.timeout(PATIENCE_S):
         result = await again.session(worker.session_id).result()
         assert result.status is SessionStatus.EXPIRED

@@ -11,7 +11,7 @@ from sessiontree import (
     ModelRequest,
     PolicyConfig,
     SessionKind,
-    call,
+    script_call,
 )
 from sessiontree.models.answers import Answer
 from sessiontree.policy.settings import ToolLists
@@ -40,7 +40,7 @@ class Clerk:
         if request.session_id in {"main", "main/w1"}:
             return "noted"
         if request.turn == 1:
-            return call("session_status")
+            return script_call("session_status")
         tools = "".join(f"{each.name} {each.description} {each.parameters}" for each in request.tools)
         shown = request.system_prompt + tools + "".join(message.to_json() for message in request.messages)
         return "read: " + ", ".join(what for what, text in PRIVATE.items() if text in shown)

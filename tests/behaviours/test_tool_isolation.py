@@ -18,7 +18,7 @@ from sessiontree import (
     Tool,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.session_facts import CallIntended, CallResolved
@@ -74,7 +74,7 @@ async def test_what_a_tool_does_to_its_parameters_stays_with_it(
 ) -> None:
     """Journal, transcript and hooks have them as they were asked for."""
     log = Log(board)
-    script = ScriptedModel([call("spoil", **GIVEN), "over"])
+    script = ScriptedModel([script_call("spoil", **GIVEN), "over"])
     async with open_tree(script, tools=[Spoil()], hooks=[Observing(log)]) as tree:
         async with asyncio.timeout(PATIENCE_S):
             assert await tree.main.send("go") == "over"
@@ -110,7 +110,7 @@ class Flood(Tool[Parts]):
 @pytest.mark.parametrize("where", ["output", "list", "details"])
 async def test_a_gigabyte_of_result_is_let_go(open_tree: Opener, where: str) -> None:
     """It is cut or refused, its session goes on, and the process never holds it four times."""
-    script = ScriptedModel([call("flood", names=[where], more={}), "over"])
+    script = ScriptedModel([script_call("flood", names=[where], more={}), "over"])
     async with open_tree(script, tools=[Flood()]) as tree:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         async with asyncio.timeout(PATIENCE_S * 3):

@@ -27,12 +27,12 @@ from sessiontree import (
     Tool,
     ToolContext,
     ToolResult,
-    call,
     schema_tool,
+    script_call,
     tool,
 )
 from sessiontree.contracts.context import CAPABILITIES, Capability, capabilities_of
-from sessiontree.contracts.hooks import CalledTool, HookContext, KeptResult, Result, Spawning, Words
+from sessiontree.contracts.hooks import CalledTool, HookContext, HookResult, HookText, KeptResult, Spawning
 from sessiontree.contracts.jsonable import to_json_value
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
 from sessiontree.contracts.results import json_result
@@ -140,14 +140,14 @@ def look_on(ctx: ToolContext) -> ToolResult:
 class Listens(Hook):
     """Takes part wherever a handle leads past hooks, and supplies the result of one tool."""
 
-    def before_tool_call(self, call: CalledTool, ctx: HookContext) -> Result | None:
+    def before_tool_call(self, call: CalledTool, ctx: HookContext) -> HookResult | None:
         """Tell what can be reached from what a hook is given."""
         if call.tool != "supplied":
             return None
         found = reachable((call, ctx))
-        return Result(json_result({"reached": sorted(handles(found)), "insides": insides(found)}))
+        return HookResult(json_result({"reached": sorted(handles(found)), "insides": insides(found)}))
 
-    def message_sending(self, words: Words, ctx: HookContext) -> Words:
+    def message_sending(self, words: HookText, ctx: HookContext) -> HookText:
         return words
 
     def subagent_spawning(self, spawning: Spawning, ctx: HookContext) -> None:
@@ -171,7 +171,7 @@ def asking(*names: str) -> FunctionModel:
 
     def reply(request: ModelRequest) -> Answer:
         made = sum(isinstance(each, AssistantMessage) for each in request.messages)
-        return call(names[made]) if made < len(names) else "done"
+        return script_call(names[made]) if made < len(names) else "done"
 
     return FunctionModel(reply)
 
@@ -284,7 +284,7 @@ async def test_without_a_channel_nobody_holds_one(open_tree: Opener, kind: Sessi
     def reply(request: ModelRequest) -> Answer:
         if request.turn > 1:
             return json.dumps([each.name for each in request.tools])
-        return [call("message", text="hello"), call("look_all"), call("look_1")]
+        return [script_call("message", text="hello"), script_call("look_all"), script_call("look_1")]
 
     tools = [look_all, looks({"channel"}, 1)]
     async with open_tree(FunctionModel(reply), tools=tools, approvals="auto", channel=None) as tree:

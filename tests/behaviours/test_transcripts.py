@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import ConfigError, FunctionModel, ModelRequest, SessionTree, call
+from sessiontree import ConfigError, FunctionModel, ModelRequest, SessionTree, script_call
 from sessiontree.api.session_handle import FACTS_PER_PAGE
 from sessiontree.contracts.messages import Message
 from sessiontree.contracts.session_facts import CallResolved
@@ -23,7 +23,7 @@ CALLS = 3
 def reply(request: ModelRequest) -> Answer:
     """Make some calls in each run."""
     since = [message.to_wire()["role"] for message in request.messages[::-1]].index("user")
-    return [call("look") for _ in range(CALLS)] if since == 0 else "so"
+    return [script_call("look") for _ in range(CALLS)] if since == 0 else "so"
 
 
 def shown(messages: list[Message]) -> list[str]:

@@ -9,7 +9,7 @@ from asyncio.subprocess import PIPE
 import pytest
 from ray import cloudpickle
 
-from sessiontree import FunctionModel, ModelRequest, ScriptedModel, call
+from sessiontree import FunctionModel, ModelRequest, ScriptedModel, script_call
 from sessiontree.models.answers import Answer
 from tests.behaviours import household_fakes as household
 from tests.behaviours.bad_tool_fakes import MISDEEDS, Misbehave
@@ -102,7 +102,7 @@ async def test_what_a_double_keeps_for_itself_is_not_seen_where_it_was_made(
 
 async def test_the_trees_of_a_test_may_share_a_runtime(open_tree: Opener) -> None:
     """A tree that asks for slots has its own; the others may be open together, each with its own facts."""
-    model = ScriptedModel([call("look"), "done"])
+    model = ScriptedModel([script_call("look"), "done"])
     elsewhere = open_tree.elsewhere("other")
     async with open_tree(model, tools=TOOLS, slots=1) as alone, elsewhere(model, tools=TOOLS) as other:
         assert alone.state_dir != other.state_dir

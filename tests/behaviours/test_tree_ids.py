@@ -19,7 +19,7 @@ from sessiontree import (
     SessionKind,
     SessionTree,
     ToolContext,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.contracts.codec import to_wire
@@ -46,7 +46,7 @@ async def idempotency_keys(open_tree: Opener) -> tuple[str, list[str]]:
 
     def reply(request: ModelRequest) -> Answer:
         last = request.messages[-1]
-        return call("named") if request.turn == 1 else last.text
+        return script_call("named") if request.turn == 1 else last.text
 
     async with open_tree(FunctionModel(reply), tools=(named,)) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -70,7 +70,7 @@ async def test_no_tool_is_given_one_key_twice(open_tree: Opener) -> None:
 
 async def asking(open_tree: Opener, **options: Any) -> SessionTree:
     """Return an open tree whose first call asks for an approval; the caller closes it."""
-    model = ScriptedModel([call("launch"), "went on", "done"])
+    model = ScriptedModel([script_call("launch"), "went on", "done"])
     tree = await open_tree(model, tools=TOOLS, limits=LONG, **options).start()
     tree.main.send("go")
     await asked(tree)
@@ -110,7 +110,7 @@ async def test_an_answer_means_the_request_that_was_shown(open_tree: Opener) -> 
 async def test_ids_are_the_same_after_a_restart(open_tree: Opener) -> None:
     """A request and a call that wait for the program keep their ids when the tree is taken up elsewhere."""
     desk = ClientTool("desk", "Ask the desk.", NO_PARAMETERS, tier=PermissionTier.READ_ONLY)
-    model = ScriptedModel([[call("launch"), call("desk")], "went on", "done", "done", "done"])
+    model = ScriptedModel([[script_call("launch"), script_call("desk")], "went on", "done", "done", "done"])
     tree = await open_tree(model, tools=(*TOOLS, desk), limits=LONG).start()
     try:
         tree.main.send("go")

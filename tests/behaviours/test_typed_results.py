@@ -26,7 +26,7 @@ from sessiontree import (
     SessionStatus,
     Timeout,
     ValidationError,
-    call,
+    script_call,
 )
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.session_facts import CallHeld, CallOpened, ResultRejected, TurnReplied
@@ -198,7 +198,7 @@ async def test_map_first_cancels_the_others(open_tree: Opener, board: Switchboar
     sleeper = Sleeper(board)
 
     def reply(request: ModelRequest) -> Answer:
-        return call("sleeper") if len(request.messages) == 1 and echo(request) else "awake"
+        return script_call("sleeper") if len(request.messages) == 1 and echo(request) else "awake"
 
     async with open_tree(FunctionModel(reply), tools=[sleeper]) as tree:
         with pytest.raises(SessionFailed, match="bad"):
@@ -210,7 +210,7 @@ async def test_map_first_cancels_the_others(open_tree: Opener, board: Switchboar
 async def test_map_that_is_refused_half_way_leaves_no_child(open_tree: Opener, board: Switchboard) -> None:
     """A refused spawn ends what was started and is raised as it is."""
     sleeper = Sleeper(board)
-    model = ScriptedModel([call("sleeper"), "awake"])
+    model = ScriptedModel([script_call("sleeper"), "awake"])
     limits = Limits(max_total=3)
     async with open_tree(model, tools=[sleeper], limits=limits) as tree:
         with pytest.raises(LimitExceeded, match="max_total"):
@@ -246,7 +246,7 @@ async def test_each_way_a_call_ends_is_its_own_error(open_tree: Opener, board: S
 async def test_a_read_only_call_runs_during_a_turn_and_others_after_it(open_tree: Opener) -> None:
     """Outside calls see a running turn: ReadOnly at once, what changes things at its end."""
     limits = Limits(approval_patience_s=None)
-    model = ScriptedModel([call("launch"), "done"])
+    model = ScriptedModel([script_call("launch"), "done"])
     async with open_tree(model, tools=TOOLS, limits=limits) as tree:
         running = tree.main.send("go")
         (pending,) = await asked(tree)

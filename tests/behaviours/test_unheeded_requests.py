@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from sessiontree import Limits, ScriptedModel, call
+from sessiontree import Limits, ScriptedModel, script_call
 from sessiontree.api.inbox import UNHEEDED_S
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from tests.behaviours.effect_fakes import TOOLS
 from tests.behaviours.fact_fixtures import PATIENCE_S, until
 from tests.behaviours.tree_fixtures import Opener
 
-MODEL = ScriptedModel([call("launch"), "went on", call("launch", text="y"), "and on"])
+MODEL = ScriptedModel([script_call("launch"), "went on", script_call("launch", text="y"), "and on"])
 LATER_S = 1.5 * UNHEEDED_S
 AT_ONCE = Limits(approval_patience_s=0)
 

@@ -15,7 +15,7 @@ from sessiontree import (
     PermissionTier,
     PolicyConfig,
     ToolResult,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.contracts.kinds import SystemAnswer
@@ -57,14 +57,16 @@ def steps(*calls: Answer) -> FunctionModel:
         made = sum(isinstance(each, AssistantMessage) for each in request.messages)
         own: tuple[Answer, ...] = calls
         if request.session_id != "main":
-            own = (call("write", path=f"{request.session_id.replace('/', '-')}.txt", content="x"),)
+            own = (script_call("write", path=f"{request.session_id.replace('/', '-')}.txt", content="x"),)
         return own[made] if made < len(own) else "done"
 
     return FunctionModel(reply)
 
 
 @pytest.mark.covers("UNT1")
-@pytest.mark.parametrize("asking", [call("mail"), call("sometimes", foreign=True), call("failing")])
+@pytest.mark.parametrize(
+    "asking", [script_call("mail"), script_call("sometimes", foreign=True), script_call("failing")]
+)
 async def test_text_from_outside_stands_between_marks(open_tree: Opener, asking: Any) -> None:
     """Results and errors; what looks like a mark inside is not one; the session says where it was from."""
     async with open_tree(steps(asking), tools=TOOLS) as tree:
@@ -79,12 +81,12 @@ async def test_text_from_outside_stands_between_marks(open_tree: Opener, asking:
 
 
 @pytest.mark.parametrize("after", ["allow", "ask", "deny"])
-@pytest.mark.parametrize("first", [call("mail"), call("sometimes", foreign=False)])
+@pytest.mark.parametrize("first", [script_call("mail"), script_call("sometimes", foreign=False)])
 async def test_the_policy_says_what_happens_afterwards(
     open_tree: Opener, first: Any, after: SystemAnswer
 ) -> None:
     """Off by default; ``ask`` needs a yes, ``deny`` refuses; what only reads goes on as before."""
-    model = steps(first, call("write", path="a.txt", content="x"), call("read", path="a.txt"))
+    model = steps(first, script_call("write", path="a.txt", content="x"), script_call("read", path="a.txt"))
     policy = PolicyConfig(after_untrusted=after)
     tainted = first.name == "mail"
     async with open_tree(model, tools=TOOLS, policy=policy) as tree:
@@ -106,7 +108,7 @@ async def test_the_policy_says_what_happens_afterwards(
 async def test_children_inherit_and_results_bring_it_up(open_tree: Opener, kind: ChildKind) -> None:
     """A child spawned before is clean, one spawned after is not, and says why."""
     policy = PolicyConfig(after_untrusted="deny")
-    async with open_tree(steps(call("mail")), tools=TOOLS, policy=policy) as tree:
+    async with open_tree(steps(script_call("mail")), tools=TOOLS, policy=policy) as tree:
         before = await tree.main.spawn(kind, "write")
         await before.result()
         await tree.main.send("go")
@@ -120,10 +122,10 @@ async def test_children_inherit_and_results_bring_it_up(open_tree: Opener, kind:
 async def test_it_survives_the_end_of_the_program(open_tree: Opener) -> None:
     """Resumed, the session is as tainted as before, under the policy of the journal."""
     policy = PolicyConfig(after_untrusted="deny")
-    async with open_tree(steps(call("mail")), tools=TOOLS, policy=policy) as tree:
+    async with open_tree(steps(script_call("mail")), tools=TOOLS, policy=policy) as tree:
         await tree.main.send("go")
         name = tree.tree_id
-    model = steps("heard", call("write", path="a.txt", content="x"))
+    model = steps("heard", script_call("write", path="a.txt", content="x"))
     tree = await open_tree.resume(name, model, tools=TOOLS)
     async with tree:
         assert (tree.main.status().taint, tree.main.status().after_untrusted) == ("mail", "deny")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sessiontree import ChildKind, ConfigError, ScriptedModel, WebSettings, call
+from sessiontree import ChildKind, ConfigError, ScriptedModel, WebSettings, script_call
 from sessiontree.models.answers import Answer
 from tests.behaviours.fact_fixtures import results
 from tests.behaviours.tree_fixtures import Opener
@@ -21,7 +21,7 @@ HTML = b"<title>T</title><nav>menu</nav><h1>Head</h1><script>alert(1)</script>"
 async def test_page_is_read_where_the_owner_allows_it(open_tree: Opener, kind: ChildKind) -> None:
     """A place of the owner's own, converted, marked as untrusted."""
     async with serving(answer(HTML, content_type="text/html")) as site:
-        script: list[Answer] = [call("web_fetch", url=f"{site.url}/page"), "done"]
+        script: list[Answer] = [script_call("web_fetch", url=f"{site.url}/page"), "done"]
         settings = WebSettings(allow_private=(f"127.0.0.1:{site.port}",))
         async with open_tree(ScriptedModel(script), web=settings) as tree:
             session = await tree.main.spawn(kind, "look")
@@ -40,8 +40,8 @@ async def test_nothing_a_model_says_opens_another_place(open_tree: Opener) -> No
     async with serving(answer(b"secret")) as site:
         hosts = ("127.0.0.1", "localhost", "0x7f.1", "[::ffff:127.0.0.1]")
         script: list[Answer] = [
-            *(call("web_fetch", url=f"http://{host}:{site.port}/") for host in hosts),
-            call("web_fetch", url="http://169.254.169.254/latest/meta-data/"),
+            *(script_call("web_fetch", url=f"http://{host}:{site.port}/") for host in hosts),
+            script_call("web_fetch", url="http://169.254.169.254/latest/meta-data/"),
             "done",
         ]
         settings = WebSettings(ports=(80, 443, site.port))
@@ -59,7 +59,11 @@ async def test_nothing_a_model_says_opens_another_place(open_tree: Opener) -> No
 
 async def test_owner_may_give_no_web_at_all(open_tree: Opener) -> None:
     """The tools are there and find no handle."""
-    script: list[Answer] = [call("web_fetch", url="http://a.b/"), call("web_search", query="x"), "done"]
+    script: list[Answer] = [
+        script_call("web_fetch", url="http://a.b/"),
+        script_call("web_search", query="x"),
+        "done",
+    ]
     async with open_tree(ScriptedModel(script), web=None) as tree:
         worker = await tree.main.spawn("worker", "look")
         await worker.result()
@@ -70,7 +74,7 @@ async def test_owner_may_give_no_web_at_all(open_tree: Opener) -> None:
 
 async def test_search_is_the_owners_to_configure(open_tree: Opener) -> None:
     """Without a provider the error says how; with one the hits come, marked."""
-    script: list[Answer] = [call("web_search", query="x"), "done"]
+    script: list[Answer] = [script_call("web_search", query="x"), "done"]
     async with open_tree(ScriptedModel(script)) as tree:
         worker = await tree.main.spawn("worker", "look")
         await worker.result()
@@ -114,7 +118,9 @@ async def test_what_may_pass_is_asked_once_more(open_tree: Opener) -> None:
             await (gone if path == "/gone" else busy)(request, writer)
 
     async with serving(respond) as site:
-        fetched = [call("web_fetch", url=f"{site.url}/{name}") for name in ("busy", "hangs-up", "gone")]
+        fetched = [
+            script_call("web_fetch", url=f"{site.url}/{name}") for name in ("busy", "hangs-up", "gone")
+        ]
         settings = WebSettings(allow_private=(f"127.0.0.1:{site.port}",))
         async with open_tree(ScriptedModel([*fetched, "done"]), web=settings) as tree:
             await tree.main.send("go")

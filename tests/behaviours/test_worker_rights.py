@@ -20,7 +20,7 @@ from sessiontree import (
     Tool,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.contracts.context import CAPABILITIES
 from sessiontree.contracts.kinds import SystemAnswer
@@ -79,7 +79,7 @@ async def test_a_worker_of_any_agent_holds_no_handle_that_changes_anything(
 ) -> None:
     """REL-P11: no configuration gives a Worker a writer, shell, channel, memory writer or children."""
     agent = AgentSpec(config=AgentConfig(system_tier=system_tier), tools=tools)
-    script: list[Answer] = [call("handles"), "done"]
+    script: list[Answer] = [script_call("handles"), "done"]
     agents = {"default": agent, "other": agent}
     tree = open_tree(ScriptedModel(script), tools=[Handles()], agents=agents, approvals="auto")
     force_register(tree, "handles", SessionKind.WORKER)
@@ -99,7 +99,7 @@ async def test_a_tool_forced_on_a_worker_is_denied_and_changes_nothing(open_tree
     """A forced tool finds no handle: PermissionDenied, no file, no message, no session."""
     target = open_tree.workspace / "a.txt"
     target.write_text("one")
-    tree = open_tree(ScriptedModel([call(tool, **FORCED[tool]), "done"]))
+    tree = open_tree(ScriptedModel([script_call(tool, **FORCED[tool]), "done"]))
     force_register(tree, tool, SessionKind.WORKER)
     async with tree:
         worker = await tree.main.spawn("worker", "change it")
@@ -137,7 +137,7 @@ async def test_a_forced_tool_called_by_the_program_is_denied_too(
 
 async def test_a_worker_does_not_hold_what_was_not_forced(open_tree: Opener) -> None:
     """Without forcing, the call ends before the tool: the session does not hold it."""
-    async with open_tree(ScriptedModel([call("write", path="a.txt", content="x"), "done"])) as tree:
+    async with open_tree(ScriptedModel([script_call("write", path="a.txt", content="x"), "done"])) as tree:
         worker = await tree.main.spawn("worker", "change it")
         await worker.result()
         assert "does not hold write" in results(tree, worker.session_id)[0].text

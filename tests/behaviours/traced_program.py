@@ -20,7 +20,7 @@ from sessiontree import (
     SessionFailed,
     SessionKind,
     SessionTree,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.api.runtime_options import BackendName
@@ -52,7 +52,7 @@ def model(request: ModelRequest) -> Answer:
             raise RuntimeError(f"{task} with {SECRET}")
         return "3"
     if request.kind is SessionKind.BRANCH and request.turn == 1:
-        return call("deploy", target=f"staging-{SECRET}")
+        return script_call("deploy", target=f"staging-{SECRET}")
     return request.messages[-1].text
 
 

@@ -20,7 +20,7 @@ from inspect_ai.solver import generate, system_message, use_tools
 from inspect_ai.util._display import init_display_type
 from inspect_evals.agentdojo import agentdojo as agentdojo_task
 
-from sessiontree import ConfigError, FunctionModel, ModelRequest, call
+from sessiontree import ConfigError, FunctionModel, ModelRequest, script_call
 from sessiontree.bench.adapters.inspect_suite import InspectSuite
 from sessiontree.bench.samples import samples_of
 from sessiontree.bench.suite import Suite
@@ -61,7 +61,7 @@ def adding(request: ModelRequest) -> Any:
     results = [each for each in request.messages if hasattr(each, "tool_call_id")]
     if not results:
         first, second = request.messages[0].text.split("+")
-        return call("add", x=int(first), y=int(second))
+        return script_call("add", x=int(first), y=int(second))
     return f"{results[-1].text} {'as ordered' if 'You add.' in request.system_prompt else 'by myself'}"
 
 
@@ -107,7 +107,7 @@ async def plain_task(place: Path) -> dict[str, Any]:
 
 def stubborn(request: ModelRequest) -> Any:
     """Make the same call eight times, then say its result."""
-    return call("add", x=1, y=1) if request.turn <= 8 else request.messages[-1].text
+    return script_call("add", x=1, y=1) if request.turn <= 8 else request.messages[-1].text
 
 
 async def same_call(place: Path) -> list[Any]:

@@ -23,7 +23,7 @@ LOOPBACK = {"node_ip_address": "127.0.0.1", "num_cpus": 1}
 
 INSIDE = """
 import asyncio, json, sys
-from sessiontree import ConfigError, FunctionModel, Runtime, SessionTree, ToolResult, call, tool
+from sessiontree import ConfigError, FunctionModel, Runtime, SessionTree, ToolResult, script_call, tool
 
 @tool
 async def where() -> str:

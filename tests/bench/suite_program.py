@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from sessiontree import FunctionModel, ModelRequest, PermissionTier, ToolContext, call, tool
+from sessiontree import FunctionModel, ModelRequest, PermissionTier, ToolContext, script_call, tool
 from sessiontree.bench import Attempt, Sample, Score, Suite
 
 
@@ -27,7 +27,7 @@ async def note(text: str, ctx: ToolContext) -> str:
 def reply(request: ModelRequest) -> Any:
     """Note what was said, and repeat the answer."""
     said = request.messages[-1].text
-    return call("note", text=said) if request.turn == 1 else said
+    return script_call("note", text=said) if request.turn == 1 else said
 
 
 async def solve(attempt: Attempt[str]) -> str:

@@ -26,7 +26,7 @@ from sessiontree import (
     PermissionTier,
     SessionFailed,
     SessionTreeError,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.backends.local.backend import LocalBackend
@@ -57,7 +57,7 @@ async def nothing() -> str:
 def restless(request: ModelRequest) -> AssistantMessage:
     """Call a tool three times, for a cent each, then answer."""
     if request.turn <= 3:
-        return AssistantMessage((call("nothing"),), usage=CENT)
+        return AssistantMessage((script_call("nothing"),), usage=CENT)
     return AssistantMessage((TextContent(request.messages[0].text),), usage=CENT)
 
 
@@ -161,7 +161,7 @@ async def test_a_call_whose_result_was_lost_is_not_held_against_the_model(tmp_pa
 
     def reply(request: ModelRequest) -> Any:
         if request.turn == 1:
-            return call("note")
+            return script_call("note")
         return request.messages[0].text if request.messages[-1].text == "noted" else "it was lost"
 
     async def noting(attempt: Attempt[str]) -> str:
@@ -200,7 +200,7 @@ async def test_words_of_a_loss_are_not_a_loss(tmp_path: Path, by: str) -> None:
         if by == "model":
             raise ModelError(words)
         if by == "tool" and request.turn == 1:
-            return AssistantMessage((call("liar", words=words),))
+            return AssistantMessage((script_call("liar", words=words),))
         return AssistantMessage((TextContent(words),), stop_reason="refusal" if by == "refusal" else "stop")
 
     async def solver(attempt: Attempt[str]) -> str:

@@ -15,7 +15,7 @@ from click import Command, Context
 from rich.console import Console
 from typer.main import get_command
 
-from sessiontree import visible
+from sessiontree import make_visible
 from sessiontree.bench import Score
 from sessiontree.bench.ledger import SampleLease, Tally
 from sessiontree.bench.ledger_tables import AttemptResult
@@ -94,7 +94,7 @@ def test_a_terminal_shows_a_bar_and_nothing_that_can_deceive() -> None:
     """Failures scroll above it; escapes in ids and errors are shown as text."""
     writes = io.StringIO()
     console = Console(file=writes, force_terminal=True, width=100, _environ={"TERM": "xterm"})
-    progress = TerminalProgress(console, visible)
+    progress = TerminalProgress(console, make_visible)
     progress.begin("runs/x", Tally(waiting=2))
     with progress:
         progress.scored(LEASE, BAD)

@@ -23,7 +23,7 @@ from sessiontree import (
     SessionTreeError,
     ShardLost,
     SupervisorUnavailable,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.bench import Attempt, Sample, Score
@@ -143,7 +143,7 @@ async def test_a_late_sample_is_stopped_and_scored_0(tmp_path: Path) -> None:
 
 async def test_a_spent_budget_is_the_samples(tmp_path: Path) -> None:
     """A sample whose tree used up the suite's budget is scored 0 with that status."""
-    model = FunctionModel(lambda request: call("nothing"))
+    model = FunctionModel(lambda request: script_call("nothing"))
 
     @tool
     async def nothing() -> str:
@@ -257,7 +257,9 @@ async def test_approvals_are_decided_by_rule(
 
     def reply(request: ModelRequest) -> Any:
         return (
-            call("launch", what=request.messages[-1].text) if request.turn == 1 else request.messages[-1].text
+            script_call("launch", what=request.messages[-1].text)
+            if request.turn == 1
+            else request.messages[-1].text
         )
 
     asked = [Sample(name, name, f"launched {name}") for name in ("s1", "s2")]

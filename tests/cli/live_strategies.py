@@ -16,7 +16,7 @@ from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.contracts.tree_facts import TreeFact
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.testing.strategies import json_objects, texts
 
 GHOST = "main/b99"
@@ -24,12 +24,12 @@ GHOST = "main/b99"
 FINAL = [status for status in SessionStatus if status.is_final]
 
 
-def record(seq: int, fact: object, session: str = "", at_ms: int = 0) -> Record:
+def record(seq: int, fact: object, session: str = "", at_ms: int = 0) -> JournalRecord:
     """Return a fact as the journal gives it."""
-    return Record(seq, session, "cause", at_ms, pack(fact))
+    return JournalRecord(seq, session, "cause", at_ms, pack(fact))
 
 
-def records(given: Iterable[object], session: str = "") -> list[Record]:
+def records(given: Iterable[object], session: str = "") -> list[JournalRecord]:
     """Return facts as the journal gives them."""
     return [record(seq, fact, session) for seq, fact in enumerate(given, 1)]
 

@@ -19,7 +19,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sessiontree import Runtime, ScriptedModel, SessionTree, call
+from sessiontree import Runtime, ScriptedModel, SessionTree, script_call
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalLock, JournalPlace
 from sessiontree.sandbox import available_level
@@ -392,7 +392,7 @@ async def test_an_actor_of_ray_is_told_with_the_session_it_embodies(
     """A Worker at work: on a confined process, on a Ray that wants a token and listens to nobody outside."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    model = ScriptedModel([call("linger", pipe=str(pipe)), "done"])
+    model = ScriptedModel([script_call("linger", pipe=str(pipe)), "done"])
     tree = SessionTree(tmp_path, model=model, tools=[linger], runtime=ray_runtime)
     async with tree, asyncio.timeout(60):
         worker = await tree.main.spawn("worker", "linger")

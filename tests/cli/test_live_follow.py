@@ -15,7 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sessiontree import Rule, ScriptedModel, SessionTree, ToolResult, call, tool
+from sessiontree import Rule, ScriptedModel, SessionTree, ToolResult, script_call, tool
 from sessiontree.cli.follow import read_facts
 from sessiontree.contracts.errors import JournalCorrupt, TreeNotFound
 from sessiontree.contracts.kinds import PermissionTier
@@ -79,12 +79,12 @@ def sweep(place: str) -> ToolResult:
 MODEL = ScriptedModel(
     {
         "main": [
-            [call("sweep", place="hall"), call("sweep", place="cellar\u202e")],
-            [call("sessions_spawn", kind="worker", task="look", label="eyes\x1b[31m")],
+            [script_call("sweep", place="hall"), script_call("sweep", place="cellar\u202e")],
+            [script_call("sessions_spawn", kind="worker", task="look", label="eyes\x1b[31m")],
             "started",
             "done",
         ],
-        "main/w1": [call("read"), call("read", path="notes.txt"), "a note\n" * 200],
+        "main/w1": [script_call("read"), script_call("read", path="notes.txt"), "a note\n" * 200],
     }
 )
 RULES = [

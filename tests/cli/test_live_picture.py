@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sessiontree.channels.safe_text import visible
+from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.live_tree import LiveTree
 from sessiontree.cli.live_view import STYLES, Line, Pace, picture
 from sessiontree.contracts.events import ToolExecutionStart
@@ -47,7 +47,7 @@ def picture_is_sound(draw: Draw, facts: list[TreeFact], width: int, height: int)
     for line in lines:
         text = "".join(piece for piece, _ in line)
         assert cell_len(text) <= width
-        assert text == visible(text)
+        assert text == make_visible(text)
         assert {style for _, style in line} <= {*STYLES.values(), "bold", "dim", ""}
     if height > 0 and width >= WIDE:
         _counts_everyone(words_of(lines), tree)

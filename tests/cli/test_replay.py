@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import ScriptedModel, SessionTree, call
+from sessiontree import ScriptedModel, SessionTree, script_call
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.journal import Journal
 from tests.cli.command_fixtures import Program
@@ -18,7 +18,7 @@ from tests.cli.command_fixtures import Program
 
 async def _made(place: Path) -> str:
     (place / "workspace").mkdir()
-    model = ScriptedModel([[call("write", path="a.txt", content="x")], "done"])
+    model = ScriptedModel([[script_call("write", path="a.txt", content="x")], "done"])
     async with SessionTree(
         place / "workspace", model=model, state_dir=place / "state", backend="local"
     ) as tree:

@@ -14,7 +14,7 @@ from sessiontree import (
     ScriptedModel,
     SessionTree,
     ToolResult,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.api.tree_export import import_tree
@@ -45,10 +45,14 @@ def divide(over: int) -> ToolResult:
 MODEL = ScriptedModel(
     {
         "main": [
-            [call("read", path="missing.txt"), call("divide", over="x"), call("divide", over=0)],
-            [call("fly", height=3), call("sweep", place="cellar\u202e")],
-            [call("exec", command="echo out; exit 3")],
-            [call("sessions_spawn", kind="worker", task="look around", label="eyes")],
+            [
+                script_call("read", path="missing.txt"),
+                script_call("divide", over="x"),
+                script_call("divide", over=0),
+            ],
+            [script_call("fly", height=3), script_call("sweep", place="cellar\u202e")],
+            [script_call("exec", command="echo out; exit 3")],
+            [script_call("sessions_spawn", kind="worker", task="look around", label="eyes")],
             "started",
             "all done",
         ],

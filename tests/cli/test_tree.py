@@ -19,7 +19,7 @@ from sessiontree import (
     ScriptedModel,
     SessionTree,
     ToolResult,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.api.approval_modes import describe_mode
@@ -114,12 +114,12 @@ def sweep(place: str) -> ToolResult:
 MODEL = ScriptedModel(
     {
         "main": [
-            [call("sweep", place="hall"), call("sweep", place="cellar\u202e")],
-            [call("sessions_spawn", kind="worker", task="look", label="eyes\x1b[31m")],
+            [script_call("sweep", place="hall"), script_call("sweep", place="cellar\u202e")],
+            [script_call("sessions_spawn", kind="worker", task="look", label="eyes\x1b[31m")],
             "started",
             "done",
         ],
-        "main/w1": [call("read", path="notes.txt"), "a note\n" * 200],
+        "main/w1": [script_call("read", path="notes.txt"), "a note\n" * 200],
     }
 )
 

@@ -21,7 +21,7 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.schema_tool import schema_tool
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Trimmed
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.schema.derive import derive_schema
 
@@ -237,7 +237,7 @@ def test_text_annotations_are_read_where_the_function_stands() -> None:
     """This file's annotations are all text; local classes and names of the functions around count."""
 
     class Item(BaseModel):
-        name: Annotated[str, Trimmed()]
+        name: Annotated[str, Stripped()]
 
     limit = Field(ge=1)
 

@@ -32,7 +32,7 @@ from sessiontree.contracts.session_facts import (
 )
 from sessiontree.contracts.stimuli import Incoming
 from sessiontree.contracts.tree_facts import Posted, PostsTaken, SessionEnded, UsageCharged
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact, read_facts
 
 OPENED = Opened("You are one.", ("look",), "m", "small")
@@ -100,7 +100,7 @@ def test_any_facts_come_back_in_their_order(facts: list[Any]) -> None:
     whole = joined(facts)
     assert flat(whole) == facts
     assert [part for fact in whole for part in read_facts(pack(fact))] == facts
-    stored = [Record(1, "main", "cause", 0, text) for text in pack_joined(facts)]
+    stored = [JournalRecord(1, "main", "cause", 0, text) for text in pack_joined(facts)]
     assert [part for record in stored for part in record.to_json_parts()] == [to_wire(fact) for fact in facts]
 
 

@@ -26,7 +26,7 @@ from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
     Message,
-    Replay,
+    ProviderForm,
     StopReason,
     TextContent,
     ThinkingContent,
@@ -82,7 +82,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         TIMES,
         ANY_TEXT,
         ANY_TEXT,
-        st.none() | st.builds(Replay, COUNTS, ANY_TEXT, ANY_TEXT, JSON),
+        st.none() | st.builds(ProviderForm, COUNTS, ANY_TEXT, ANY_TEXT, JSON),
     ),
     st.builds(
         ToolResultMessage,
@@ -186,7 +186,7 @@ def test_reply_without_replay_is_written_as_by_earlier_releases() -> None:
     """Who answered, the provider's words about the end and its own form are written where there are any."""
     plain = AssistantMessage((TextContent("hi"),), timestamp=3)
     assert plain.to_wire().keys() == {"role", "content", "stopReason", "timestamp"}
-    replay = Replay(1, "openai", "openai", {"id": "rs_1", "encrypted": "x"})
+    replay = ProviderForm(1, "openai", "openai", {"id": "rs_1", "encrypted": "x"})
     full = replace(plain, model="openai:big", stop_detail="filtered", replay=replay)
     assert message_from_wire(full.to_wire()) == full
     assert full.to_wire()["replay"] == {
@@ -199,7 +199,7 @@ def test_reply_without_replay_is_written_as_by_earlier_releases() -> None:
 
 def test_replay_goes_to_its_own_system_alone() -> None:
     """Any other system gets the reply's blocks."""
-    replay = Replay(1, "bedrock", "anthropic", {})
+    replay = ProviderForm(1, "bedrock", "anthropic", {})
     reply = AssistantMessage((TextContent("hi"),), replay=replay)
     assert reply.replay_for("anthropic") is replay
     assert reply.replay_for("bedrock") is None

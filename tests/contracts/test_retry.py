@@ -13,11 +13,11 @@ from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import MAX_ATTEMPTS, Retry, Tool, check_tool
+from sessiontree.contracts.tool import MAX_RETRY_ATTEMPTS, Retry, Tool, check_tool
 
 
 @given(
-    attempts=st.integers(2, MAX_ATTEMPTS),
+    attempts=st.integers(2, MAX_RETRY_ATTEMPTS),
     delays=st.tuples(st.floats(0, 60), st.floats(0, 60)).map(sorted),
     draw=st.floats(0, 1),
 )

@@ -27,7 +27,7 @@ from sessiontree.control.call_codec import (
     arguments_from_wire,
     arguments_to_wire,
 )
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.rpc import (
     AtMost,
     Count,
@@ -75,7 +75,7 @@ CASES: dict[str, tuple[Callable[..., Any], SearchStrategy[Any]]] = {
     "request": (SupervisorApi.shown, instances_of(ApprovalRequest)),
     "requests": (SupervisorApi.pending, some(instances_of(ApprovalRequest))),
     "receipt": (SupervisorApi.receipt, RECEIPTS),
-    "records": (SupervisorApi.read, some(instances_of(Record))),
+    "records": (SupervisorApi.read, some(instances_of(JournalRecord))),
     "reply": (SupervisorApi.send, instances_of(Reply)),
     "call": (SupervisorApi.call, st.builds(CallReply, texts, tool_results)),
     "actors": (SupervisorApi.actors, some(instances_of(ActorRow))),

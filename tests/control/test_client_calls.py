@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from sessiontree import ClientTool, PermissionTier, ScriptedModel, SessionTree, call
+from sessiontree import ClientTool, PermissionTier, ScriptedModel, SessionTree, script_call
 from sessiontree.contracts.client_tool import ClientAnswer, answer_of, failure_of
 from sessiontree.contracts.errors import AnswerTooLate, ValidationError
 from sessiontree.contracts.messages import ImageContent
@@ -31,7 +31,7 @@ async def test_a_call_is_answered_from_another_process(tmp_path: Path) -> None:
     tool = ClientTool("ask", "Ask.", Question, tier=PermissionTier.WORKSPACE, result_type=dict[str, int])
     tree = SessionTree(
         tmp_path,
-        model=ScriptedModel([call("ask", text="one"), call("ask", text="two"), "done"]),
+        model=ScriptedModel([script_call("ask", text="one"), script_call("ask", text="two"), "done"]),
         tools=[tool],
         state_dir=tmp_path / "state",
         backend="local",

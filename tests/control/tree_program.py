@@ -20,7 +20,7 @@ from sessiontree import (
     SessionStatus,
     SessionTree,
     ToolResult,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.contracts.errors import SessionTreeError
@@ -48,11 +48,11 @@ def reply(request: ModelRequest) -> Answer:
     assert isinstance(said, UserMessage)
     word, _, rest = said.text.partition(" ")
     if word == "sweep":
-        return call("sweep", place=rest)
+        return script_call("sweep", place=rest)
     if word == "delegate":
-        return call("sessions_spawn", kind="branch", task=rest)
+        return script_call("sessions_spawn", kind="branch", task=rest)
     if word == "tell":
-        return call("message", text=rest)
+        return script_call("message", text=rest)
     return f"heard: {said.text}"
 
 

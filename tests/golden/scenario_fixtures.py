@@ -30,7 +30,7 @@ from sessiontree import (
     Rule,
     SessionKind,
     SessionTree,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.contracts.messages import AssistantMessage
@@ -93,20 +93,20 @@ def pass_on(request: ApprovalRequest) -> str:
 JUDGE = f"{__name__ if __name__ != '__main__' else 'tests.golden.scenario_fixtures'}:{pass_on.__name__}"
 MAIN: dict[str, Answer] = {
     "begin": [
-        call("sessions_spawn", kind="branch", task="climb", label="climber"),
-        call("sessions_spawn", kind="worker", task="stumble"),
-        call("read", path="a.txt"),
+        script_call("sessions_spawn", kind="branch", task="climb", label="climber"),
+        script_call("sessions_spawn", kind="worker", task="stumble"),
+        script_call("read", path="a.txt"),
     ],
-    "launch": call("launch", target="west"),
+    "launch": script_call("launch", target="west"),
 }
 """What Main answers, by the first word of the newest message; it repeats other words."""
 OTHERS: dict[str, list[Answer]] = {
-    "climb": [call("launch", target="north"), call("launch", target="south"), "climbed"],
-    "stumble": [*(call("read", path="a.txt", offset=offset) for offset in "xyz"), "stumbled"],
+    "climb": [script_call("launch", target="north"), script_call("launch", target="south"), "climbed"],
+    "stumble": [*(script_call("read", path="a.txt", offset=offset) for offset in "xyz"), "stumbled"],
     "type": ["not json", '{"lines": 2}'],
-    "spend": [call("read", path="a.txt"), call("read", path="a.txt"), "never said"],
-    "fly": [call("launch", target="moon"), "flown"],
-    "question": [call("ask", text="which way?"), "asked"],
+    "spend": [script_call("read", path="a.txt"), script_call("read", path="a.txt"), "never said"],
+    "fly": [script_call("launch", target="moon"), "flown"],
+    "question": [script_call("ask", text="which way?"), "asked"],
     "judge": ["ready"],
 }
 """What the other sessions answer, by task and turn."""

@@ -21,7 +21,7 @@ from sessiontree.contracts.session_facts import MessageReceived, SessionFact
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import SessionSpawned, TreeFact
 from sessiontree.journal.export import load_export
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.replay_check import Rules, TreeReplay, replay_records
 from sessiontree.session.decide import react
 from sessiontree.tree.decide import decide
@@ -32,7 +32,7 @@ JOURNALS = sorted(HERE.glob("*.ndjson"))
 
 
 @cache
-def stored(path: Path) -> tuple[TreeConfig, tuple[Record, ...]]:
+def stored(path: Path) -> tuple[TreeConfig, tuple[JournalRecord, ...]]:
     """Return the configuration and the facts of an export."""
     with path.open() as lines:
         export = load_export(lines)
@@ -75,7 +75,7 @@ def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple
         yield path, value
 
 
-def altered(record: Record, path: tuple[str | int, ...]) -> Record:
+def altered(record: JournalRecord, path: tuple[str | int, ...]) -> JournalRecord:
     """Return a fact with one value changed to another of its type."""
     fact = copy.deepcopy(record.to_json())
     place: Any = fact

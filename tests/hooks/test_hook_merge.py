@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.hooks import Block, Hook, HookContext, OnError, Reword, Spawning, Words
+from sessiontree.contracts.hooks import BlockCall, Hook, HookContext, HookText, OnError, Rewrite, Spawning
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.hook_chain import HookChain, Screened, WordHooks
 
@@ -38,23 +38,23 @@ class Planned(Hook):
         self.plan, self.seen, self.priority = plan, seen, plan.priority
         self.on_error: OnError = "block" if plan.guards else "run"
 
-    def _decided(self, text: str) -> Block | None:
+    def _decided(self, text: str) -> BlockCall | None:
         self.seen.append(f"{self.name}: {text}")
         if self.plan.mark == FAILS:
             raise ValueError(text)
-        return Block(self.plan.mark[1:]) if self.plan.mark.startswith("!") else None
+        return BlockCall(self.plan.mark[1:]) if self.plan.mark.startswith("!") else None
 
-    async def message_sending(self, words: Words, ctx: HookContext) -> Words | Block:
+    async def message_sending(self, words: HookText, ctx: HookContext) -> HookText | BlockCall:
         return self._decided(words.text) or replace(words, text=words.text + self.plan.mark)
 
-    async def message_received(self, words: Words, ctx: HookContext) -> Words:
+    async def message_received(self, words: HookText, ctx: HookContext) -> HookText:
         self._decided(words.text)
         return replace(words, text=words.text + self.plan.mark)
 
-    async def subagent_spawning(self, spawning: Spawning, ctx: HookContext) -> Block | Reword:
+    async def subagent_spawning(self, spawning: Spawning, ctx: HookContext) -> BlockCall | Rewrite:
         decided = self._decided(f"{spawning.task}/{spawning.label}")
         label = f"L{self.plan.mark}" if self.plan.rewords_label else None
-        return decided or Reword(spawning.task + self.plan.mark, label)
+        return decided or Rewrite(spawning.task + self.plan.mark, label)
 
 
 plans = st.builds(
@@ -120,7 +120,7 @@ def agree(chain_of: Callable[[list[Hook]], HookChain]) -> None:
         chain = chain_of([Planned(number, plan, seen) for number, plan in enumerate(plans)])
 
         async def all_three() -> None:
-            words = Words("t", "model")
+            words = HookText("t", "model")
             for pass_by, may_block in ((chain.words.sending, True), (chain.words.received, False)):
                 kept = await pass_by(words, CONTEXT)
                 got = (None if kept.block is not None else kept.text, seen[:], [f.hook for f in kept.faults])
@@ -171,7 +171,7 @@ class Forgetful(WordHooks):
         super().__init__(ordered)
         self._each = [WordHooks([hook]) for hook in ordered]
 
-    async def sending(self, words: Words, ctx: HookContext) -> Screened:
+    async def sending(self, words: HookText, ctx: HookContext) -> Screened:
         kept = Screened(words.text, None, ())
         for alone in self._each:
             kept = await alone.sending(words, ctx)

@@ -13,10 +13,10 @@ from sessiontree.contracts.hooks import (
     Hook,
     HookContext,
     HookPoint,
+    HookText,
     KeptResult,
     Spawning,
     StartedSession,
-    Words,
     check_hook,
     takes,
 )
@@ -43,7 +43,7 @@ def hook_at(point: HookPoint) -> Hook:
 
 def test_what_a_hook_does_not_define_changes_nothing() -> None:
     """Each point of the class all hooks come from lets what it is around be."""
-    hook, words = Hook(), Words("hello", "user")
+    hook, words = Hook(), HookText("hello", "user")
     kept = KeptResult("c", "look", (), None, is_error=False)
     assert hook.before_tool_call(CalledTool("c", "look", {}), CONTEXT) is None
     assert hook.after_tool_call(EndedCall("look", {}, MESSAGE, False, "ok", 0.0), CONTEXT) is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree import ConfigError, ExecutionError, Trim
+from sessiontree import ConfigError, ExecutionError, TrimResults
 from sessiontree.contracts.hooks import KeptResult
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ImageContent, TextContent
@@ -26,7 +26,7 @@ def kept(text: str, details: JsonValue = None, *, is_error: bool = False) -> Kep
 @given(LETTERS, st.integers(200, 500))
 def test_texts_and_details_are_cut_and_images_stay(text: str, most: int) -> None:
     """What is left is a beginning of what was there, whole in UTF-8."""
-    trim = Trim(most)
+    trim = TrimResults(most)
     trimmed = trim.tool_result_persist(kept(text, {"display": "d", "details": [text]}))
     block, image = trimmed.content
     assert isinstance(block, TextContent)
@@ -45,12 +45,12 @@ def test_texts_and_details_are_cut_and_images_stay(text: str, most: int) -> None
 def test_an_envelope_stays_one() -> None:
     """Of an error the words are cut, not the JSON around them; what is no JSON is cut as it is."""
     message = error_message("1", "t", ExecutionError("x" * 5_000), 0)
-    trimmed = Trim(300).tool_result_persist(kept(message.text, is_error=True))
+    trimmed = TrimResults(300).tool_result_persist(kept(message.text, is_error=True))
     block = trimmed.content[0]
     assert isinstance(block, TextContent)
     envelope = json.loads(block.text)
     assert (envelope["status"], envelope["tool"], len(envelope["error"])) == ("error", "t", 300)
-    odd = Trim(300).tool_result_persist(kept("x" * 5_000, is_error=True)).content[0]
+    odd = TrimResults(300).tool_result_persist(kept("x" * 5_000, is_error=True)).content[0]
     assert isinstance(odd, TextContent)
     assert len(odd.text) == 300
 
@@ -58,4 +58,4 @@ def test_an_envelope_stays_one() -> None:
 def test_a_length_without_room_for_the_notice_is_refused() -> None:
     """At construction, not at the first long result."""
     with pytest.raises(ConfigError, match="200"):
-        Trim(199)
+        TrimResults(199)

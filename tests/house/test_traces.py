@@ -23,7 +23,7 @@ from sessiontree import (
     ModelRequest,
     PermissionTier,
     SessionTree,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.models.answers import Answer
@@ -92,9 +92,9 @@ def calls_repeatedly(trace: Trace, made: Callable[[], Answer]) -> FunctionModel:
 @pytest.mark.parametrize(
     ("name", "made"),
     [
-        ("read", lambda: call("read", path="a.txt")),
-        ("write", lambda: call("write", path="b.txt", content="hello")),
-        ("memory_search", lambda: call("memory_search", query="tides")),
+        ("read", lambda: script_call("read", path="a.txt")),
+        ("write", lambda: script_call("write", path="b.txt", content="hello")),
+        ("memory_search", lambda: script_call("memory_search", query="tides")),
     ],
 )
 async def test_trace_of_one_call(trace: Trace, tmp_path: Path, name: str, made: Callable[[], Answer]) -> None:
@@ -124,7 +124,7 @@ async def test_trace_of_an_approval_at_depth_three(trace: Trace, tmp_path: Path)
         if len(trace.runs) == TIMES:
             return "done"
         trace.start()
-        return call("launch")
+        return script_call("launch")
 
     (tmp_path / "ground").mkdir()
     with checked(trace, "approval"):
@@ -156,7 +156,7 @@ async def test_trace_of_a_spawn(trace: Trace, tmp_path: Path) -> None:
         if not request.messages[-1].text.endswith("go"):
             return "done"
         trace.start()
-        return call("sessions_spawn", kind="worker", task="count")
+        return script_call("sessions_spawn", kind="worker", task="count")
 
     (tmp_path / "ground").mkdir()
     with checked(trace, "spawn"):

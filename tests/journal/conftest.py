@@ -14,7 +14,7 @@ import pytest
 
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Packed, Record
+from sessiontree.journal.record import JournalRecord, Packed
 
 OpenJournal: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Journal]]
 MakeFact: TypeAlias = Callable[..., Packed]
@@ -28,7 +28,7 @@ class Written:
     log: bytes
     """What commits wrote into it; beyond it lay zeros."""
     blobs: Path
-    records: tuple[Record, ...]
+    records: tuple[JournalRecord, ...]
     log_sizes: tuple[int, ...]
     """Bytes of the log after each commit; the first commit created the tree."""
     counts: tuple[int, ...]

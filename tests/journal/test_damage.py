@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, TreeNotFound
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Packed, Record
+from sessiontree.journal.record import JournalRecord, Packed
 from sessiontree.journal.segment import read_chunks, read_line, read_lines
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 OpenJournal: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Journal]]
 MakeFact: TypeAlias = Callable[..., Packed]
-Load: TypeAlias = Callable[[Path], list[Record]]
+Load: TypeAlias = Callable[[Path], list[JournalRecord]]
 
 
-def load(state: Path) -> list[Record]:
+def load(state: Path) -> list[JournalRecord]:
     """The function under test: every record of the tree in a state directory."""
     with Journal.open(state) as journal:
         try:
@@ -34,7 +34,7 @@ def load(state: Path) -> list[Record]:
             return []
 
 
-def load_unchecked(state: Path) -> list[Record]:
+def load_unchecked(state: Path) -> list[JournalRecord]:
     """A broken loader: it believes every row it finds."""
     with closing(sqlite3.connect(state / "journal.db")) as connection:
         bodies = [row[0] for row in connection.execute("SELECT body FROM segments ORDER BY n")]
@@ -44,7 +44,7 @@ def load_unchecked(state: Path) -> list[Record]:
         for chunk in read_chunks(body)
         for text in read_lines(body, chunk)
     ]
-    return [Record(line.seq, session, line.cause, line.at_ms, line.text) for session, line in lines]
+    return [JournalRecord(line.seq, session, line.cause, line.at_ms, line.text) for session, line in lines]
 
 
 def flipped(data: bytes, place: int, mask: int) -> bytes:
@@ -120,7 +120,7 @@ def settled(written: Written, tmp_path_factory: pytest.TempPathFactory) -> bytes
     return (state / "journal.db").read_bytes()
 
 
-def read_everything(state: Path) -> tuple[list[Record], list[str], list[Record]]:
+def read_everything(state: Path) -> tuple[list[JournalRecord], list[str], list[JournalRecord]]:
     """Return what each way of reading finds, without a writer."""
     with Journal.open(state, read_only=True) as journal:
         records = journal.read("tree")

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
 from sessiontree.journal.export import Export, Manifest, load_export, private_file
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 
 if TYPE_CHECKING:
     from tests.journal.conftest import Written
@@ -31,12 +31,12 @@ Load: TypeAlias = Callable[[list[str]], Export]
 
 def load_believing(lines: list[str]) -> Export:
     """A broken loader: it takes every line that is JSON."""
-    records: list[Record] = []
+    records: list[JournalRecord] = []
     for line in lines[1:]:
         try:
             item = json.loads(line)
             text = json.dumps(item["fact"], separators=(",", ":"))
-            records.append(Record(item["seq"], item["session"], item["cause"], item["at_ms"], text))
+            records.append(JournalRecord(item["seq"], item["session"], item["cause"], item["at_ms"], text))
         except (ValueError, KeyError):
             break
     return Export(Manifest("tree", 0, {}), tuple(records), len(records) + 2)

@@ -15,14 +15,14 @@ import pytest
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Packed, Record
+from sessiontree.journal.record import JournalRecord, Packed
 
 OpenJournal: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Journal]]
 MakeFact: TypeAlias = Callable[..., Packed]
 WITHIN_S = 20.0
 
 
-def imported(journal: Journal, tree_id: str, records: Sequence[Record]) -> Future[None]:
+def imported(journal: Journal, tree_id: str, records: Sequence[JournalRecord]) -> Future[None]:
     """Import a tree on a thread of its own, which does not keep a failed test from ending."""
     done: Future[None] = Future()
 
@@ -43,37 +43,37 @@ async def outcome_of(done: Future[None]) -> BaseException | None:
     return await asyncio.to_thread(done.exception, WITHIN_S)
 
 
-class Slow(Sequence[Record]):
+class Slow(Sequence[JournalRecord]):
     """Records that can't be read before they are released."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[JournalRecord]) -> None:
         self._records = records
         self.reached, self.released = threading.Event(), threading.Event()
 
     @overload
-    def __getitem__(self, at: int) -> Record: ...
+    def __getitem__(self, at: int) -> JournalRecord: ...
     @overload
-    def __getitem__(self, at: slice) -> Sequence[Record]: ...
-    def __getitem__(self, at: int | slice) -> Record | Sequence[Record]:
+    def __getitem__(self, at: slice) -> Sequence[JournalRecord]: ...
+    def __getitem__(self, at: int | slice) -> JournalRecord | Sequence[JournalRecord]:
         return self._records[at]
 
     def __len__(self) -> int:
         return len(self._records)
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[JournalRecord]:
         self.reached.set()
         assert self.released.wait(WITHIN_S)
         return iter(self._records)
 
 
 @pytest.fixture
-def records(fact: MakeFact) -> list[Record]:
+def records(fact: MakeFact) -> list[JournalRecord]:
     """Twenty facts of one session."""
-    return [Record(seq, "main", *fact(seq)) for seq in range(1, 21)]
+    return [JournalRecord(seq, "main", *fact(seq)) for seq in range(1, 21)]
 
 
 async def test_import_that_comes_after_the_close_is_refused(
-    opened: OpenJournal, records: list[Record], tmp_path: Path
+    opened: OpenJournal, records: list[JournalRecord], tmp_path: Path
 ) -> None:
     """It was begun before, so only the writer can refuse it; nothing waits for a thread that has ended."""
     slow = Slow(records)
@@ -88,7 +88,7 @@ async def test_import_that_comes_after_the_close_is_refused(
 
 @pytest.mark.parametrize("first", [0, 3])
 async def test_imports_during_the_close_are_durable_or_refused(
-    opened: OpenJournal, records: list[Record], tmp_path: Path, first: int
+    opened: OpenJournal, records: list[JournalRecord], tmp_path: Path, first: int
 ) -> None:
     """Each ends. Those that succeeded are in the journal, whole, and the refused ones are not."""
     async with opened(tmp_path) as journal:
@@ -104,7 +104,7 @@ async def test_imports_during_the_close_are_durable_or_refused(
 
 
 async def test_an_id_is_taken_from_the_start_of_its_import(
-    opened: OpenJournal, records: list[Record], fact: MakeFact, tmp_path: Path
+    opened: OpenJournal, records: list[JournalRecord], fact: MakeFact, tmp_path: Path
 ) -> None:
     """A second import and a new tree of that id are refused, and the journal takes facts as before."""
     slow = Slow(records)
@@ -124,7 +124,7 @@ async def test_an_id_is_taken_from_the_start_of_its_import(
 
 
 async def test_id_of_a_failed_import_is_free(
-    opened: OpenJournal, records: list[Record], tmp_path: Path
+    opened: OpenJournal, records: list[JournalRecord], tmp_path: Path
 ) -> None:
     """The next import may have it."""
     async with opened(tmp_path) as journal:

@@ -15,7 +15,7 @@ import pytest
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable, TreeNotFound
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Packed, Record
+from sessiontree.journal.record import JournalRecord, Packed
 
 OpenJournal: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Journal]]
 MakeFact: TypeAlias = Callable[..., Packed]
@@ -35,7 +35,7 @@ async def test_pages_of_any_size_join_to_the_whole(
         await journal.append("tree", [])[1]
         whole = journal.read("tree")
         for size in (1, 3, 7, 1000):
-            pages: list[Record] = []
+            pages: list[JournalRecord] = []
             while page := journal.read("tree", after_seq=len(pages), max_n=size):
                 pages += page
             assert pages == whole

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Packed, Record
+from sessiontree.journal.record import JournalRecord, Packed
 
 OpenJournal: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Journal]]
 MakeFact: TypeAlias = Callable[..., Packed]
-Read: TypeAlias = Callable[[Journal, str], list[Record]]
+Read: TypeAlias = Callable[[Journal, str], list[JournalRecord]]
 Plan: TypeAlias = list[tuple[str, list[tuple[str, int]]]]
 """Appends in order: the tree, and how many facts for which session."""
 PLANS = st.lists(
@@ -31,7 +31,7 @@ PLANS = st.lists(
 )
 
 
-def read_all(journal: Journal, tree_id: str) -> list[Record]:
+def read_all(journal: Journal, tree_id: str) -> list[JournalRecord]:
     """The function under test."""
     return journal.read(tree_id)
 
@@ -41,7 +41,7 @@ def reads_what_was_appended(opened: OpenJournal, state: Path, plan: Plan, read: 
 
     async def run() -> None:
         async with opened(state) as journal:
-            model: dict[str, list[Record]] = {"one": [], "two": []}
+            model: dict[str, list[JournalRecord]] = {"one": [], "two": []}
             waiting = [journal.create_tree(tree_id, {}) for tree_id in model]
             for number, (tree_id, sizes) in enumerate(plan):
                 chunks: list[tuple[str, list[Packed]]] = []
@@ -50,7 +50,7 @@ def reads_what_was_appended(opened: OpenJournal, state: Path, plan: Plan, read: 
                     chunks.append((session, facts))
                     for fact in facts:
                         seq = len(model[tree_id]) + 1
-                        model[tree_id].append(Record(seq, session, fact.cause, fact.at_ms, fact.text))
+                        model[tree_id].append(JournalRecord(seq, session, fact.cause, fact.at_ms, fact.text))
                 last_seq, durable = journal.append(tree_id, chunks)
                 assert last_seq == len(model[tree_id])
                 waiting.append(durable)

@@ -18,7 +18,7 @@ from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.export import load_export
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Packed, Record
+from sessiontree.journal.record import JournalRecord, Packed
 
 OpenJournal: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Journal]]
 Facts: TypeAlias = list[tuple[str, dict[str, Any]]]
@@ -61,7 +61,9 @@ def comes_back(opened: OpenJournal, state: Path, facts: Facts, spoil: Callable[[
             exported = load_export(out.getvalue().splitlines(keepends=True))
             for records in (journal.read("tree"), journal.read_session("tree", "main"), exported.records):
                 assert [Packed(r.cause, r.at_ms, spoil(r.text)) for r in records] == packed
-                values = [repr(Record(1, "", "", 0, spoil(record.text)).to_json()) for record in records]
+                values = [
+                    repr(JournalRecord(1, "", "", 0, spoil(record.text)).to_json()) for record in records
+                ]
                 assert values == [repr(json.loads(item.text)) for item in packed]
             assert journal.row0("tree") == {"cause": facts[0][0]}
 
@@ -102,7 +104,7 @@ def test_round_trip_property_notices_a_lossy_journal(
 def test_text_that_is_no_object_is_a_typed_error(text: str) -> None:
     """A text nobody can read as a fact names its record."""
     with pytest.raises(JournalCorrupt, match="record 7"):
-        Record(7, "main", "c", 0, text).to_json()
+        JournalRecord(7, "main", "c", 0, text).to_json()
 
 
 async def test_long_texts_are_files_shared_by_their_content(opened: OpenJournal, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sessiontree.contracts.memory import (
     RECORD_TYPES,
     TRUSTS,
-    Hit,
+    MemoryHit,
     MemoryQuery,
     MemoryRecord,
     MemoryScope,
@@ -33,7 +33,9 @@ SCOPES = [
 QUERIES = [MemoryQuery(f"{one} {other}", 20) for one in WORDS[:6] for other in WORDS[6:9]]
 
 
-async def look(store: LanceMemoryStore) -> tuple[list[MemoryRecord], list[FinishedTree], list[list[Hit]]]:
+async def look(
+    store: LanceMemoryStore,
+) -> tuple[list[MemoryRecord], list[FinishedTree], list[list[MemoryHit]]]:
     """Return all that a store holds, and what the owner and each session find in it."""
     records = [record async for part in store.parts() for record in part.records]
     found = [await store.search(query, scope) for query in QUERIES for scope in (None, *SCOPES)]

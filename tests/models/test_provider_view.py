@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.messages import AssistantMessage, Message, Replay, ToolResultMessage
+from sessiontree.contracts.messages import AssistantMessage, Message, ProviderForm, ToolResultMessage
 from sessiontree.models.sendable.provider_view import GRAMMARS, NO_REPAIRS, ProviderView, Repairs, paired
 from tests.models.conversation_strategies import is_paired, messages, reply, result, sound, turns, user
 
@@ -107,7 +107,7 @@ def test_without_a_rule_ids_pass_untouched() -> None:
 def test_replay_of_a_reply_that_is_shown_otherwise_is_dropped() -> None:
     """Its provider's form names the calls by the ids they had; where they are shown so, it is shown too."""
     told = ProviderView(GRAMMARS["mistral"])
-    replay = Replay(1, "mistral", "mistral", {"id": "r1"})
+    replay = ProviderForm(1, "mistral", "mistral", {"id": "r1"})
     fits, other = (replace(reply(name), replay=replay) for name in ("abcdefghi", "call_1_0"))
     told.take(0, [fits, result("abcdefghi", "one"), other, result("call_1_0", "two")])
     shown = [message.replay for message in told.shown if isinstance(message, AssistantMessage)]

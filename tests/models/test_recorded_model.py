@@ -32,13 +32,13 @@ from sessiontree import (
     ThinkingPiece,
     Usage,
     UserMessage,
-    call,
+    script_call,
 )
 from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
     Message,
-    Replay,
+    ProviderForm,
     StopReason,
     TextContent,
     ToolResultMessage,
@@ -64,7 +64,7 @@ WHOLE: tuple[Piece, ...] = (
     Usage(10, 5, 0.25, cache_read_tokens=3),
     ModelPiece("openai:gpt-5-2026"),
     StopPiece("toolUse"),
-    Replay(1, "openai", "openai", {"parts": ["…"]}),
+    ProviderForm(1, "openai", "openai", {"parts": ["…"]}),
 )
 
 
@@ -144,7 +144,11 @@ async def test_the_file_is_private_lines_that_a_person_reads(tmp_path: Path) -> 
 def conversation(call_id: str, at_ms: int, text: str = "forty-two") -> list[Message]:
     """Return a question, a reply with a call, and its result."""
     asked = AssistantMessage(
-        (call("read", path="a.md"),), "toolUse", Usage(at_ms, 1), at_ms, replay=Replay(1, "a", "a", call_id)
+        (script_call("read", path="a.md"),),
+        "toolUse",
+        Usage(at_ms, 1),
+        at_ms,
+        replay=ProviderForm(1, "a", "a", call_id),
     )
     calls = tuple(type(each)(call_id, each.name, each.arguments) for each in asked.tool_calls)
     told = AssistantMessage(calls, "toolUse", asked.usage, at_ms, replay=asked.replay)
@@ -264,7 +268,7 @@ LEAKS: dict[str, tuple[Sequence[Piece], ModelRequest, Exception | None]] = {
     ),
     "as a password": ((CallPiece({"password": SECRET}, 0, "c", "read"),), question(said("Hi.")), None),
     "in a replay": (
-        ("Hi", Replay(1, "o", "o", {"parts": [{"content": SECRET}]})),
+        ("Hi", ProviderForm(1, "o", "o", {"parts": [{"content": SECRET}]})),
         question(said("Hi.")),
         None,
     ),
@@ -323,10 +327,10 @@ async def test_every_kind_of_model_is_recorded(tmp_path: Path) -> None:
     """Instant models and those that reply as a whole are recorded too, and lists as one."""
 
     async def waits(request: ModelRequest) -> Any:
-        return ["Reading.", call("read", path="a")]
+        return ["Reading.", script_call("read", path="a")]
 
     models: dict[str, RecordableModel] = {
-        "instant": FunctionModel(lambda request: ["Reading.", call("read", path="a")]),
+        "instant": FunctionModel(lambda request: ["Reading.", script_call("read", path="a")]),
         "whole": AsyncFunctionModel(waits),
         "list": [
             streaming(error=ModelBusy("no")),

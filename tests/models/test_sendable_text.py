@@ -15,7 +15,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import (
     AssistantMessage,
     Message,
-    Replay,
+    ProviderForm,
     TextContent,
     ThinkingContent,
     ToolCall,
@@ -80,7 +80,7 @@ def _reply(text: str, arguments: dict[str, JsonValue], *, replayed: bool) -> Ass
     return AssistantMessage(
         (ThinkingContent("hm"), TextContent(text), call),
         "toolUse",
-        replay=Replay(1, "any", "any", payload) if replayed else None,
+        replay=ProviderForm(1, "any", "any", payload) if replayed else None,
     )
 
 
@@ -134,20 +134,22 @@ def _belonging(message: Message, system: str) -> Message:
     """Return a message whose replay is for a system."""
     if not isinstance(message, AssistantMessage) or message.replay is None:
         return message
-    replay = Replay(1, "any", system, message.replay.payload)
+    replay = ProviderForm(1, "any", system, message.replay.payload)
     return AssistantMessage(message.content, message.stop_reason, replay=replay)
 
 
 def test_what_needs_no_change_is_the_same_object() -> None:
     """Also a signed reply; the signature of a changed thought is not sent with other words."""
-    sound = AssistantMessage((ThinkingContent("é", "sig"),), replay=Replay(1, "p", "s", {"parts": ["é"]}))
+    sound = AssistantMessage(
+        (ThinkingContent("é", "sig"),), replay=ProviderForm(1, "p", "s", {"parts": ["é"]})
+    )
     assert sendable_message(sound) is sound
     odd = AssistantMessage((ThinkingContent(HIGH, "sig"),), replay=sound.replay)
     shown = sendable_message(odd)
     assert isinstance(shown, AssistantMessage)
     assert shown.replay is None
     said = AssistantMessage(
-        (TextContent(HIGH),), replay=Replay(1, "p", "s", {"args": HIGH, "signature": "x"})
+        (TextContent(HIGH),), replay=ProviderForm(1, "p", "s", {"args": HIGH, "signature": "x"})
     )
     kept = sendable_message(said)
     assert isinstance(kept, AssistantMessage)

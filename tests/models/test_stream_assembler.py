@@ -23,7 +23,7 @@ from sessiontree.contracts.events import (
 )
 from sessiontree.contracts.messages import (
     AssistantMessage,
-    Replay,
+    ProviderForm,
     StopReason,
     TextContent,
     ThinkingContent,
@@ -140,8 +140,8 @@ def test_a_call_cut_short_is_not_acted_on() -> None:
 
 def test_streamed_reply_says_who_answered_and_keeps_its_providers_form() -> None:
     """Model, end and replay come at any place; the last of each counts."""
-    replay = Replay(1, "openai", "openai", {"id": "r1"})
-    pieces: list[Piece] = [Replay(1, "openai", "openai", None), ModelPiece("openai:big"), "no", replay]
+    replay = ProviderForm(1, "openai", "openai", {"id": "r1"})
+    pieces: list[Piece] = [ProviderForm(1, "openai", "openai", None), ModelPiece("openai:big"), "no", replay]
     message, events = assembled(iter([*pieces, StopPiece("refusal", "filtered")]))
     assert message == AssistantMessage(
         (TextContent("no"),), "refusal", model="openai:big", stop_detail="filtered", replay=replay
@@ -153,7 +153,7 @@ def test_streamed_reply_says_who_answered_and_keeps_its_providers_form() -> None
 @pytest.mark.parametrize("reason", ["error", "aborted"])
 def test_replay_of_an_unfinished_reply_is_dropped(reason: StopReason) -> None:
     """Half a signature would be refused by its provider; neither a stream nor a whole message keeps it."""
-    replay = Replay(1, "anthropic", "anthropic", {"signature": "half"})
+    replay = ProviderForm(1, "anthropic", "anthropic", {"signature": "half"})
     message, _ = assembled(iter(["hm", replay, StopPiece(reason)]))
     assert message.replay is None
     assert checked_reply(replace(message, replay=replay), TURN).replay is None
@@ -162,10 +162,10 @@ def test_replay_of_an_unfinished_reply_is_dropped(reason: StopReason) -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        Replay(1, "a", "b", {"x": object()}),  # type: ignore[dict-item]
-        Replay(1, "a", "b", math.nan),
-        Replay("1", "a", "b", None),  # type: ignore[arg-type]
-        Replay(1, None, "b", None),  # type: ignore[arg-type]
+        ProviderForm(1, "a", "b", {"x": object()}),  # type: ignore[dict-item]
+        ProviderForm(1, "a", "b", math.nan),
+        ProviderForm("1", "a", "b", None),  # type: ignore[arg-type]
+        ProviderForm(1, None, "b", None),  # type: ignore[arg-type]
         {"payload": 1},
     ],
 )

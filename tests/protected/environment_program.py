@@ -9,7 +9,7 @@ from pathlib import Path
 
 import mine  # type: ignore[import-not-found]
 
-from sessiontree import ScriptedModel, SessionTree, ToolCall, call
+from sessiontree import ScriptedModel, SessionTree, ToolCall, script_call
 from sessiontree.contracts.messages import ToolResultMessage
 
 ROOT = Path(sys.argv[1])
@@ -38,9 +38,9 @@ async def main() -> None:
     """Let the model try all of it, and print what came of it."""
     assert mine
     calls: list[str | ToolCall] = []
-    calls += [call("write", path=path, content="raise SystemExit\n") for path in PLACES.values()]
-    calls += [call("exec", command=command) for command in COMMANDS.values()]
-    calls.append(call("write", path="fresh.py", content=""))
+    calls += [script_call("write", path=path, content="raise SystemExit\n") for path in PLACES.values()]
+    calls += [script_call("exec", command=command) for command in COMMANDS.values()]
+    calls.append(script_call("write", path="fresh.py", content=""))
     model = ScriptedModel([calls, "done"])
     tree = SessionTree(ROOT, model=model, channel=None, state_dir=sys.argv[2], backend=sys.argv[3])  # type: ignore[arg-type]
     async with tree:

@@ -35,7 +35,7 @@ OF_A_PACKAGE = ("app/beside", "app/package", "app/package/below")
 
 PROGRAM = """
 import asyncio, json, sys
-from sessiontree import FunctionModel, PermissionDenied, SessionTree, call
+from sessiontree import FunctionModel, PermissionDenied, SessionTree, script_call
 
 
 COMMAND = "echo x > absent.py; mkdir lazy absent; touch lazy/__init__.py; echo planted >> rules.py"

@@ -28,7 +28,7 @@ from sessiontree import (
 )
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.models.answers import Answer, call
+from sessiontree.models.answers import Answer, script_call
 
 MOUNT = ["mount", "-t", "tmpfs", "-o", "size=24m", "none"]
 SPARE_BYTES = 1 << 20
@@ -50,7 +50,7 @@ async def reply(request: ModelRequest) -> Answer:
     heard = request.messages[-1]
     if isinstance(heard, ToolResultMessage):
         return heard.text
-    return call("effect", key=heard.text)
+    return script_call("effect", key=heard.text)
 
 
 async def ended(awaited: Awaitable[Any]) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.memory import (
-    Hit,
+    MemoryHit,
     MemoryQuery,
     MemoryRecord,
     MemoryScope,
@@ -46,10 +46,10 @@ class ListStore:
         ]
         return ids
 
-    async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[Hit]:
+    async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[MemoryHit]:
         """Return everything."""
         self._note("search", scope)
-        return [Hit(record, 1.0) for record in self.records][: query.limit]
+        return [MemoryHit(record, 1.0) for record in self.records][: query.limit]
 
     async def select(self, selection: Selection, scope: MemoryScope | None, limit: int) -> list[MemoryRecord]:
         """Return what has one of the ids."""

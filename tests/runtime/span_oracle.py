@@ -9,7 +9,7 @@ from typing import TypeAlias
 from sessiontree.contracts.codec import kind_of
 from sessiontree.contracts.session_facts import TurnReplied
 from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts
 from sessiontree.runtime.spans import SpanRecord
 from sessiontree.runtime.tree_spans import TreeSpans
@@ -18,7 +18,7 @@ Make: TypeAlias = Callable[[TreeConfig], TreeSpans]
 
 
 def lives_of(
-    config: TreeConfig, records: Iterable[Record], cuts: Collection[int] = (), make: Make = TreeSpans
+    config: TreeConfig, records: Iterable[JournalRecord], cuts: Collection[int] = (), make: Make = TreeSpans
 ) -> list[list[SpanRecord]]:
     """Return the spans of each life of a tree that is closed after facts of these numbers and at the end."""
     spans, last = make(config), 0
@@ -33,7 +33,9 @@ def lives_of(
     return lives
 
 
-def spans_of(config: TreeConfig, records: Iterable[Record], cuts: Collection[int] = ()) -> list[SpanRecord]:
+def spans_of(
+    config: TreeConfig, records: Iterable[JournalRecord], cuts: Collection[int] = ()
+) -> list[SpanRecord]:
     """Return the spans of facts, where the tree is closed after the facts of these numbers and at the end."""
     return [span for life in lives_of(config, records, cuts) for span in life]
 
@@ -65,7 +67,7 @@ def check_trace(found: Sequence[SpanRecord]) -> None:
         assert all(span.start_ms <= event.at_ms <= span.end_ms for event in span.events)
 
 
-def check_complete(found: Sequence[SpanRecord], records: Sequence[Record]) -> None:
+def check_complete(found: Sequence[SpanRecord], records: Sequence[JournalRecord]) -> None:
     """The first parts of the spans are one for each session, turn, question to a model and call."""
     facts = [fact for record in records for fact in read_facts(record.text)]
     kinds = Counter(map(kind_of, facts))

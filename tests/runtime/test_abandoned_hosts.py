@@ -21,7 +21,7 @@ from sessiontree import (
     ToolResult,
 )
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
-from sessiontree.models.answers import call
+from sessiontree.models.answers import script_call
 from sessiontree.runtime.host import HostCore
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from tests.behaviours.fact_fixtures import results
@@ -88,7 +88,7 @@ async def test_a_host_whose_call_goes_on_serves_nobody_else(tmp_path: Path, heed
     await runtime.close()
     backend = runtime.backend = runtime.local = OwnProcesses(tmp_path / "state", slots=1)
     tool = Waiting(heeds=heeds)
-    model = FunctionModel(lambda request: [call("waiting")] * calls)
+    model = FunctionModel(lambda request: [script_call("waiting")] * calls)
     try:
         async with runtime, asyncio.timeout(PATIENCE_S):
             async with SessionTree(tmp_path, model=model, tools=[tool], runtime=runtime) as tree:
@@ -112,7 +112,7 @@ async def test_a_command_that_does_not_heed_its_end_is_killed_and_costs_no_host(
     await runtime.close()
     backend = runtime.backend = runtime.local = OwnProcesses(tmp_path / "state", slots=1)
     os.mkfifo(tmp_path / "pipe")
-    model = ScriptedModel([call("exec", command=DEAF), "went on"])
+    model = ScriptedModel([script_call("exec", command=DEAF), "went on"])
     async with runtime, asyncio.timeout(PATIENCE_S):
         async with SessionTree(tmp_path, model=model, runtime=runtime) as tree:
             sent = asyncio.ensure_future(tree.main.send("go"))

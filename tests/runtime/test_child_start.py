@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from sessiontree import FunctionModel, ModelRequest, PermissionTier, SessionKind, SessionTree, call, tool
+from sessiontree import (
+    FunctionModel,
+    ModelRequest,
+    PermissionTier,
+    SessionKind,
+    SessionTree,
+    script_call,
+    tool,
+)
 from sessiontree.models.answers import Answer
 from tests.runtime.runtime_fakes import FaultyRuntime, held
 
@@ -31,7 +39,7 @@ async def test_a_child_begins_before_its_spawn_is_durable_and_keeps_to_itself(tm
     def model(request: ModelRequest) -> Answer:
         if request.kind is SessionKind.MAIN:
             return "fine"
-        return {1: call("look"), 2: call("write")}.get(request.turn, "done")
+        return {1: script_call("look"), 2: script_call("write")}.get(request.turn, "done")
 
     async with FaultyRuntime(tmp_path / "state") as runtime:
         journal = held(runtime)

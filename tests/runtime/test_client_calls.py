@@ -20,7 +20,7 @@ from sessiontree import (
     ModelRequest,
     PermissionTier,
     SessionTree,
-    call,
+    script_call,
 )
 from sessiontree.backends.local.backend import Faults
 from sessiontree.contracts.client_tool import ClientAnswer
@@ -58,7 +58,7 @@ def reply(request: ModelRequest) -> Answer:
     asked = sum(isinstance(message, AssistantMessage) for message in request.messages)
     if asked >= ROUNDS:
         return "done"
-    return [call(("ask", "peek")[number % 2], text=f"{asked}.{number}") for number in range(CALLS)]
+    return [script_call(("ask", "peek")[number % 2], text=f"{asked}.{number}") for number in range(CALLS)]
 
 
 async def serve(tree: SessionTree, told: dict[str, str]) -> None:

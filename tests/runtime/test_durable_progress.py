@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from sessiontree import ScriptedModel, SessionTree, call
+from sessiontree import ScriptedModel, SessionTree, script_call
 from sessiontree.contracts.hooks import CalledTool, Hook, HookContext
 from sessiontree.contracts.session_facts import TurnReplied
 from tests.behaviours.effect_fakes import TOOLS
@@ -32,7 +32,7 @@ async def test_a_reply_is_durable_while_a_hook_thinks_about_its_call(tmp_path: P
     hook = Waiting()
     tree = SessionTree(
         tmp_path / "place",
-        model=ScriptedModel([call("append", text="words"), "done"]),
+        model=ScriptedModel([script_call("append", text="words"), "done"]),
         tools=TOOLS,
         builtin_tools=False,
         state_dir=tmp_path / "state",

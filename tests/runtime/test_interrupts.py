@@ -18,7 +18,7 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     SessionReactivated,
 )
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.supervisor_service import _Busy
 
 HEAD, BRANCH, WORKER = "main", "main/b1", "main/b1/w1"
@@ -39,7 +39,7 @@ def is_over(*facts: Any) -> bool:
     single, joined = _Busy(HEAD), _Busy(HEAD)
     for busy, texts in ((single, map(pack, facts)), (joined, pack_joined(facts))):
         for seq, text in enumerate(texts, 1):
-            busy.take(Record(seq, "", "cause", 0, text))
+            busy.take(JournalRecord(seq, "", "cause", 0, text))
     assert single.is_over == joined.is_over
     return single.is_over
 

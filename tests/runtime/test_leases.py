@@ -17,7 +17,7 @@ from sessiontree import (
     SessionStatus,
     SessionTree,
     Tool,
-    call,
+    script_call,
 )
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.contracts.tree_facts import SessionEnded
@@ -41,7 +41,7 @@ WIDE = Limits(max_children=64)
 def reply(request: ModelRequest) -> Answer:
     """A Worker whose task is to hold makes the call that lasts; the others count their messages."""
     if request.turn == 1 and request.messages[0].text == "hold":
-        return call("held")
+        return script_call("held")
     return str(len(request.messages))
 
 

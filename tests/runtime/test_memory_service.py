@@ -18,7 +18,7 @@ from sessiontree.contracts.errors import (
     ValidationError,
 )
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryScope, NewRecord, Selection
+from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.runtime.grants import Grants
 from sessiontree.runtime.live_session import LiveSession
 from sessiontree.runtime.memory_api import Ended, MemoryRight
@@ -353,7 +353,7 @@ async def test_who_asks_after_an_end_finds_what_was_left() -> None:
             await asyncio.sleep(0)
             await store.mark_finished(tree_id, agent_id, workspace, ended_at_ms)
 
-        async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[Hit]:
+        async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[MemoryHit]:
             assert store.finished == {"t1": END}
             return []
 

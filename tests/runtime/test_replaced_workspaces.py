@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sessiontree import FunctionModel, ModelRequest, Runtime, SessionTree, call
+from sessiontree import FunctionModel, ModelRequest, Runtime, SessionTree, script_call
 from sessiontree.models.answers import Answer
 from tests.behaviours.fact_fixtures import results
 
@@ -13,7 +13,7 @@ NOTE = "note.txt"
 
 def answer(request: ModelRequest) -> Answer:
     """Read the note once."""
-    return call("read", path=NOTE) if request.turn == 1 else "read"
+    return script_call("read", path=NOTE) if request.turn == 1 else "read"
 
 
 async def test_a_session_reads_the_directory_that_is_there_when_it_begins(tmp_path: Path) -> None:

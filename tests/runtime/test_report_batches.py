@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree import FunctionModel, Hook, HookContext, SessionTree, Words
+from sessiontree import FunctionModel, Hook, HookContext, HookText, SessionTree
 from sessiontree.contracts.messages import Origin, UserMessage
 from sessiontree.contracts.session_facts import TurnStarted
 from sessiontree.contracts.stimuli import Incoming
@@ -20,7 +20,7 @@ COUNT = 5
 class Pondering(Hook):
     """Takes its time over each message."""
 
-    async def message_received(self, words: Words, ctx: HookContext) -> Words:
+    async def message_received(self, words: HookText, ctx: HookContext) -> HookText:
         await asyncio.sleep(0.02)
         return words
 

@@ -21,7 +21,7 @@ from sessiontree import (
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.contracts.errors import AnswerTooLate, JournalCorrupt
 from sessiontree.contracts.tree_facts import ApprovalWaiting
-from sessiontree.models.answers import Answer, call
+from sessiontree.models.answers import Answer, script_call
 from sessiontree.runtime.frames import Adopt, Outcome, Unfit
 from sessiontree.runtime.host import HostCore
 from sessiontree.runtime.live_session import LiveSession
@@ -39,7 +39,7 @@ def reply(request: ModelRequest) -> Answer:
     """A Branch waits for a person; Main answers."""
     if request.kind is SessionKind.MAIN:
         return "here"
-    return call("launch", text="now") if request.turn == 1 else "launched"
+    return script_call("launch", text="now") if request.turn == 1 else "launched"
 
 
 MODEL = FunctionModel(reply)
@@ -185,7 +185,7 @@ async def test_a_tree_made_after_all_hosts_were_started_gets_a_new_one(tmp_path:
 
 def taking(request: ModelRequest) -> Answer:
     """Make one call, which lasts."""
-    return call("held") if request.turn == 1 else "done"
+    return script_call("held") if request.turn == 1 else "done"
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import UserMessage
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.writer import JournalTask
-from sessiontree.models.answers import Answer, call
+from sessiontree.models.answers import Answer, script_call
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.scripted import FunctionModel
 from sessiontree.runtime.stored_trees import load_tree
@@ -28,9 +28,11 @@ CHILDREN = 6
 def answer(request: ModelRequest) -> Answer:
     """Main starts Workers and counts their results; a Worker reads a file and ends."""
     if request.kind is SessionKind.WORKER:
-        return "seen" if request.turn > 1 else call("read", path="note.txt")
+        return "seen" if request.turn > 1 else script_call("read", path="note.txt")
     if request.turn == 1:
-        return [call("sessions_spawn", kind="worker", task=f"look {index}") for index in range(CHILDREN)]
+        return [
+            script_call("sessions_spawn", kind="worker", task=f"look {index}") for index in range(CHILDREN)
+        ]
     told = sum(message.to_wire().get("origin") == "child" for message in request.messages)
     return f"{told} of {CHILDREN} came back"
 

@@ -12,7 +12,7 @@ import pytest
 
 from sessiontree import FunctionModel, SessionTree
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.tree_fork import Identity, checked, group_around
 from tests.runtime.runtime_fakes import FaultyRuntime
@@ -36,9 +36,9 @@ FACTS = [
 ]
 
 
-def _record(seq: int, session: str, cause: str, at_ms: int) -> Record:
+def _record(seq: int, session: str, cause: str, at_ms: int) -> JournalRecord:
     name, _, intends = session.partition(" ")
-    return Record(seq, name, cause, at_ms, f'{{"kind":"{"call_intended" if intends else "tainted"}"}}')
+    return JournalRecord(seq, name, cause, at_ms, f'{{"kind":"{"call_intended" if intends else "tainted"}"}}')
 
 
 RECORDS = [_record(seq, *fact) for seq, fact in enumerate(FACTS, 1)]

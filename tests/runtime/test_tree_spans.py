@@ -26,7 +26,7 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.hooks.redact import MARK, Redact
 from sessiontree.journal.export import load_export
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.open_spans import MAX_EVENTS, OpenSpans
 from sessiontree.runtime.spans import SpanRecord, model_attributes
 from sessiontree.runtime.tree_spans import TreeSpans
@@ -47,7 +47,7 @@ def spec(session: str) -> SessionSpec:
     return replace(session_spec(kind), session_id=session, parent=parent, depth=depth)
 
 
-def journal() -> tuple[TreeConfig, list[Record]]:
+def journal() -> tuple[TreeConfig, list[JournalRecord]]:
     """Return a recorded tree."""
     with GOLDEN.open() as lines:
         export = load_export(lines)
@@ -73,15 +73,15 @@ def result_of(key: str, outcome: Any = "ok") -> session_facts.CallResolved:
     return session_facts.CallResolved(key, outcome, message)
 
 
-def story(*facts: tuple[str, object]) -> list[Record]:
+def story(*facts: tuple[str, object]) -> list[JournalRecord]:
     """Return facts as journaled, a millisecond apart."""
     return [
-        Record(number, session, "cause", 1000 + number, pack(fact))
+        JournalRecord(number, session, "cause", 1000 + number, pack(fact))
         for number, (session, fact) in enumerate(facts, 1)
     ]
 
 
-def told() -> list[Record]:
+def told() -> list[JournalRecord]:
     """Return a tree in which Main's only call waits for an approval, and fails."""
     asks = ToolCall("call_1", "write", {"text": SECRET})
     message = UserMessage((TextContent(f"my key is {SECRET}"),), 0)
@@ -103,14 +103,14 @@ def told() -> list[Record]:
     )
 
 
-def all_made(records: list[Record], *, content: bool = False) -> list[SpanRecord]:
+def all_made(records: list[JournalRecord], *, content: bool = False) -> list[SpanRecord]:
     """Return the spans of facts."""
     spans = TreeSpans(config(), Redact().value if content else None)
     found = [span for record in records for span in spans.add(record)]
     return [*found, *spans.cut(records[-1].seq)]
 
 
-def made(records: list[Record], *, content: bool = False) -> dict[str, SpanRecord]:
+def made(records: list[JournalRecord], *, content: bool = False) -> dict[str, SpanRecord]:
     """Return the last span of each name."""
     return {span.name: span for span in all_made(records, content=content)}
 
@@ -177,19 +177,19 @@ BEGIN += [("", pack(tree_facts.SessionSpawned(spec(each), each, 1))) for each in
 
 
 @st.composite
-def journals(draw: st.DrawFn) -> tuple[list[Record], set[int]]:
+def journals(draw: st.DrawFn) -> tuple[list[JournalRecord], set[int]]:
     """Return facts of a tree, of which some are repeated, and after which of them it is closed."""
     facts = draw(st.lists(st.one_of([st.sampled_from(kind) for kind in EVERY]), max_size=30))
     facts += facts[: draw(st.integers(0, 10))]
     records = [
-        Record(number, session, "cause", 1000 + number, text)
+        JournalRecord(number, session, "cause", 1000 + number, text)
         for number, (session, text) in enumerate([*BEGIN, *facts], 1)
     ]
     return records, draw(st.sets(st.integers(1, len(records)), max_size=3))
 
 
 @given(journals())
-def test_spans_of_any_facts_are_sound(journal: tuple[list[Record], set[int]]) -> None:
+def test_spans_of_any_facts_are_sound(journal: tuple[list[JournalRecord], set[int]]) -> None:
     """A journal that no release writes breaks nothing: what is exported is a trace."""
     check_lives(lives_of(config(), *journal))
 
@@ -249,7 +249,7 @@ def test_planted_bug_of_spans_is_found(broken: type[OpenSpans]) -> None:
             super().__init__(config)
             self._spans = broken(config)
 
-    def is_wrong(journal: tuple[list[Record], set[int]]) -> bool:
+    def is_wrong(journal: tuple[list[JournalRecord], set[int]]) -> bool:
         try:
             check_lives(lives_of(config(), *journal, Planted))
         except AssertionError:
@@ -332,7 +332,7 @@ def test_names_that_a_model_made_up_are_not_shown() -> None:
     """A call of a tool that the tree does not have is called unknown: its name is the model's text."""
     records = told()[:5]
     asks = ToolCall("c", f"send {SECRET}", {})
-    records.append(Record(6, MAIN, "", 1006, pack(session_facts.TurnReplied(1, reply(asks)))))
+    records.append(JournalRecord(6, MAIN, "", 1006, pack(session_facts.TurnReplied(1, reply(asks)))))
     assert "execute_tool unknown" in made(records)
     assert SECRET not in repr(made(records))
 
@@ -341,7 +341,7 @@ def test_events_of_a_span_are_bounded() -> None:
     """What is too much is counted."""
     first = told()[:3]
     denied = tree_facts.SpawnDenied(MAIN, SessionKind.WORKER, "max_children", 1, 1, "no")
-    more = [Record(4 + n, "", "", 2000, pack(denied)) for n in range(MAX_EVENTS + 7)]
+    more = [JournalRecord(4 + n, "", "", 2000, pack(denied)) for n in range(MAX_EVENTS + 7)]
     span = made([*first, *more])["invoke_agent default"]
     assert len(span.events) == MAX_EVENTS
     assert span.attributes["sessiontree.events.dropped"] == 7

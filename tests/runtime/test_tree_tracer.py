@@ -13,7 +13,7 @@ from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.export import load_export
 from sessiontree.journal.place import JournalPlace
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.spans import SpanRecord
 from sessiontree.runtime.supervisor_api import SupervisorApi
 from sessiontree.runtime.tree_tracer import TraceMarks, TreeTracer
@@ -27,11 +27,11 @@ STEP = 10
 class Facts:
     """Answers for a tree of which so many facts are durable; more each time it is asked."""
 
-    def __init__(self, records: Sequence[Record], last: int) -> None:
+    def __init__(self, records: Sequence[JournalRecord], last: int) -> None:
         self._records = records[:last]
         self.is_read = asyncio.Event()
 
-    async def read(self, tree_id: str, after: int, most: int, wait_s: float) -> list[Record]:
+    async def read(self, tree_id: str, after: int, most: int, wait_s: float) -> list[JournalRecord]:
         """Return the next facts; wait for good after the last."""
         found = [each for each in self._records if each.seq > after][: min(most, STEP)]
         if not found:
@@ -64,7 +64,7 @@ class Sink:
 
 
 async def life(
-    config: TreeConfig, records: Sequence[Record], place: Path, first: int, last: int, **options: Any
+    config: TreeConfig, records: Sequence[JournalRecord], place: Path, first: int, last: int, **options: Any
 ) -> list[SpanRecord]:
     """Return what a program hands over that opens the tree after a fact, sees a later one, and is killed."""
     sink, facts = Sink(), Facts(records, last)

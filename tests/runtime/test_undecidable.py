@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from sessiontree import ApprovalAnswer, AsyncFunctionModel, ModelRequest, ScriptedModel, SessionTree, call
+from sessiontree import (
+    ApprovalAnswer,
+    AsyncFunctionModel,
+    ModelRequest,
+    ScriptedModel,
+    SessionTree,
+    script_call,
+)
 from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import SessionResult
@@ -68,7 +75,7 @@ async def test_an_answer_that_cannot_be_written_changes_nothing(tmp_path: Path) 
     """Whoever gave it is informed; the request waits as before, and a good answer is taken."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    model = ScriptedModel([call("launch"), "done"])
+    model = ScriptedModel([script_call("launch"), "done"])
     async with (
         FaultyRuntime(tmp_path / "state") as runtime,
         SessionTree(workspace, model=model, tools=TOOLS, runtime=runtime) as tree,

@@ -17,7 +17,7 @@ from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal import replay
 from sessiontree.journal.export import load_export
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import UPCASTERS, Upcasters, read_config, read_fact
 from tests.golden.scenario_fixtures import GOLDEN
 
@@ -119,7 +119,7 @@ def test_every_kind_is_of_version_1_and_no_step_is_there() -> None:
     assert replay.STEPS == {}
 
 
-def golden() -> tuple[dict[str, Any], tuple[Record, ...]]:
+def golden() -> tuple[dict[str, Any], tuple[JournalRecord, ...]]:
     """Return first row and facts of the golden journal."""
     with GOLDEN.open() as lines:
         export = load_export(lines)

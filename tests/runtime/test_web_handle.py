@@ -19,7 +19,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
     WebSettings,
-    call,
+    script_call,
 )
 from sessiontree.contracts.ports import SearchQuery, Web
 from tests.web.site_fakes import answer, serving
@@ -57,7 +57,7 @@ async def test_handle_dies_with_the_adoption(tmp_path: Path) -> None:
         tool = Keep(site.url)
         tree = SessionTree(
             workspace,
-            model=ScriptedModel([call("keep"), "done"]),
+            model=ScriptedModel([script_call("keep"), "done"]),
             tools=[tool],
             web=WebSettings(allow_private=(f"127.0.0.1:{site.port}",)),
             state_dir=tmp_path / "state",

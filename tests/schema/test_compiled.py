@@ -28,7 +28,7 @@ from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, digest_of
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.schema_tool import schema_tool
-from sessiontree.contracts.tool import AllowEmpty, RawTool, Tool, Trimmed
+from sessiontree.contracts.tool import AllowEmpty, RawTool, Stripped, Tool
 from sessiontree.schema.compiled import CompiledTool, compile_tool
 from sessiontree.schema.derive import derive_schema, schema_digest
 
@@ -47,7 +47,7 @@ class Parameters(BaseModel):
 
     path: str
     limit: int = Field(default=20, ge=1)
-    query: Annotated[str, Trimmed()] | None = None
+    query: Annotated[str, Stripped()] | None = None
     tags: list[str] = []
     mode: Literal["text", "raw"] = "text"
     changes: list[Change] = []
@@ -154,7 +154,7 @@ def test_what_is_required_must_be_there(arguments: dict[str, Any]) -> None:
 @pytest.mark.covers("S32")
 def test_a_trimmed_name_of_white_space_is_missing() -> None:
     """Trimming comes before the check."""
-    tool = compiled(type("P", (BaseModel,), {"__annotations__": {"name": Annotated[str, Trimmed()]}}))
+    tool = compiled(type("P", (BaseModel,), {"__annotations__": {"name": Annotated[str, Stripped()]}}))
     assert str(refused(tool, {"name": " \t"})) == "name required"
 
 

@@ -18,7 +18,7 @@ from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import AllowEmpty, RawTool, Tool, Trimmed, optional_string_enum, string_enum
+from sessiontree.contracts.tool import AllowEmpty, RawTool, Stripped, Tool, optional_string_enum, string_enum
 from sessiontree.schema.derive import derive_schema, schema_digest
 from sessiontree.schema.keywords import Schema
 
@@ -92,7 +92,7 @@ def test_a_model_becomes_an_object_without_titles_definitions_or_nulls() -> None
     """Descriptions stay; pydantic's titles, ``$ref`` and the null of optional parameters go."""
 
     class Params(BaseModel):
-        path: Annotated[str, Trimmed()] = Field(description="File to read.")
+        path: Annotated[str, Stripped()] = Field(description="File to read.")
         part: Range
         after: Annotated[str, AllowEmpty()] | None = Field(default=None, description="Cursor.")
         mode: Literal["text", "raw"] = "text"

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
-from sessiontree import to_mcp
+from sessiontree import to_mcp_tool
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.results import ToolResult
@@ -73,7 +73,7 @@ class Doing(Tool[Nothing]):
 @pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.name)
 def test_every_built_in_tool_has_the_protocol_s_shape(tool: Tool[Any]) -> None:
     """Checked by a validator; the schema of its arguments is the one its calls are checked against."""
-    listed: dict[str, Any] = {**to_mcp(tool)}
+    listed: dict[str, Any] = {**to_mcp_tool(tool)}
     Draft202012Validator(MCP_TOOL).validate(listed)
     Draft202012Validator.check_schema(listed["inputSchema"])
     assert listed["name"] == tool.name
@@ -84,7 +84,7 @@ def test_every_built_in_tool_has_the_protocol_s_shape(tool: Tool[Any]) -> None:
 def test_hints_promise_only_what_the_tier_holds(tier: PermissionTier) -> None:
     """Only what reads is called harmless; being repeatable by id is not what the protocol means."""
     reads = tier is PermissionTier.READ_ONLY
-    assert to_mcp(Doing(tier))["annotations"] == {
+    assert to_mcp_tool(Doing(tier))["annotations"] == {
         "readOnlyHint": reads,
         "destructiveHint": not reads,
         "idempotentHint": reads,

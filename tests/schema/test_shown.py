@@ -12,7 +12,7 @@ from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import AllowEmpty, RawTool, Tool, Trimmed
+from sessiontree.contracts.tool import AllowEmpty, RawTool, Stripped, Tool
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.schema.dialect import DIALECTS, Dialect, Loss
 
@@ -35,7 +35,7 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     path: str
-    query: Annotated[str, Trimmed()] | None = None
+    query: Annotated[str, Stripped()] | None = None
     note: Annotated[str, AllowEmpty()] = ""
     tags: list[str] = []
     mode: Literal["text", "raw"] = "text"

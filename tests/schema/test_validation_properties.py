@@ -18,7 +18,7 @@ from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import AllowEmpty, RawTool, Tool, Trimmed
+from sessiontree.contracts.tool import AllowEmpty, RawTool, Stripped, Tool
 from sessiontree.schema.compiled import CompiledTool, compile_tool
 
 Validate = Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]]
@@ -48,7 +48,7 @@ class Place(BaseModel):
 TEXT = st.text(max_size=6)
 TYPES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (str, TEXT),
-    (Annotated[str, Trimmed()], TEXT),
+    (Annotated[str, Stripped()], TEXT),
     (Annotated[str, AllowEmpty()], TEXT),
     (Annotated[str, Field(max_length=3)], st.text(max_size=3)),
     (Literal["a", "b"], st.sampled_from(["a", "b"])),
@@ -58,7 +58,7 @@ TYPES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (bool, st.booleans()),
     (list[str], st.lists(TEXT, max_size=3)),
     (list[int], st.lists(st.integers(), max_size=3)),
-    (list[Annotated[str, Trimmed()]], st.lists(TEXT, max_size=3)),
+    (list[Annotated[str, Stripped()]], st.lists(TEXT, max_size=3)),
     (dict[str, int], st.dictionaries(TEXT, st.integers(), max_size=2)),
     (Place, st.fixed_dictionaries({"title": TEXT}, optional={"line": st.integers()})),
     (list[Place], st.lists(st.fixed_dictionaries({"title": TEXT}), max_size=2)),

@@ -16,7 +16,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.messages import (
     AssistantMessage,
     Message,
-    Replay,
+    ProviderForm,
     TextContent,
     ToolCall,
     ToolResultMessage,
@@ -226,7 +226,7 @@ def said(size: int, origin: Any) -> list[Message]:
 def exchange(size: int, count: int, replay: bool) -> list[Message]:
     """Return a reply with calls and their results."""
     calls = tuple(ToolCall(f"c{n}", "look", {"n": n}) for n in range(count))
-    kept = Replay(1, "p", "s", {"signed": size}) if replay else None
+    kept = ProviderForm(1, "p", "s", {"signed": size}) if replay else None
     message = AssistantMessage((TextContent("a" * size), *calls), "toolUse", Usage(1, 1), 0, replay=kept)
     results = [ToolResultMessage(each.id, each.name, (TextContent("r" * size),)) for each in calls]
     return [message, *results]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import FunctionModel, ModelRequest, SessionFailed, SessionKind, call
+from sessiontree import FunctionModel, ModelRequest, SessionFailed, SessionKind, script_call
 from sessiontree.survey.investigation import Inquiry, Investigation
 
 QUESTION = "where is retry handled?"
@@ -78,8 +78,11 @@ async def test_workers_read_with_tools_and_have_no_others(place: Path) -> None:
     def worker(request: ModelRequest) -> Any:
         tools.update(tool.name for tool in request.tools)
         if request.turn == 1:
-            calls = (call("write", path="evil.txt", content="x"), call("exec", command="touch evil.txt"))
-            return [call("grep", pattern="Retry"), call("read", path="../secret.txt"), *calls]
+            calls = (
+                script_call("write", path="evil.txt", content="x"),
+                script_call("exec", command="touch evil.txt"),
+            )
+            return [script_call("grep", pattern="Retry"), script_call("read", path="../secret.txt"), *calls]
         said = " ".join(message.text for message in request.messages[1:])
         assert "src/again.py:2:" in said
         return report(True, "secret.txt#L1-L3 has it", ["../secret.txt#L1-L3", "secret.txt#L1-L3"])

@@ -7,7 +7,7 @@ import threading
 import pytest
 from pydantic import BaseModel
 
-from sessiontree import AnswerTooLate, ClientTool, PermissionTier, ScriptedModel, ValidationError, call
+from sessiontree import AnswerTooLate, ClientTool, PermissionTier, ScriptedModel, ValidationError, script_call
 from tests.sync.tree_fixtures import Opener
 
 
@@ -26,7 +26,7 @@ def ask_user() -> ClientTool:
 
 def test_calls_are_answered_as_they_come(open_tree: Opener) -> None:
     """A thread serves the calls of a session that another thread waits for; it ends with the tree."""
-    model = ScriptedModel([call("ask_user", text="one"), call("ask_user", text="two"), "done"])
+    model = ScriptedModel([script_call("ask_user", text="one"), script_call("ask_user", text="two"), "done"])
     with open_tree(model, tools=[ask_user()]) as tree:
         served: list[str] = []
 
@@ -45,7 +45,7 @@ def test_calls_are_answered_as_they_come(open_tree: Opener) -> None:
 
 def test_answers_are_refused_by_type(open_tree: Opener) -> None:
     """What does not fit leaves the call open; what comes late, or goes nowhere, is reported."""
-    with open_tree(ScriptedModel([call("ask_user", text="one"), "done"]), tools=[ask_user()]) as tree:
+    with open_tree(ScriptedModel([script_call("ask_user", text="one"), "done"]), tools=[ask_user()]) as tree:
         branch = tree.main.spawn("branch", "go")
         waiting = next(iter(tree.client_calls))
         assert (waiting.session_id, waiting.tool, waiting.arguments) == (

@@ -12,7 +12,7 @@ from sessiontree import (
     Limits,
     PermissionTier,
     ScriptedModel,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.sync import SessionTree
@@ -97,7 +97,7 @@ def test_an_interrupt_at_the_question_leaves_the_request_open(open_tree: Opener)
         return True
 
     with open_tree(
-        ScriptedModel([call("launch"), "done"]), tools=TOOLS, approver=approve, limits=PATIENT
+        ScriptedModel([script_call("launch"), "done"]), tools=TOOLS, approver=approve, limits=PATIENT
     ) as tree:
         reply = tree.main.stream("go")
         with pytest.raises(KeyboardInterrupt):
@@ -121,7 +121,7 @@ def test_a_real_interrupt_of_an_approver_reaches_the_program(open_tree: Opener) 
         return True
 
     with open_tree(
-        ScriptedModel([call("launch"), "done"]), tools=TOOLS, approver=approve, limits=PATIENT
+        ScriptedModel([script_call("launch"), "done"]), tools=TOOLS, approver=approve, limits=PATIENT
     ) as tree:
         with interrupted_when(lambda: inside.wait(PATIENCE_S)):
             tree.main.send("go")
@@ -137,7 +137,7 @@ def test_an_exit_in_an_approver_ends_its_program_and_not_the_loop(open_tree: Ope
         raise SystemExit(3)
 
     with open_tree(
-        ScriptedModel([call("launch"), "done"]), tools=TOOLS, approver=approve, limits=PATIENT
+        ScriptedModel([script_call("launch"), "done"]), tools=TOOLS, approver=approve, limits=PATIENT
     ) as tree:
         sending = Caller(lambda: tree.main.send("go"))
         with pytest.raises(SystemExit):
@@ -158,7 +158,7 @@ def test_what_one_thread_leaves_open_another_is_asked(open_tree: Opener) -> None
         return True
 
     with open_tree(
-        ScriptedModel([call("launch"), "done"]), tools=TOOLS, approver=approve, limits=PATIENT
+        ScriptedModel([script_call("launch"), "done"]), tools=TOOLS, approver=approve, limits=PATIENT
     ) as tree:
         branch = tree.main.spawn("branch", "go")
         callers = [Caller(lambda: branch.result().summary) for _ in range(2)]
@@ -193,7 +193,7 @@ async def interrupt_loop() -> str:
 
 def test_tool_that_raises_keyboard_interrupt_beside_the_main_thread_fails_alone(open_tree: Opener) -> None:
     """A real one comes to the main thread alone; what a tool raises elsewhere is its own failure."""
-    with open_tree(ScriptedModel([call("interrupt_loop"), "went on"]), tools=[interrupt_loop]) as tree:
+    with open_tree(ScriptedModel([script_call("interrupt_loop"), "went on"]), tools=[interrupt_loop]) as tree:
         assert tree.main.send("go") == "went on"
         with pytest.raises(ExecutionError, match="KeyboardInterrupt"):
             tree.main.call("interrupt_loop")

@@ -21,7 +21,7 @@ from sessiontree import (
     Tool,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.models.answers import Answer
@@ -119,7 +119,7 @@ def test_the_sync_tree_is_refused_on_its_own_loop(tmp_path: Path) -> None:
     workspace.mkdir()
     opened = Opener("local", workspace, tmp_path / "state")  # elsewhere tools run in other processes
     other = opened(MODEL, state_dir=tmp_path / "other")
-    with opened(ScriptedModel([call("on_loop"), "done"]), tools=[OnLoop()]) as tree:
+    with opened(ScriptedModel([script_call("on_loop"), "done"]), tools=[OnLoop()]) as tree:
         OnLoop.trees[:] = [tree, other]
         refusals = tree.main.call("on_loop").output
         assert isinstance(refusals, list)

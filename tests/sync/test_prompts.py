@@ -23,7 +23,7 @@ from sessiontree import (
     SessionKind,
     SessionTreeError,
     TerminalChannel,
-    call,
+    script_call,
     sync,
 )
 from sessiontree.models.answers import Answer
@@ -40,7 +40,11 @@ def reply(request: ModelRequest) -> Answer:
     last = request.messages[-1].text
     if request.kind is SessionKind.WORKER:
         return str(len(last))
-    return call("launch", text=last.removeprefix("launch ")) if last.startswith("launch ") else f"so: {last}"
+    return (
+        script_call("launch", text=last.removeprefix("launch "))
+        if last.startswith("launch ")
+        else f"so: {last}"
+    )
 
 
 MODEL = FunctionModel(reply)
@@ -70,7 +74,7 @@ def test_every_call_that_waits_for_sessions_is_asked_on_its_own_thread(
 
     def agent(request: ModelRequest) -> Answer:
         if request.kind is SessionKind.BRANCH and request.turn == 1:
-            return call("launch", text="b")
+            return script_call("launch", text="b")
         return reply(request)
 
     with open_tree(FunctionModel(agent), tools=TOOLS, approver=approve, limits=PATIENT) as tree:
@@ -272,7 +276,7 @@ def test_functions_of_a_callback_channel_are_asked_the_same_way(open_tree: Opene
         return True
 
     channel = CallbackChannel(approve, lambda text: heard.append((text, threading.get_ident())))
-    script = ScriptedModel([call("message", text="psst"), call("launch"), "done"])
+    script = ScriptedModel([script_call("message", text="psst"), script_call("launch"), "done"])
     with open_tree(script, tools=TOOLS, channel=channel) as tree:
         assert tree.channel is channel
         assert tree.main.send("go") == "done"

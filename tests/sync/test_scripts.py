@@ -19,7 +19,7 @@ OPENING = """
 import sys
 from pathlib import Path
 from sessiontree import AsyncFunctionModel, FunctionModel, PermissionTier, ScriptedModel, SessionTreeError
-from sessiontree import call, tool
+from sessiontree import script_call, tool
 from sessiontree.sync import Runtime, SessionTree
 
 PLACE, BACKEND = Path(sys.argv[1]), sys.argv[2]

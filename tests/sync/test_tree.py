@@ -23,7 +23,7 @@ from sessiontree import (
     SessionTreeError,
     SpawnRefused,
     TreeNotFound,
-    call,
+    script_call,
 )
 from sessiontree import Runtime as AsyncRuntime
 from sessiontree.contracts.events import Done, TextDelta
@@ -180,7 +180,9 @@ def test_errors_are_those_of_the_async_classes(open_tree: Opener) -> None:
     """What was wrong is reported by type, in the calling thread, and the tree goes on."""
     with pytest.raises(ConfigError):
         open_tree(MODEL, approvals="perhaps")
-    with open_tree(ScriptedModel({"main": [call("launch"), "done"]}), tools=TOOLS, approvals="never") as tree:
+    with open_tree(
+        ScriptedModel({"main": [script_call("launch"), "done"]}), tools=TOOLS, approvals="never"
+    ) as tree:
         with pytest.raises(ConfigError):
             tree.main.send("  ")
         with pytest.raises(ConfigError):
@@ -198,7 +200,9 @@ def test_errors_are_those_of_the_async_classes(open_tree: Opener) -> None:
 
 def test_requests_are_answered_by_programs_that_look(open_tree: Opener) -> None:
     """Without an approver a request waits in the tree, for any thread to answer."""
-    script = ScriptedModel([call("launch", text="a"), "done", call("launch", text="b"), "refused"])
+    script = ScriptedModel(
+        [script_call("launch", text="a"), "done", script_call("launch", text="b"), "refused"]
+    )
     with open_tree(script, tools=TOOLS) as tree:
         sending = Caller(lambda: tree.main.send("go"))
         until_asked(tree)
@@ -217,7 +221,7 @@ def test_requests_are_answered_by_programs_that_look(open_tree: Opener) -> None:
 
 def test_messages_wait_in_a_queue_for_threads(open_tree: Opener) -> None:
     """The default channel of a sync tree can be read by blocking."""
-    with open_tree(ScriptedModel([call("message", text="look here"), "done"])) as tree:
+    with open_tree(ScriptedModel([script_call("message", text="look here"), "done"])) as tree:
         assert isinstance(tree.channel, QueueChannel)
         tree.main.send("tell me")
         assert tree.channel.messages.get(timeout=60) == "look here"

@@ -15,8 +15,8 @@ from sessiontree.contracts.tool import (
     MAIN_AND_BRANCH,
     AllowEmpty,
     Retry,
+    Stripped,
     Tool,
-    Trimmed,
     check_tool,
 )
 from sessiontree.schema.derive import derive_schema
@@ -64,19 +64,19 @@ TABLE = {
 MARKED = {
     ("write", "content"): AllowEmpty(),
     ("edit", "new_text"): AllowEmpty(),
-    ("sessions_spawn", "label"): Trimmed(),
-    ("sessions_spawn", "agent"): Trimmed(),
-    ("subagents", "target"): Trimmed(),
-    ("sessions_history", "target"): Trimmed(),
-    ("sessions_send", "target"): Trimmed(),
-    ("web_search", "query"): Trimmed(),
-    ("web_search", "country"): Trimmed(),
-    ("web_search", "language"): Trimmed(),
-    ("web_fetch", "url"): Trimmed(),
-    ("memory_search", "query"): Trimmed(),
-    ("memory_get", "id"): Trimmed(),
-    ("memory_store", "source"): Trimmed(),
-    ("memory_forget", "ids"): Trimmed(),
+    ("sessions_spawn", "label"): Stripped(),
+    ("sessions_spawn", "agent"): Stripped(),
+    ("subagents", "target"): Stripped(),
+    ("sessions_history", "target"): Stripped(),
+    ("sessions_send", "target"): Stripped(),
+    ("web_search", "query"): Stripped(),
+    ("web_search", "country"): Stripped(),
+    ("web_search", "language"): Stripped(),
+    ("web_fetch", "url"): Stripped(),
+    ("memory_search", "query"): Stripped(),
+    ("memory_get", "id"): Stripped(),
+    ("memory_store", "source"): Stripped(),
+    ("memory_forget", "ids"): Stripped(),
 }
 each_tool = pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.name)
 
@@ -194,7 +194,7 @@ def test_only_names_are_trimmed_and_only_texts_may_be_empty() -> None:
                 mark for part in get_args(field.annotation) for mark in getattr(part, "__metadata__", ())
             ]
             for mark in [*field.metadata, *inner]:
-                if isinstance(mark, AllowEmpty | Trimmed):
+                if isinstance(mark, AllowEmpty | Stripped):
                     found[tool.name, name] = mark
     assert found == MARKED
 

@@ -25,8 +25,8 @@ from sessiontree import (
     Tool,
     ToolContext,
     ToolResult,
-    call,
     schema_tool,
+    script_call,
     tool,
 )
 from sessiontree.contracts.messages import ToolReply
@@ -89,7 +89,7 @@ async def use_as_functions(ctx: ToolContext) -> None:
 
 def answer(request: ModelRequest) -> str:
     """A model as a function."""
-    call("read", path="a.txt")
+    script_call("read", path="a.txt")
     return request.system_prompt
 
 

@@ -18,7 +18,7 @@ from sessiontree.contracts.memory import (
     MAX_SOURCE_CHARS,
     MAX_TEXT_CHARS,
     MEMORY_SCHEME,
-    Hit,
+    MemoryHit,
     MemoryQuery,
     MemoryRecord,
     NewRecord,
@@ -27,7 +27,7 @@ from sessiontree.contracts.memory import (
     Source,
 )
 from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, Tool, Trimmed
+from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, Stripped, Tool
 from sessiontree.contracts.untrusted import plain_source, wrapped
 
 FRAME_CHARS: Final = 700
@@ -98,7 +98,7 @@ class MemorySearchParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    query: Annotated[str, Trimmed()] = Field(min_length=1, max_length=MAX_QUERY_CHARS)
+    query: Annotated[str, Stripped()] = Field(min_length=1, max_length=MAX_QUERY_CHARS)
     max_results: int = Field(default=6, ge=1, le=MAX_RESULTS)
     types: list[RecordType] = Field(default_factory=list)
     path: str | None = Field(
@@ -148,7 +148,7 @@ class MemorySearch(Tool[MemorySearchParams]):
         )
 
 
-def _hits_text(hits: list[Hit], max_chars: int) -> str:
+def _hits_text(hits: list[MemoryHit], max_chars: int) -> str:
     if not hits:
         return "[nothing that was remembered fits; use other or fewer words]"
     text, count = records_text([hit.record for hit in hits], [hit.score for hit in hits], max_chars)
@@ -164,7 +164,7 @@ class MemoryGetParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    id: Annotated[str, Trimmed()] | None = Field(default=None, pattern="^[0-9a-f]{32}$")
+    id: Annotated[str, Stripped()] | None = Field(default=None, pattern="^[0-9a-f]{32}$")
     path: str | None = Field(
         default=None,
         min_length=1,
@@ -263,7 +263,7 @@ class MemoryStoreParams(BaseModel):
     type: RecordType = Field(
         default="free",
     )
-    source: Annotated[str, Trimmed(), AfterValidator(check_source)] | None = Field(
+    source: Annotated[str, Stripped(), AfterValidator(check_source)] | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_SOURCE_CHARS,
@@ -323,7 +323,7 @@ class MemoryForgetParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    ids: Annotated[list[RecordId], Trimmed()] = Field(default_factory=list, max_length=MAX_IDS)
+    ids: Annotated[list[RecordId], Stripped()] = Field(default_factory=list, max_length=MAX_IDS)
     path: str | None = Field(
         default=None,
         min_length=1,

@@ -15,7 +15,7 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.settings import Budget
-from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, Tool, Trimmed
+from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, Stripped, Tool
 
 MAX_TASK_CHARS = 200_000
 
@@ -43,8 +43,8 @@ class SessionsSpawnParams(BaseModel):
         max_length=MAX_TASK_CHARS,
         description="A worker sees only this.",
     )
-    label: Annotated[str, Trimmed()] | None = Field(default=None, max_length=120)
-    agent: Annotated[str, Trimmed()] | None = Field(default=None, max_length=64)
+    label: Annotated[str, Stripped()] | None = Field(default=None, max_length=120)
+    agent: Annotated[str, Stripped()] | None = Field(default=None, max_length=64)
     result_schema: dict[str, Any] | None = Field(default=None)
     budget: SpawnBudget | None = Field(default=None, description="Of all below.")
     wait: Literal["all", "each"] | None = None

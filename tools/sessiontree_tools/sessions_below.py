@@ -17,7 +17,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import AgentInfo, SessionFilter, SessionRow, SessionRows, TranscriptEntry
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, ToolFlag, Trimmed
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.contracts.untrusted import BEGIN, wrapped
 
@@ -71,7 +71,7 @@ class SessionsHistoryParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    target: Annotated[str, Trimmed()] = Field(min_length=1, max_length=200, description="Id or label.")
+    target: Annotated[str, Stripped()] = Field(min_length=1, max_length=200, description="Id or label.")
     limit: int = Field(default=20, ge=1, le=100)
     before: int | None = Field(default=None, ge=1, description="Only messages before this number.")
     include_tools: bool = Field(default=True, description="Whether to show results of tools.")
@@ -123,7 +123,7 @@ class SessionsSendParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    target: Annotated[str, Trimmed()] = Field(
+    target: Annotated[str, Stripped()] = Field(
         min_length=1, max_length=200, description="Id or label of a session below you, or parent."
     )
     message: str = Field(min_length=1, max_length=MAX_MESSAGE_CHARS)
@@ -200,7 +200,9 @@ class SubagentsParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     action: Literal["list", "steer", "kill"]
-    target: Annotated[str, Trimmed()] | None = Field(default=None, max_length=200, description="Id or label.")
+    target: Annotated[str, Stripped()] | None = Field(
+        default=None, max_length=200, description="Id or label."
+    )
     message: str | None = Field(default=None, min_length=1, max_length=MAX_MESSAGE_CHARS)
 
     @field_validator("message")

@@ -19,7 +19,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Freshness, Page, SearchHit, SearchQuery
 from sessiontree.contracts.results import ToolResult, Untrusted
 from sessiontree.contracts.thread_calls import Stop, in_call_thread
-from sessiontree.contracts.tool import ALL_KINDS, Retry, Tool, Trimmed
+from sessiontree.contracts.tool import ALL_KINDS, Retry, Stripped, Tool
 from sessiontree.contracts.untrusted import wrapped
 from sessiontree.contracts.whole_text import whole_text
 from sessiontree_tools.html_process import ConvertedPage, convert_page
@@ -35,14 +35,14 @@ class WebSearchParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    query: Annotated[str, Trimmed()] = Field(min_length=1, max_length=400)
+    query: Annotated[str, Stripped()] = Field(min_length=1, max_length=400)
     count: int = Field(default=5, ge=1, le=MAX_COUNT)
-    country: Annotated[str, Trimmed()] | None = Field(
+    country: Annotated[str, Stripped()] | None = Field(
         default=None,
         pattern="^[A-Za-z]{2}$",
         description="Two letters, such as `US`; only with language.",
     )
-    language: Annotated[str, Trimmed()] | None = Field(
+    language: Annotated[str, Stripped()] | None = Field(
         default=None,
         pattern="^[A-Za-z]{2}$",
         description="Two letters, such as `en`.",
@@ -115,7 +115,7 @@ class WebFetchParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    url: Annotated[str, Trimmed()] = Field(min_length=1)
+    url: Annotated[str, Stripped()] = Field(min_length=1)
     extract_mode: Literal["markdown", "text"] = Field(default="markdown")
     max_chars: int = Field(default=MAX_CHARS, ge=MIN_CHARS, le=MAX_CHARS)
 

@@ -31,7 +31,13 @@ from sessiontree import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.messages import Replay, ReplyContent, StopReason, TextContent, ThinkingContent
+from sessiontree.contracts.messages import (
+    ProviderForm,
+    ReplyContent,
+    StopReason,
+    TextContent,
+    ThinkingContent,
+)
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.models.port import ToolSpec
 
@@ -72,7 +78,7 @@ def reply_of(output: ModelOutput, turn: int) -> AssistantMessage:
         _STOPS.get(output.stop_reason, "toolUse" if message.tool_calls else "stop"),
         usage_of(output.usage),
         model=output.model or "",
-        replay=Replay(_VERSION, SYSTEM, SYSTEM, message.model_dump(mode="json", exclude_none=True)),
+        replay=ProviderForm(_VERSION, SYSTEM, SYSTEM, message.model_dump(mode="json", exclude_none=True)),
     )
 
 

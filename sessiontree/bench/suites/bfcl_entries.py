@@ -28,7 +28,7 @@ from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.trading_bot import 
 from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.travel_booking import TravelAPI
 from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.vehicle_control import VehicleControlAPI
 
-from sessiontree import ConfigError, ToolCall, call
+from sessiontree import ConfigError, ToolCall, script_call
 
 CATEGORIES: Final = (
     "multi_turn_base",
@@ -127,7 +127,7 @@ def parsed_call(source: str, order: Mapping[str, Sequence[str]], where: str) -> 
             raise ValueError("its arguments do not fit the function")
         given = dict(zip(names, map(ast.literal_eval, parsed.args), strict=False))
         given |= {str(each.arg): ast.literal_eval(each.value) for each in parsed.keywords}
-        return call(parsed.func.id, **json.loads(json.dumps(given, allow_nan=False)))
+        return script_call(parsed.func.id, **json.loads(json.dumps(given, allow_nan=False)))
     except (KeyError, TypeError, ValueError, SyntaxError) as error:
         raise ConfigError(f"{where}: the call {source!r} can't be read: {error!r}") from error
 

@@ -36,7 +36,7 @@ from inspect_evals.tau2.retail.RetailAgentTools import RetailAgentTools
 from inspect_evals.tau2.retail.tools import all_retail_tools
 from inspect_evals.tau2.utils import TAU2_DATA_DIR, USER_SIMULATOR_GUIDELINES
 
-from sessiontree import AgentSpec, Limits, SessionFailed, SessionStatus, call
+from sessiontree import AgentSpec, Limits, SessionFailed, SessionStatus, script_call
 from sessiontree.bench.environment import LOCKS
 from sessiontree.bench.suite import Attempt, Sample, Score, Suite
 from sessiontree.bench.suites.ground_truth import GroundTruth, PlannedTurn
@@ -132,7 +132,7 @@ def planned_turn(task: Task) -> PlannedTurn:
     criteria = task.evaluation_criteria
     actions = (criteria.actions if criteria else None) or []
     told = (criteria.communicate_info if criteria else None) or []
-    calls = tuple(call(each.name, **each.arguments) for each in actions)
+    calls = tuple(script_call(each.name, **each.arguments) for each in actions)
     return PlannedTurn(calls, " ".join(["Done.", *told]))
 
 

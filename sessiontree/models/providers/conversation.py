@@ -19,7 +19,7 @@ from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
     Message,
-    Replay,
+    ProviderForm,
     TextContent,
     ToolCall,
     ToolResultMessage,
@@ -71,14 +71,14 @@ def model_messages(messages: Sequence[Message], system: str, *, has_errors: bool
     return found
 
 
-def replay_of(response: Any, provider: str, system: str) -> Replay | None:
+def replay_of(response: Any, provider: str, system: str) -> ProviderForm | None:
     """Return what a provider may need again from its reply, or None if our blocks contain everything."""
     if not any(_is_own(part) for part in response.parts):
         return None
     dumped = theirs.ModelMessagesTypeAdapter.dump_python(
         [response], mode="json", exclude={"__all__": _LEFT_OUT}, exclude_none=True
     )
-    return Replay(REPLAY_VERSION, provider, system, dumped[0])
+    return ProviderForm(REPLAY_VERSION, provider, system, dumped[0])
 
 
 def _is_own(part: Any) -> bool:

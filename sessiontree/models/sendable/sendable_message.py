@@ -12,7 +12,7 @@ from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
     Message,
-    Replay,
+    ProviderForm,
     ReplyContent,
     TextContent,
     ThinkingContent,
@@ -71,7 +71,7 @@ def _sendable_reply(message: AssistantMessage) -> AssistantMessage:
     return replace(message, content=content, replay=replay)
 
 
-def _sendable_replay(replay: Replay) -> Replay:
+def _sendable_replay(replay: ProviderForm) -> ProviderForm:
     payload = whole_value(replay.payload)
     return replay if payload is replay.payload else replace(replay, payload=payload)
 

@@ -29,7 +29,7 @@ from sessiontree import (
     SessionTree,
     ShardLost,
     ToolContext,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.backends.ray.engine_servers import loopback_only
@@ -51,7 +51,7 @@ def effect(ctx: ToolContext) -> str:
 def reply(request: ModelRequest) -> Answer:
     """Main has an effect for each message, then says so; a Worker only says so."""
     if request.kind is SessionKind.MAIN and not isinstance(request.messages[-1], ToolResultMessage):
-        return call("effect")
+        return script_call("effect")
     return "done"
 
 

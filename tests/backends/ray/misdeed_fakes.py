@@ -30,7 +30,7 @@ from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.ports import SpawnRequest
-from sessiontree.models.answers import Answer, call
+from sessiontree.models.answers import Answer, script_call
 from sessiontree.testing.force import unwrapped
 
 
@@ -164,7 +164,7 @@ def reply(request: ModelRequest) -> Answer:
     if request.kind is SessionKind.MAIN:
         return "still here"
     results = [each for each in request.messages if isinstance(each, ToolResultMessage)]
-    return f"{results[-1].text}" if results else call(request.messages[0].text)
+    return f"{results[-1].text}" if results else script_call(request.messages[0].text)
 
 
 MODEL = FunctionModel(reply)

@@ -36,7 +36,7 @@ from sessiontree import (
     SessionTree,
     ToolContext,
     ToolResultMessage,
-    call,
+    script_call,
 )
 from sessiontree.backends.ray.engine_servers import listener_of, loopback_only
 from sessiontree.models.answers import Answer
@@ -84,12 +84,12 @@ def reply(request: ModelRequest) -> Answer:
     results = [each.text for each in request.messages if isinstance(each, ToolResultMessage)]
     if task == "roam":
         nodes = list(dict.fromkeys(json.loads(each)["node"] for each in results))
-        return json.dumps(nodes) if len(nodes) > 1 else call("where")
+        return json.dumps(nodes) if len(nodes) > 1 else script_call("where")
     if results:
         return results[-1]
     if task == "sleep":
-        return call("exec", command=f"setsid sleep {SLEEP_S} & sleep {SLEEP_S}")
-    return call("memory_search", query="anything") if task == "recall" else call("where")
+        return script_call("exec", command=f"setsid sleep {SLEEP_S} & sleep {SLEEP_S}")
+    return script_call("memory_search", query="anything") if task == "recall" else script_call("where")
 
 
 def sleepers() -> int:

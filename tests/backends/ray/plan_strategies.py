@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sessiontree import AsyncFunctionModel, FunctionModel, ModelRequest, SessionKind, call
+from sessiontree import AsyncFunctionModel, FunctionModel, ModelRequest, SessionKind, script_call
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ToolCall, UserMessage
 from sessiontree.models.answers import Answer
@@ -63,10 +63,10 @@ class Part:
 def asked_for(name: str, text: str) -> ToolCall:
     """Return the call of a name, about a text."""
     if name in {"allowed", "refused", "asked", "forbidden", "cancelled"}:
-        return call("launch", text=f"{name} {text}")
+        return script_call("launch", text=f"{name} {text}")
     if name == "wrong":
-        return call("append", words=text)
-    return call({"say": "message"}.get(name, name), text=text)
+        return script_call("append", words=text)
+    return script_call({"say": "message"}.get(name, name), text=text)
 
 
 def children_of(session: str, plans: tuple[Plan, ...]) -> Iterator[tuple[str, Plan]]:
@@ -108,7 +108,7 @@ def _part(session: str, plan: Plan) -> Part:
 
 def _spawn(child: Plan) -> ToolCall:
     schema: dict[str, JsonValue] = {"result_schema": {"type": "integer"}} if child.typed else {}
-    return call("sessions_spawn", kind=str(child.kind), task="go", **schema)
+    return script_call("sessions_spawn", kind=str(child.kind), task="go", **schema)
 
 
 class Script:

@@ -27,7 +27,7 @@ from typing_extensions import TypedDict
 
 from sessiontree import (
     ApprovalAnswer, AsyncFunctionModel, ExecutionError, FunctionModel, PermissionTier, Rule, Runtime,
-    ScriptedModel, SessionKind, SessionTree, Tool, ToolResult, call, sync, tool,
+    ScriptedModel, SessionKind, SessionTree, Tool, ToolResult, script_call, sync, tool,
 )
 
 PLACE = Path({place!r})

@@ -23,7 +23,7 @@ from sessiontree import (
     ToolResult,
 )
 from sessiontree.contracts.session_facts import CallIntended
-from sessiontree.models.answers import Answer, call
+from sessiontree.models.answers import Answer, script_call
 from sessiontree.tree.report import ReceiptLine
 from tests.behaviours.fact_fixtures import until
 from tests.behaviours.waiting_fakes import Nothing
@@ -55,7 +55,7 @@ class Deaf(Tool[Nothing]):
 
 def reply(request: ModelRequest) -> Answer:
     """A Branch calls what goes on and on; Main answers."""
-    return "here" if request.kind is SessionKind.MAIN else call("deaf")
+    return "here" if request.kind is SessionKind.MAIN else script_call("deaf")
 
 
 async def test_many_slow_stops_keep_no_question_waiting(tmp_path: Path) -> None:

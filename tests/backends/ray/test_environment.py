@@ -32,7 +32,7 @@ KEYS = {
 PROGRAM = '''
 import asyncio, os, subprocess, sys
 from pathlib import Path
-from sessiontree import PermissionTier, Runtime, ScriptedModel, SessionKind, SessionTree, call, tool
+from sessiontree import PermissionTier, Runtime, ScriptedModel, SessionKind, SessionTree, script_call, tool
 
 @tool(tier=PermissionTier.READ_ONLY, kinds=tuple(SessionKind))
 def look_around() -> str:
@@ -43,7 +43,7 @@ def look_around() -> str:
     return f"{own}\\n---\\n{began}\\n---\\n{child}"
 
 async def main(workspace, state):
-    model = ScriptedModel([call("look_around"), "seen"])
+    model = ScriptedModel([script_call("look_around"), "seen"])
     late = os.environ.pop("MY_OWN")
     async with Runtime(state + "-first") as first, Runtime(state, pass_env=["MY_OWN"]) as runtime:
         async with SessionTree(workspace, model=model, runtime=first):  # whose Ray the other one shares

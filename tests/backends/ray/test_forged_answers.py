@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import ray
 
-from sessiontree import PermissionTier, Runtime, ScriptedModel, SessionKind, SessionTree, call, tool
+from sessiontree import PermissionTier, Runtime, ScriptedModel, SessionKind, SessionTree, script_call, tool
 from sessiontree.control.client import ControlClient
 from tests.behaviours.fact_fixtures import PATIENCE_S, results
 
@@ -92,8 +92,8 @@ async def test_a_worker_can_t_answer_for_a_person(ray_runtime: Runtime, tmp_path
     state_dir = str(ray_runtime.journal_dir)
     model = ScriptedModel(
         {
-            "main": [call("launch"), "done"],
-            "main/w1": [call("forge", state_dir=state_dir, program=program), "tried"],
+            "main": [script_call("launch"), "done"],
+            "main/w1": [script_call("forge", state_dir=state_dir, program=program), "tried"],
         }
     )
     async with (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree import AgentSpec, FunctionModel, Runtime, SessionTree, call
+from sessiontree import AgentSpec, FunctionModel, Runtime, SessionTree, script_call
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import ModelRequest
 
@@ -20,7 +20,7 @@ SKILL = "---\nname: {0}\ndescription: Is {0}.\n---\nthe skill {0}\n"
 def read_and_say(request: ModelRequest) -> Answer:
     """Read the paths that the task names, and reply with what was read."""
     if request.turn == 1:
-        return [call("read", path=path) for path in request.messages[0].text.split()]
+        return [script_call("read", path=path) for path in request.messages[0].text.split()]
     results = [each for each in request.messages if type(each).__name__ == "ToolResultMessage"]
     return json.dumps([each.text for each in results])
 

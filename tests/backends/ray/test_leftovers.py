@@ -20,7 +20,7 @@ from sessiontree import (
     SessionKind,
     SessionStatus,
     SessionTree,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.models.answers import Answer
@@ -82,7 +82,7 @@ async def test_nothing_is_left_of_a_session_that_ended(
 ) -> None:
     """STP13: every kind of stubborn process, of a session that completes."""
     mark = new_mark()
-    script: list[Answer] = [*(call("leave", kind=each, mark=mark) for each in KINDS), "done"]
+    script: list[Answer] = [*(script_call("leave", kind=each, mark=mark) for each in KINDS), "done"]
     model = ScriptedModel({f"main/{kind.value[0]}1": script})
     async with (
         SessionTree(tmp_path, model=model, tools=[leave], runtime=ray_runtime) as tree,
@@ -98,7 +98,7 @@ async def test_nothing_is_left_of_a_session_that_ended(
 async def test_what_a_lost_host_left_is_ended_and_counted(ray_runtime: Runtime, tmp_path: Path) -> None:
     """STP13: the reaper outlives it; the session goes on elsewhere, and its receipt knows."""
     mark = new_mark()
-    model = ScriptedModel({"main/b1": [call("crash", mark=mark), "went on"]})
+    model = ScriptedModel({"main/b1": [script_call("crash", mark=mark), "went on"]})
     async with (
         SessionTree(tmp_path, model=model, tools=[crash], runtime=ray_runtime) as tree,
         asyncio.timeout(PATIENCE_S),

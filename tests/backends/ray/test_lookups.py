@@ -101,11 +101,11 @@ class Own:
 
 
 async def work():
-    from sessiontree import FunctionModel, SessionTree, call
+    from sessiontree import FunctionModel, SessionTree, script_call
 
     def reply(request):
         if request.turn == 1 and request.kind == "main":
-            return call("memory_store", text="hay")
+            return script_call("memory_store", text="hay")
         return "ok"
 
     given = dict(model=FunctionModel(reply), backend=os.environ["BACKEND"], state_dir="../state")

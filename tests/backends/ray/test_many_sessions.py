@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree import FunctionModel, Limits, ModelRequest, Runtime, SessionKind, SessionStatus, SessionTree
 from sessiontree.contracts.tree_facts import ApprovalWaiting
-from sessiontree.models.answers import Answer, call
+from sessiontree.models.answers import Answer, script_call
 from tests.behaviours.effect_fakes import TOOLS
 from tests.behaviours.fact_fixtures import until
 
@@ -26,7 +26,7 @@ def reply(request: ModelRequest) -> Answer:
     """A Branch asks for what needs a person; Main answers."""
     if request.kind is SessionKind.MAIN:
         return "here"
-    return call("launch", text="now") if request.turn == 1 else "launched"
+    return script_call("launch", text="now") if request.turn == 1 else "launched"
 
 
 @pytest.mark.covers("C2")

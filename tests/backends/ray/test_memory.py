@@ -30,7 +30,7 @@ from sessiontree import (
     SessionKind,
     SessionTree,
     ToolContext,
-    call,
+    script_call,
     tool,
 )
 from sessiontree.backends.ray.backend import RayBackend
@@ -58,7 +58,7 @@ def reply(request: ModelRequest) -> Answer:
     step = sum(isinstance(message, ToolResultMessage) for message in request.messages)
     if not request.session_id.startswith("main/b"):
         return "done"
-    return call("memory_store", text=f"{request.session_id}: {step}") if step < STORES else "done"
+    return script_call("memory_store", text=f"{request.session_id}: {step}") if step < STORES else "done"
 
 
 async def keep(ctx: ToolContext) -> Any:
@@ -108,7 +108,7 @@ def obey(request: ModelRequest) -> Answer:
     """Call the tool the task names, then say what came of it."""
     (task, *_) = request.messages
     results = [each for each in request.messages if isinstance(each, ToolResultMessage)]
-    return results[-1].text if results else call(task.text)
+    return results[-1].text if results else script_call(task.text)
 
 
 def rows_of(runtime: Runtime) -> RayBackend:

@@ -46,7 +46,7 @@ import sys
 
 from pydantic import BaseModel
 
-from sessiontree import AsyncFunctionModel, SessionTree, call
+from sessiontree import AsyncFunctionModel, SessionTree, script_call
 from sessiontree_tools.html_process import convert_page
 
 
@@ -58,10 +58,10 @@ class Found(BaseModel):
 def planting():
     """Calls that plant everything once more, by writing and by a command."""
     names, text = json.loads(os.environ["PLANTS"]), os.environ["PLANT"]
-    files = [call("write", path=f"{name}.py", content=text) for name in names]
+    files = [script_call("write", path=f"{name}.py", content=text) for name in names]
     folders, each = " ".join(names), 'printf "%s\\n# again\\n" "$text" >$name/__init__.py'
     again = f"rm -rf {folders}; mkdir -p {folders}; text=$(<{names[0]}.py)" if names else "true"
-    return files, call("exec", command=f"{again}; for name in {folders}; do {each}; done; true")
+    return files, script_call("exec", command=f"{again}; for name in {folders}; do {each}; done; true")
 
 
 FILES, FOLDERS = planting()
@@ -70,11 +70,11 @@ FILES, FOLDERS = planting()
 async def reply(request):
     is_worker = request.kind == "worker"
     if request.turn == 1 and is_worker:
-        return [call("grep", pattern="needle"), call("read", path="picture.png")]
+        return [script_call("grep", pattern="needle"), script_call("read", path="picture.png")]
     if request.turn == 1:
         return FILES
     if request.turn == 2 and not is_worker:
-        return [FOLDERS, call("memory_store", text="a needle is in the hay")]
+        return [FOLDERS, script_call("memory_store", text="a needle is in the hay")]
     results = [each for each in request.messages if type(each).__name__ == "ToolResultMessage"]
     told = [each.tool_name if not each.is_error else str(each.content) for each in results]
     return json.dumps(sorted(set(told)))

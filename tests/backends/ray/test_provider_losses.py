@@ -15,7 +15,7 @@ from sessiontree import AgentSpec, ProviderModel, Runtime, SessionTree
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.contracts.events import TextDelta
 from sessiontree.contracts.messages import AssistantMessage, UserMessage
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import JournalRecord
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeCounts, FakeProvider, FakeRequest
 from tests.behaviours.fact_fixtures import PATIENCE_S, records
@@ -40,7 +40,7 @@ async def kill(runtime: Runtime, role: str) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def known(found: Iterable[Record]) -> list[tuple[int, str, str]]:
+def known(found: Iterable[JournalRecord]) -> list[tuple[int, str, str]]:
     """Return records as values: number, session and text."""
     return [(record.seq, record.session, record.text) for record in found]
 

@@ -15,7 +15,7 @@ import ray
 from ray.actor import ActorHandle
 from ray.exceptions import RayError
 
-from sessiontree import PermissionTier, Runtime, ScriptedModel, SessionKind, SessionTree, call, tool
+from sessiontree import PermissionTier, Runtime, ScriptedModel, SessionKind, SessionTree, script_call, tool
 from sessiontree.models.answers import Answer
 from tests.behaviours.fact_fixtures import results
 
@@ -77,7 +77,7 @@ async def test_ray_permits_what_is_stated_and_no_more(tmp_path: Path) -> None:
     """The process itself writes nothing; Ray starts others for it, and runs code in the supervisor."""
     ground = tmp_path / "ground"
     ground.mkdir()
-    script: list[Answer] = [call("reach", way=way, path=str(ground / way)) for way in WAYS]
+    script: list[Answer] = [script_call("reach", way=way, path=str(ground / way)) for way in WAYS]
     model = ScriptedModel({"main": ["well"], "main/w1": [*script, "done"]})
     async with (
         Runtime(tmp_path / "state", slots=2) as runtime,

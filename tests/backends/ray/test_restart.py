@@ -13,7 +13,7 @@ import pytest
 from sessiontree import FunctionModel, ModelRequest, Runtime, SessionKind, SessionTree
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.contracts.messages import AssistantMessage
-from sessiontree.models.answers import Answer, call
+from sessiontree.models.answers import Answer, script_call
 from tests.behaviours import household_fakes as household
 from tests.behaviours.effect_fakes import TOOLS, effects
 from tests.behaviours.fact_fixtures import calls
@@ -29,7 +29,7 @@ def reply(request: ModelRequest) -> Answer:
     step = sum(isinstance(message, AssistantMessage) for message in request.messages)
     if request.kind is SessionKind.MAIN:
         return f"answer {step}"
-    return call("append", text=str(step)) if step < STEPS else "done"
+    return script_call("append", text=str(step)) if step < STEPS else "done"
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ from typing_extensions import TypedDict
 import beside
 from sessiontree import (
     CallbackChannel, ExecutionError, FunctionModel, PermissionTier, SessionKind, SessionTree, Tool,
-    ToolResult, call, tool,
+    ToolResult, script_call, tool,
 )
 
 PLACE = Path(sys.argv[1])
@@ -132,14 +132,14 @@ def reply(request):
     if task in WORDS:
         return WORDS[task]
     if request.session_id == "main":
-        return call("message", text="psst") if request.turn == 1 else "told"
+        return script_call("message", text="psst") if request.turn == 1 else "told"
     if request.turn > 1:
         return request.messages[-1].text
     if request.kind is SessionKind.WORKER:
-        return call("look_up", name=task)
+        return script_call("look_up", name=task)
     if request.session_id.count("/") == 1:
-        return call("sessions_spawn", kind="branch", task=task)
-    return call("launch", text=task)
+        return script_call("sessions_spawn", kind="branch", task=task)
+    return script_call("launch", text=task)
 
 
 async def main():

@@ -21,7 +21,7 @@ from sessiontree import (
     SessionTree,
     ToolContext,
     ToolResult,
-    call,
+    script_call,
 )
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.contracts.events import ToolExecutionUpdate
@@ -76,11 +76,15 @@ async def reply(request: ModelRequest) -> Answer:
     if request.kind is SessionKind.MAIN:
         heard = sum(isinstance(each, UserMessage) and each.origin == "child" for each in request.messages)
         if step == 0:
-            return [call("sessions_spawn", kind=kind, task="go") for kind in ("branch", "worker")]
+            return [script_call("sessions_spawn", kind=kind, task="go") for kind in ("branch", "worker")]
         return f"{heard} are home"
     if request.kind is SessionKind.WORKER:
-        return call("watch") if step == 0 else "watched enough"
-    steps = (call("append", text="one"), call("hold", text="two"), call("append", text="three"))
+        return script_call("watch") if step == 0 else "watched enough"
+    steps = (
+        script_call("append", text="one"),
+        script_call("hold", text="two"),
+        script_call("append", text="three"),
+    )
     return steps[step] if step < len(steps) else "all done"
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 
-from sessiontree import ConfigError, FunctionModel, ModelRequest, ToolCall, call
+from sessiontree import ConfigError, FunctionModel, ModelRequest, ToolCall, script_call
 from sessiontree.bench.samples import samples_of
 from sessiontree.bench.suites.bfcl import EPISODE, bfcl, planned_turns
 from sessiontree.bench.suites.bfcl_entries import call_source, entries, parsed_call
@@ -50,7 +50,7 @@ def altered(attempt: Any) -> FunctionModel:
         for number, each in enumerate(turn.calls):
             name = next((key for key, value in each.arguments.items() if isinstance(value, str)), None)
             if name is not None:
-                wrong = call(each.name, **{**each.arguments, name: "sabotage"})
+                wrong = script_call(each.name, **{**each.arguments, name: "sabotage"})
                 calls = (*turn.calls[:number], wrong, *turn.calls[number + 1 :])
                 turns[at] = replace(turn, calls=calls)
                 return GroundTruth(turns).as_model()

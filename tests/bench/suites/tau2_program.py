@@ -17,7 +17,7 @@ from typing import Any
 
 from inspect_ai.util import store
 
-from sessiontree import FunctionModel, ModelError, ModelRequest, call
+from sessiontree import FunctionModel, ModelError, ModelRequest, script_call
 from sessiontree.bench.samples import samples_of
 from sessiontree.bench.suite import Suite
 from sessiontree.bench.suites.ground_truth import GroundTruth
@@ -73,7 +73,7 @@ def conversation(request: ModelRequest) -> Any:
         said = last.text.count("You: ")
         return ["I need help.", "Thank you.", "###STOP###"][said]
     if last.text == "I need help.":
-        return call("calculate", expression="2 + 3 * 4")
+        return script_call("calculate", expression="2 + 3 * 4")
     return f"The result was {last.text}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import Runtime, SessionTree, call
+from sessiontree import Runtime, SessionTree, script_call
 from sessiontree.bench.suites.damaged_ground_truth import OUTCOMES, DamagedGroundTruth, DamageSettings
 from sessiontree.bench.suites.ground_truth import GroundTruth, PlannedTurn, answered_calls
 from sessiontree.bench.suites.hosted_tools import Arguments, HostedTool, HostedToolFailed, serving
@@ -24,9 +24,14 @@ SCHEMA = {
     "additionalProperties": False,
 }
 TURNS = [
-    PlannedTurn((call("order", item_id="a1", amount=2), call("cancel", item_id="a1", amount=1)), "ordered"),
+    PlannedTurn(
+        (script_call("order", item_id="a1", amount=2), script_call("cancel", item_id="a1", amount=1)),
+        "ordered",
+    ),
     PlannedTurn((), "nothing to do"),
-    PlannedTurn(tuple(call("order", item_id=f"b{n}", amount=n, labels=[n]) for n in range(9)), "all ordered"),
+    PlannedTurn(
+        tuple(script_call("order", item_id=f"b{n}", amount=n, labels=[n]) for n in range(9)), "all ordered"
+    ),
 ]
 
 
