@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from sessiontree.api.agents import AgentSpec
@@ -62,7 +61,7 @@ class App:
         for name in ("models", "agents", "plugins"):
             if isinstance(given := getattr(self, name), Mapping):
                 object.__setattr__(self, name, dict(given))
-        if not isinstance(self.skills, str | Path | None):
+        if isinstance(self.skills, list):
             object.__setattr__(self, "skills", tuple(self.skills))
 
 
