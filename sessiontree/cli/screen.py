@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sessiontree.channels.port import HumanChannel
-from sessiontree.channels.safe_text import visible
+from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.changes import TreeWatch
 from sessiontree.cli.live_view import LiveView, is_live_terminal
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
@@ -105,10 +105,10 @@ class RichScreen:
         elif self._view is not None:
             self._view.line(text, style)
         elif style and self.is_live:
-            self._console.print(Text(visible(text), style), soft_wrap=True)
+            self._console.print(Text(make_visible(text), style), soft_wrap=True)
             self._writes.flush()
         else:
-            self._writes.write(f"{visible(text)}\n")
+            self._writes.write(f"{make_visible(text)}\n")
             self._writes.flush()
 
     def raw(self, text: str) -> None:
@@ -194,7 +194,7 @@ def _is_number(value: str | int) -> bool:
 
 
 def _cell(value: str | int) -> str:
-    return f"{value:,}" if isinstance(value, int) else visible(value)
+    return f"{value:,}" if isinstance(value, int) else make_visible(value)
 
 
 FAILED, UNUSABLE, INTERRUPTED = 1, 2, 130
@@ -218,7 +218,7 @@ def _show_plain_warnings() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if category.__module__.partition(".")[0] == __name__.partition(".")[0]:
-                sys.stderr.write(f"sessiontree: {category.__name__}: {visible(str(message))}\n")
+                sys.stderr.write(f"sessiontree: {category.__name__}: {make_visible(str(message))}\n")
             else:
                 usual(message, category, filename, lineno, file, line)
 
@@ -251,12 +251,12 @@ def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> i
     except (SessionTreeError, OSError) as error:
         if isinstance(error, TreeNotFound) and error.missing == "journal":
             sys.stderr.write(
-                f"sessiontree: nothing ran here yet: {visible(error.reason)} "
-                f"({visible(error.path)}); begin with sessiontree run or sessiontree survey, or name another "
-                "workspace or --state-dir\n"
+                f"sessiontree: nothing ran here yet: {make_visible(error.reason)} "
+                f"({make_visible(error.path)}); begin with sessiontree run or sessiontree survey, "
+                "or name another workspace or --state-dir\n"
             )
             return FAILED
-        sys.stderr.write(f"sessiontree: {type(error).__name__}: {visible(str(error))}\n")
+        sys.stderr.write(f"sessiontree: {type(error).__name__}: {make_visible(str(error))}\n")
         return FAILED if isinstance(error, SessionFailed) else UNUSABLE
     except KeyboardInterrupt:
         sys.stderr.write("sessiontree: interrupted\n")
