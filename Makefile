@@ -103,7 +103,7 @@ sync-face: setup ## write the classes of sessiontree.sync from the async ones
 	$(BIN)/python .ci/generate_sync.py
 
 coverage-table: setup ## write build/coverage.md: what is built where, and the tests that show it
-	$(BIN)/python -m tests.house.coverage_program
+	$(BIN)/python -m tests.system.house.coverage_program
 
 map: setup ## write the table of floors in ARCHITECTURE.md from the rooms' docstrings
 	$(BIN)/python .ci/write_map.py

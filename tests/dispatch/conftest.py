@@ -1,5 +1,0 @@
-"""The watch over descriptors and child processes that the tools' tests use."""
-
-from tests.tools.conftest import nothing_left
-
-__all__ = ["nothing_left"]

@@ -1,0 +1,114 @@
+"""``sessiontree fork``: a new tree of the first facts of another one, also while a program writes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessiontree import ScriptedModel, SessionTree
+from sessiontree.runtime.stored_trees import summaries_of
+from tests.system.cli.command_fixtures import Program
+
+
+def _open(place: Path) -> SessionTree:
+    (place / "workspace").mkdir(exist_ok=True)
+    return SessionTree(
+        place / "workspace",
+        model=ScriptedModel(["one", "two"]),
+        state_dir=place / "state",
+        backend="local",
+        purpose="first",
+    )
+
+
+async def _made(place: Path) -> str:
+    async with _open(place) as tree:
+        await tree.main.send("go")
+    return tree.tree_id
+
+
+@pytest.fixture
+def tree_id(tmp_path: Path) -> str:
+    """A tree that answered once."""
+    return asyncio.run(_made(tmp_path))
+
+
+def test_new_tree_is_named_listed_and_resumed(tmp_path: Path, program: Program, tree_id: str) -> None:
+    """Its id is new, its origin is shown, and it goes on from the shared conversation."""
+    place = tmp_path / "state"
+    done = program.call("fork", tree_id, "--state-dir", place)
+    assert done.code == 0, done.err
+    made = done.lines[0].partition(":")[0].removeprefix("tree ")
+    assert made != tree_id
+    assert f"forked from {tree_id} at fact " in done.lines[0]
+    assert done.lines[1] == f"go on with: sessiontree resume {made} --state-dir {place}"
+    (new,) = [tree for tree in summaries_of(place) if tree.tree_id == made]
+    assert (new.forked_from, new.purpose) == (tree_id, "first")
+    listed = program.call("tree", "--list", "--state-dir", place, "--json")
+    (told,) = [each for each in json.loads(listed.out)["trees"] if each["tree"] == made]
+    assert (told["forked_from"], told["forked_at"]) == (tree_id, new.forked_at)
+    shown = program.call("tree", "--tree", made, "--state-dir", place)
+    assert f"forked from: {tree_id} at fact {new.forked_at}" in shown.out
+    as_json = json.loads(program.call("tree", "--tree", made, "--state-dir", place, "--json").out)
+    assert as_json["forks"] == [{"tree": tree_id, "at": new.forked_at}]
+
+    async def go_on() -> list[str]:
+        model = ScriptedModel(["one", "two"])
+        async with await SessionTree.resume(made, model=model, state_dir=place, backend="local") as tree:
+            await tree.main.send("more")
+            return [message.text for message in tree.main.history()]
+
+    assert asyncio.run(go_on()) == ["go", "one", "more", "two"]
+    assert program.call("replay", made, "--state-dir", place).code == 0
+
+
+def test_the_command_to_go_on_names_the_place(tmp_path: Path, program: Program, tree_id: str) -> None:
+    """It is written so that a shell reads it: with a state directory, and one with a space."""
+    place = tmp_path / "a state"
+    (tmp_path / "state").rename(place)
+    done = program.call("fork", tree_id, "--state-dir", place)
+    assert done.lines[1].endswith(f" --state-dir '{place}'")
+
+
+def test_a_place_in_the_middle_is_taken(tmp_path: Path, program: Program, tree_id: str) -> None:
+    """``--at`` names the last shared fact; one that is no place is refused, and nothing is made."""
+    place = tmp_path / "state"
+    told: dict[str, Any] = json.loads(
+        program.call("fork", tree_id, "--at", "2", "--state-dir", place, "--json").out
+    )
+    assert (told["forked_from"], told["forked_at"], told["records"]) == (tree_id, 2, 3)
+    assert told["state_dir"] == str(place)
+    before = len(summaries_of(place))
+    for at, words in (
+        ("1", "fork at 2"),
+        ("0", "the facts 1 to"),
+        ("-1", "the facts 1 to"),
+        ("99999", "the facts 1 to"),
+    ):
+        done = program.call("fork", tree_id, f"--at={at}", "--state-dir", place)
+        assert (done.code, done.out) == (2, "")
+        assert words in done.err
+    assert program.call("fork", "t0000", "--state-dir", place).code == 2
+    assert len(summaries_of(place)) == before
+
+
+def test_a_tree_that_another_program_runs_is_forked_meanwhile(tmp_path: Path, program: Program) -> None:
+    """The other tree goes on; the new one is in a journal that no program writes."""
+
+    async def both() -> str:
+        async with _open(tmp_path) as tree:
+            await tree.main.send("go")
+            done = await asyncio.to_thread(
+                program.call, "fork", tree.tree_id, "--state-dir", tmp_path / "state", "--json"
+            )
+            assert done.code == 0, done.err
+            assert (await tree.main.send("and now?"))[:] == "two"
+        told: dict[str, Any] = json.loads(done.out)
+        return str(told["tree_id"])
+
+    made = asyncio.run(both())
+    assert {tree.tree_id for tree in summaries_of(tmp_path / "state" / "journals" / "2")} == {made}

@@ -1,0 +1,90 @@
+"""S38: what a session is follows from its journaled facts alone, after every one of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sessiontree.contracts.codec import from_wire, pack_joined, parts_of
+from sessiontree.contracts.session_facts import SessionFact
+from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.session.state import SessionState, initial
+from tests.unit.session.judge_oracle import Judge
+from tests.unit.session.machine_fixtures import Machine, through_json
+
+NEWEST = 6
+_FROZEN = {"spec", "limits"}
+_FIELDS = [
+    field.name for field in dataclasses.fields(SessionState) if field.name not in {*_FROZEN, "transcript"}
+]
+
+
+def normal_form(state: SessionState, newest: int = 0) -> str:
+    """Return all of a state as text, in order; of the transcript the newest messages, or all of them.
+
+    A transcript only grows and its messages are frozen, so that steps need to compare what is new.
+    """
+    rest = ", ".join(f"{name}={getattr(state, name)!r}" for name in _FIELDS)
+    return f"{len(state.transcript)} {state.transcript[-newest:]!r} {rest}"
+
+
+class Replay:
+    """Three more states: of facts as the journal gives them back, as they were decided, and joined."""
+
+    def __init__(self, judge: Judge, machine: Machine, state: SessionState) -> None:
+        """Start from a state nothing has happened to."""
+        self.judge = judge
+        self.machine = machine
+        self.rebuilt([], state)
+
+    def rebuilt(self, facts: Iterable[SessionFact], live: SessionState) -> None:
+        """Start from facts."""
+        facts = list(facts)
+        self.state = self.machine.rebuild(live.spec, live.limits, facts)
+        self._beside = initial(live.spec, live.limits)
+        self._joined = initial(live.spec, live.limits)
+        for fact in facts:
+            self.machine.evolve(self._beside, fact)
+            self.machine.evolve(self._joined, fact)
+
+    def step(self, live: SessionState, stimulus: Stimulus, facts: list[SessionFact]) -> None:
+        """Judge one step the live state took."""
+        if not self.judge.watches("S38"):
+            return
+        decided = self._unchanged(self.machine.decide, stimulus)
+        same = decided.facts == facts[: len(decided.facts)]
+        self.judge.require(same, "S38", f"decides {decided.facts} and does {facts}")
+        for fact in facts:
+            self.machine.evolve(self.state, through_json(fact))
+            self.machine.evolve(self._beside, fact)
+            same = self._form(self._beside) == self._form(self.state)
+            self.judge.require(same, "S38", f"replay differs after {fact}")
+        whole = [from_wire(json.loads(text)) for text in pack_joined(facts)]
+        parts = [part for fact in whole for part in parts_of(fact)]
+        self.judge.require(parts == facts, "S38", f"{whole} holds {parts} and not {facts}")
+        for fact in whole:
+            self.machine.evolve(self._joined, fact)
+        same = self._form(self._joined) == self._form(self.state)
+        self.judge.require(same, "S38", f"replay of joined facts differs after {stimulus}")
+        self._unchanged(self.machine.advance, stimulus.at_ms)
+        self.judge.require(
+            self._form(live) == self._form(self.state), "S38", f"the live state differs after {stimulus}"
+        )
+
+    def _unchanged(self, decide: Callable[[SessionState, Any], Any], given: object) -> Any:
+        before = self._form(self._beside)
+        decided = decide(self._beside, given)
+        same = self._form(self._beside) == before
+        self.judge.require(same, "S38", f"deciding on {given} changed the state")
+        return decided
+
+    def _form(self, state: SessionState) -> str:
+        return normal_form(state, NEWEST)
+
+    def settled(self, live: SessionState) -> None:
+        """Compare everything."""
+        if self.judge.watches("S38"):
+            same = normal_form(live) == normal_form(self.state)
+            self.judge.require(same, "S38", "replay differs at the end")
