@@ -96,6 +96,7 @@ def _is_on_ray(item: pytest.Item) -> bool:
     return callspec is not None and callspec.params.get("variant") == ON_RAY
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Deal out whole parts, those that take longest first.
 

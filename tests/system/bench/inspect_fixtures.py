@@ -23,7 +23,7 @@ def facts_of(program: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as home:  # inspect keeps files of its own there
         done = subprocess.run(
             environment_of(LOCKS / "inspect.txt").command(["-m", f"tests.system.bench.{program}"]),
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             env={**os.environ, "XDG_DATA_HOME": home, "XDG_CACHE_HOME": home},
             capture_output=True,
             text=True,

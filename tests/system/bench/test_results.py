@@ -122,7 +122,7 @@ def journaled_usage(run_dir: Path) -> dict[str, Usage]:
 def test_tables_have_the_columns_that_are_documented(sums: RunResults) -> None:
     """In memory and on the disk, with the same types; the documentation lists them all."""
     sums.write()
-    text = (Path(__file__).parents[2] / "docs" / "results.md").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "results.md").read_text("utf-8")
     for table in TABLES:
         assert sums.to_arrow(table).schema.equals(SCHEMAS[table])
         assert written(sums, table).schema.equals(SCHEMAS[table])

@@ -14,7 +14,7 @@ from benchmarks.chaos_program import Unfinished
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.tree_facts import SessionEnded
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ZEROS = ("acknowledged_lost", "effects_twice", "unresolved", "still_running")
 LOCAL = ["points 9", pytest.param("storm 4", marks=pytest.mark.long)]
 ON_RAY = [pytest.param(each, marks=pytest.mark.long) for each in ("storm 2", "storm 5")]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
 
 
 def figures_of(name: str, home: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from benchmarks.dispatch_peers import PEERS, measure, peer
 from benchmarks.peers.work import LAST_WORD, Script
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 PIN = re.compile(r"([a-z0-9-]+)==(\d+(?:\.\d+)*)")
 
 

@@ -136,7 +136,7 @@ def test_exit_code_is_2_for_what_can_not_begin(
 
 def test_exit_codes_are_those_of_the_documentation() -> None:
     """The page has one table for all commands: the codes of the screen and of the survey, and no others."""
-    page = (Path(__file__).parents[2] / "docs" / "operators.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "operators.md").read_text("utf-8")
     table = page.partition("## Exit codes")[2].partition("\n## ")[0]
     codes = {0, FAILED, UNUSABLE, INTERRUPTED, *CODES.values()}
     assert [int(each) for each in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == sorted(codes)

@@ -17,7 +17,7 @@ import yaml
 
 from sessiontree.bench.suite_loader import load_suite
 
-MANIFEST = Path(__file__).parents[2] / "docs" / "cluster" / "rayjob.yaml"
+MANIFEST = Path(__file__).parents[3] / "docs" / "cluster" / "rayjob.yaml"
 FIELDS: dict[str, Any] = json.loads(Path(__file__).with_name("rayjob_fields.json").read_text("utf-8"))
 TYPES: dict[str, str] = FIELDS["types"]
 PYTHON = {

@@ -30,7 +30,7 @@ PAGES = (
 """Pages whose blocks are one program, from top to bottom, with ``await`` at the top level."""
 MAX_S = 600
 MAX_README_LINES = 200
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def run_program(source: str, place: Path, **variables: str) -> str:

@@ -15,7 +15,7 @@ from sessiontree.backends.ray.supervisor import (
 
 def test_settings_of_ray_are_those_in_use() -> None:
     """Every number in the table of Ray's settings is the constant that the runtime passes to Ray."""
-    text = (Path(__file__).parents[2] / "docs" / "operators.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "operators.md").read_text(encoding="utf-8")
     table = text.partition("### Settings of Ray")[2].partition("\n## ")[0]
     answer_ms = SYSTEM_CONFIG["health_check_period_ms"] + SYSTEM_CONFIG["health_check_timeout_ms"]
     hours, rest = divmod(SYSTEM_CONFIG["gcs_rpc_server_reconnect_timeout_s"], 3_600)

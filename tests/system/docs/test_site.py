@@ -18,7 +18,7 @@ import yaml
 
 import sessiontree
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 DOCS = CHECKOUT / "docs"
 BUILT = frozenset({"docs/coverage.md"})
 """Pages that are not in the site."""

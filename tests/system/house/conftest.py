@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 LEFT_OUT = {
     ".git",
     ".venv",

@@ -29,7 +29,7 @@ LINE = re.compile(r"^\| ([A-Z]\d+|REL-[PSL]\d+) \|(.*)\|$", re.MULTILINE)
 HEADING = re.compile(r"^\| (?:row|rule) \|.*\|$|^\|(?:---\|)+$", re.MULTILINE)
 """The two lines above the rows of a table."""
 
-PAGES = Path(__file__).resolve().parents[2] / "docs"
+PAGES = Path(__file__).resolve().parents[3] / "docs"
 STATEMENT = re.compile(r"^- ([A-Z]+\d+)\. ", re.MULTILINE)
 """A statement of a page. Any number of letters is read, so that one with the id of a row is noticed."""
 

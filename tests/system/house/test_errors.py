@@ -16,7 +16,7 @@ from sessiontree.contracts import errors
 from sessiontree.contracts.errors import SessionTreeError
 from tests.system.house.error_fixtures import sample_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DRAWN = re.compile(r"^(?P<rails>[ │├└─]*)(?P<names>[A-Z]\w*(?: · [A-Z]\w*)*)(?P<rest>.*)$")
 
 

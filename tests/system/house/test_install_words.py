@@ -10,7 +10,7 @@ import pytest
 
 PUBLISHED = re.compile(r"pip3? install\b[^\n`]*?[\s'\"]sessiontree(\[|[\s'\"]|$)")
 """An installation by name, with an extra or without; the path of a wheel does not count."""
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def told_in(text: str) -> list[str]:

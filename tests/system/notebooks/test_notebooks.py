@@ -10,7 +10,7 @@ import pytest
 
 from tests.system.notebooks.kernel_fixtures import Kernel
 
-NOTEBOOKS = sorted(Path(__file__).parents[2].joinpath("notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted(Path(__file__).parents[3].joinpath("notebooks").glob("*.ipynb"))
 
 
 def code_cells(path: Path) -> list[dict[str, Any]]:

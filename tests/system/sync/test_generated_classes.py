@@ -17,7 +17,7 @@ from sessiontree import sync
 @pytest.fixture(scope="module")
 def checkout() -> Path:
     """Return the checkout's root."""
-    return Path(__file__).parents[2]
+    return Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

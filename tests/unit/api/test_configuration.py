@@ -371,7 +371,7 @@ def test_files_of_the_documentation_are_valid(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page's files: the owner's, what it may say of a workspace, and that workspace's own."""
-    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text("utf-8")
     owners, trust, theirs, whose = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     workspace = tmp_path / "project"
     workspace.mkdir()

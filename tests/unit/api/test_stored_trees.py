@@ -40,7 +40,7 @@ from sessiontree.runtime.stored_trees import summaries_of
 from tests.system.house.error_fixtures import has_cause
 
 MODEL = ScriptedModel(["done"])
-GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.ndjson"))
+GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.ndjson"))
 HASH_CHARS = len(',"hash":""}\n') + 64
 LONG = "long " * 20_000
 

@@ -74,7 +74,7 @@ def program(directory: Path, what: str, checkout: Path) -> list[str]:
 @pytest.fixture(scope="session")
 def checkout() -> Path:
     """The root of the project."""
-    return Path(__file__).parents[2]
+    return Path(__file__).parents[3]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ASK = "import sys, site; site.addsitedir(sys.argv[1]); import sessiontree; print(sessiontree.PLACE)"
 
 

@@ -22,7 +22,7 @@ from tests.unit.sandbox.escape_fixtures import CONTENT
 from tests.unit.sandbox.escape_program import EVERY
 from tests.unit.tools.conftest import nothing_left as nothing_left
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 NOBODY = 65534
 USERS = ("root", "nobody") if os.geteuid() == 0 else ("self",)
 """As whom the table is tried; only root may take another user's place."""

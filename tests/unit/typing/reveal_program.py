@@ -20,7 +20,7 @@ from sessiontree import (
     Progress,
     ProgressReader,
     ReceiptLine,
-    Record,
+    JournalRecord,
     SessionFailed,
     SessionHandle,
     SessionKind,
@@ -90,7 +90,7 @@ async def use_events(tree: SessionTree) -> None:
     async for progress in tree.progress("main"):
         assert_type(progress, Progress)
         assert_type(progress.event, Event)
-    assert_type(tree.events(after=3), AsyncIterator[Record])
+    assert_type(tree.events(after=3), AsyncIterator[JournalRecord])
     async for record in tree.events():
         assert_type(record.facts, tuple[Fact, ...])
         match record.fact:
@@ -107,7 +107,7 @@ def use_twin(tree: sync.SessionTree) -> None:
     branch = tree.main.spawn("branch", "compare", result_type=Report)
     assert_type(branch.result().value, Report)
     assert_type(tree.main.map("worker", ["a"], result_type=int), list[SessionResult[int]])
-    assert_type(tree.events(), Iterator[Record])
+    assert_type(tree.events(), Iterator[JournalRecord])
     for progress in tree.progress():
         assert_type(progress, Progress)
     assert_type(tree.main.send("go"), str)

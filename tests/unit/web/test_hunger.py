@@ -72,7 +72,7 @@ async def test_hostile_answers_cost_little_memory() -> None:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.unit.web.hungry_program"),
             *(str(site.port) for site in sites.values()),
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             stdout=subprocess.PIPE,
         )
         said, _ = await process.communicate()

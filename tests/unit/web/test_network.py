@@ -169,7 +169,7 @@ async def test_proxy_of_the_environment_is_not_looked_at() -> None:
         names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", program, str(site.port)),
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             env={**os.environ, **dict.fromkeys(names, proxy.url), "NO_PROXY": ""},
             stdout=subprocess.PIPE,
         )

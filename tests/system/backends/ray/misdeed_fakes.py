@@ -128,7 +128,7 @@ def write_all(ctx: ToolContext) -> JsonValue:
     thread.join()
     succeeded += fresh
     succeeded += _READY.submit(_tried, target, "a ready thread").result()
-    path = [*sys.path, str(Path(__file__).parents[3])]  # here it is a copy that the host finds by itself
+    path = [*sys.path, str(Path(__file__).parents[4])]  # here it is a copy that the host finds by itself
     script = _BY_COMMAND.format(path=path, target=str(target))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -20,7 +20,7 @@ from sessiontree.version import VERSION
 
 PROGRAM = Path(__file__).with_name("cluster_program.py")
 NODES_PROGRAM = PROGRAM.with_name("nodes_program.py")
-ROOT = PROGRAM.parents[3]
+ROOT = PROGRAM.parents[4]
 
 
 @pytest.fixture

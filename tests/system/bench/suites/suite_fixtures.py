@@ -10,7 +10,7 @@ from typing import Any
 from sessiontree.bench.environment import environment_of
 from sessiontree.bench.suites.catalog import SHIPPED
 
-CHECKOUT = Path(__file__).parents[3]
+CHECKOUT = Path(__file__).parents[4]
 MAX_S = 240
 
 
