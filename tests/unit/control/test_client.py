@@ -104,7 +104,7 @@ async def test_a_request_is_answered_once_and_names_who_did(tree: SessionTree, c
         await asyncio.wait(answers)
     failed = [error for each in answers if (error := each.exception()) is not None]
     assert [(type(error), error.args) for error in failed] == [
-        (AnswerTooLate, (request.request_id, "approved"))
+        (AnswerTooLate, ("approval", request.request_id, "approved"))
     ]
     assert await sending == Reply("done: swept hall", None)
     facts = [read_fact(each.text) for each in await client.supervisor.read_tree(tree.tree_id, 0, 0.0)]
