@@ -18,12 +18,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from sessiontree import ConfigError, Runtime, ScriptedModel, SessionTree, StoredTrees, Telemetry
+from sessiontree.runtime import tree_tracer
 from sessiontree.runtime.json_log import JsonLines
 from tests.behaviour.collector_fakes import SECRET, Collector, Received
 from tests.behaviour.tree_fixtures import Opener
 
 PROGRAM = "tests.behaviour.traced_program"
 MOST_S = 120.0
+PATIENT = {"TRACED_PATIENCE_S": "60"}
+"""For a program whose every span must arrive, however busy the machine is."""
 SLOW_S = 60.0
 """Longest time of a short program whose collector never answers; it waits for the collector for 5 s."""
 
@@ -69,10 +72,11 @@ def test_a_tree_is_one_trace_over_its_processes_and_lives(backend: str, tmp_path
     places = (backend, tmp_path / "workspace", tmp_path / "state")
     places[1].mkdir()
     with Collector() as collector:
-        tree_id, own, holders, _ = run(collector.environment(), *places)
+        environment = PATIENT | collector.environment()
+        tree_id, own, holders, _ = run(environment, *places)
         before = len(collector.spans)
         check_whole(collector.spans)
-        run(collector.environment(), *places, tree_id)
+        run(environment, *places, tree_id)
     found = check_whole(collector.spans)
     assert 0 < before < len(found)
     names = Counter(span.name for span in found.values())
@@ -107,7 +111,7 @@ def test_a_program_that_dies_leaves_a_trace_that_its_tree_continues(tmp_path: Pa
     """What was open keeps its id; what may not have been exported comes again, equal in everything."""
     places = ("local", tmp_path / "workspace", tmp_path / "state")
     places[1].mkdir()
-    environment = {"OTEL_BSP_SCHEDULE_DELAY": "10"}
+    environment = {"OTEL_BSP_SCHEDULE_DELAY": "10"} | PATIENT
     with Collector() as collector:
         environment |= collector.environment()
         tree_id, *_ = run(environment, *places, "die")
@@ -152,8 +156,9 @@ def test_a_malformed_variable_is_refused_and_never_shown(name: str, tmp_path: Pa
     assert SECRET not in errors
 
 
-async def test_the_program_s_own_provider_is_used(tmp_path: Path) -> None:
+async def test_the_program_s_own_provider_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its processors get the spans, on every backend the same; contents only if asked for, and redacted."""
+    monkeypatch.setattr(tree_tracer, "CLOSE_WAIT_S", MOST_S)
     for content in (False, True):
         exporter, provider = InMemorySpanExporter(), TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(exporter))

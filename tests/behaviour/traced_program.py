@@ -1,7 +1,8 @@
 """A program whose tree is traced by the standard variables; it prints the tree's id and what its tool saw.
 
 Usage: ``python -m tests.behaviour.traced_program BACKEND WORKSPACE STATE_DIR [TREE_ID]``, where a tree id
-resumes that tree. A word ``die`` at the end ends the program without closing the tree.
+resumes that tree. A word ``die`` at the end ends the program without closing the tree. With the variable
+``TRACED_PATIENCE_S`` it waits so many seconds at its end for the collector to have every span.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from sessiontree import (
     script_call,
     tool,
 )
+from sessiontree.api import trace_export
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.models.answers import Answer
+from sessiontree.runtime import tree_tracer
 from tests.behaviour.collector_fakes import SECRET
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -93,5 +96,7 @@ async def main(backend: BackendName, workspace: str, state_dir: str, *rest: str)
 
 
 if __name__ == "__main__":
+    if patience := os.environ.get("TRACED_PATIENCE_S"):
+        tree_tracer.CLOSE_WAIT_S = trace_export.FLUSH_S = float(patience)  # type: ignore[misc]
     _, name, place, state, *more = sys.argv
     asyncio.run(main(cast("BackendName", name), place, state, *more))
