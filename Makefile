@@ -67,7 +67,7 @@ demo: setup-local ## survey this checkout twice, show the trees, ask, then run a
 	$(BIN)/sessiontree run "Say hello in one short sentence." --model local:smollm2 --tools none
 
 # Parts are dealt out in the order of tests/conftest.py (long ones first), not by their number of tests.
-PYTEST := $(BIN)/pytest --dist=loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest --dist=loadfile --no-loadscope-reorder
 
 test: setup-suites ## the whole suite, in as many processes as processors and memory allow
 	$(PYTEST) --numprocesses=auto -m 'not long' $(ARGS)

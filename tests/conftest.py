@@ -6,18 +6,22 @@ import asyncio
 import contextlib
 import gc
 import os
+import re
 import select
 import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.internal.constants_ast import Constants
+from xdist.scheduler import LoadScopeScheduling
 
 from sessiontree import Runtime
 from sessiontree.models import local_server
@@ -54,6 +58,9 @@ SECONDS = Path(__file__).with_name("seconds.txt")
 """How long each part of the run takes; a part is a file, or all tests that share the run's Ray."""
 ON_RAY = "ray"
 """Name of the part whose tests share the run's Ray: one process runs them, so there is one Ray."""
+BEHAVIOURS = "tests/behaviour/"
+RAY_CASE = re.compile(r"\[(?:.*-)?ray(?:-.*)?\]$")
+"""A behaviour's case on Ray."""
 HIDDEN = "no_module_in_a_fast_test"
 """In place of what runs the local model."""
 PROCESS_BYTES = 3 << 30
@@ -84,31 +91,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def part_of(item: pytest.Item) -> str:
+def part_of(nodeid: str) -> str:
     """Return the part of the run to which a test belongs."""
-    if "ray_runtime" in getattr(item, "fixturenames", ()) or _is_on_ray(item):
-        return ON_RAY
-    return item.path.relative_to(SECONDS.parents[1]).as_posix()
+    path, _, name = nodeid.partition("::")
+    if path.startswith(BEHAVIOURS):
+        return ON_RAY if RAY_CASE.search(name) else path
+    return ON_RAY if path in files_on_ray() else path
 
 
-def _is_on_ray(item: pytest.Item) -> bool:
-    callspec = getattr(item, "callspec", None)
-    return callspec is not None and callspec.params.get("variant") == ON_RAY
+@cache
+def files_on_ray() -> frozenset[str]:
+    """Return the files whose tests take the run's Ray, behaviours aside."""
+    root = SECONDS.parents[1]
+    files = (path for path in root.glob("tests/*/**/test_*.py") if "ray_runtime" in path.read_text("utf-8"))
+    return frozenset(path.relative_to(root).as_posix() for path in files)
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own hook
+def read_seconds() -> dict[str, float]:
+    """Return how long the parts took when they were measured."""
+    rows = map(str.split, SECONDS.read_text("utf-8").splitlines())
+    return {part: float(seconds) for seconds, part in rows}
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Deal out whole parts, those that take longest first.
-
-    One of a minute that came last would leave the other processes idle.
-    """
-    seconds = {
-        part: float(number) for number, part in map(str.split, SECONDS.read_text("utf-8").splitlines())
-    }
-    parts = {item: part_of(item) for item in items}
+    """Put the parts that take longest first: one of a minute that came last would leave processors idle."""
+    seconds = read_seconds()
+    parts = {item: part_of(item.nodeid) for item in items}
     items.sort(key=lambda item: (-seconds.get(parts[item], 0.0), parts[item]))
-    for item, part in parts.items():
-        item.add_marker(pytest.mark.xdist_group(part))
+
+
+class PartScheduling(LoadScopeScheduling):
+    """Deals out whole parts; the groups of xdist itself need a node id that can be changed."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return part_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> PartScheduling | None:
+    """Deal out parts where several processes share a run by files."""
+    return PartScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 class PartClock:
@@ -119,7 +142,7 @@ class PartClock:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a step of a test to its part."""
-        part = report.nodeid.rpartition("@")[2] if "@" in report.nodeid else report.nodeid.partition("::")[0]
+        part = part_of(report.nodeid)
         self._seconds[part] = self._seconds.get(part, 0.0) + report.duration
 
     def pytest_sessionfinish(self) -> None:

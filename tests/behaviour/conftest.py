@@ -24,6 +24,11 @@ SHORT = {TRAVELLED: 1, ON_RAY: 2}
 """How many tests of a file run in `make test` on the variants that repeat what the local backend showed."""
 
 
+def _is_alone_on_ray(item: pytest.Item) -> bool:
+    """Whether a test begins a Ray of its own, which takes 20 s; `tests/system/backends/ray` does."""
+    return item.get_closest_marker("own_runtime") is not None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as long what a short form stands for: on Ray, the first cases of the first tests of a file stay.
@@ -41,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item, name in sorted(repeated, key=lambda row: (row[0].path, row[0].reportinfo()[1] or 0)):
         test = item.name.partition("[")[0]
         tests = kept.setdefault((item.path, name), [])
-        is_first = test not in tests
+        is_first = test not in tests and not (name == ON_RAY and _is_alone_on_ray(item))
         if is_first and (
             len(tests) < SHORT[name] or (name == ON_RAY and item.get_closest_marker("all_on_ray"))
         ):

@@ -52,6 +52,7 @@ def test_limits_of_inspect_end_the_sample(logs: dict[str, Any], kind: str) -> No
     assert ended["roles"][:3] == ["system", "user", "assistant"]
 
 
+@pytest.mark.long
 def test_inspect_ends_a_model_that_repeats_a_call(logs: dict[str, Any]) -> None:
     """The same call with the same result: inspect's limit of 20 messages ends it, and nobody warns it."""
     ended = logs["same call"]

@@ -38,6 +38,7 @@ def test_log_has_one_header_and_every_sample_once(facts: dict[str, Any]) -> None
     assert log["tree"]
 
 
+@pytest.mark.long
 def test_model_that_repeats_a_call_is_not_ended(facts: dict[str, Any]) -> None:
     """Only the limits of inspect end such a sample."""
     assert facts["same call"] == [["completed", 1.0]]

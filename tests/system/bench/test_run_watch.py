@@ -78,6 +78,7 @@ async def test_a_failed_round_does_not_end_the_watch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 async def test_a_watch_that_fails_again_and_again_ends_the_run(tmp_path: Path) -> None:
     """With its error; the sample of an open attempt waits for the next command."""
 

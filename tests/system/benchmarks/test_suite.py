@@ -13,6 +13,7 @@ from benchmarks.suite_program import made
 
 @pytest.mark.slow
 @pytest.mark.covers("C14")
+@pytest.mark.long
 def test_killed_commands_score_every_sample_once(tmp_path: Path) -> None:
     """On the local backend, the command alone is killed."""
     found = killed(tmp_path / "k", "local", 40, 2, seed=1)

@@ -183,6 +183,7 @@ def test_another_program_at_work_does_not_stand_in_the_way(program: Program, sur
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_question_is_answered_over_processes(program: Program, surveyed: Path) -> None:
     """Asked on Ray, memory gives the same answer."""
     done = program.run("ask", "where is retry handled?", surveyed, "--backend", "ray")

@@ -43,7 +43,7 @@ def test_model_answers_in_prose(program: Program, serve: Serve, place: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["local", "ray"])
+@pytest.mark.parametrize("backend", ["local", pytest.param("ray", marks=pytest.mark.long)])
 def test_json_holds_the_answer_and_how_it_was_found(
     program: Program, serve: Serve, place: Path, backend: str
 ) -> None:

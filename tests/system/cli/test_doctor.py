@@ -224,7 +224,7 @@ def lose(database: Path) -> None:
     ("harm", "what", "do"),
     [
         (cut, "its header is damaged", "restore it from a backup"),
-        (renew, "it has schema 99, this release knows 2", "use a later release"),
+        (renew, "it has schema 99, this release knows 1", "use a later release"),
         (lose, "the file is gone but its log remains", "restore both"),
     ],
 )

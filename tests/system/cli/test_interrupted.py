@@ -111,6 +111,7 @@ def test_killed_survey_is_finished_by_resume(
     assert asyncio.run(remembered(state)) == undisturbed.records
 
 
+@pytest.mark.long
 def test_survey_with_a_damaged_end_is_finished_by_resume(
     program: Program, wide: Path, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:

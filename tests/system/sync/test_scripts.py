@@ -94,7 +94,7 @@ def test_a_script_with_tools_and_approver_of_its_own(tmp_path: Path, backend: Ba
             return input(f"{request.tool}? ") == "yes"
 
         if __name__ == "__main__":
-            model = ScriptedModel({"main": [call("launch", text="it"), "done"]})
+            model = ScriptedModel({"main": [script_call("launch", text="it"), "done"]})
             with opened(model, tools=[launch], approver=approve) as tree:
                 print(tree.main.send("go"))
                 print(tree.main.history()[-2].text)
@@ -365,7 +365,8 @@ def test_a_loop_that_was_ended_from_within_is_told_to_all_who_wait(tmp_path: Pat
                 sys.stdout.write(f"{'the event loop of the sync trees has ended' in str(error)}\\n")
 
         if __name__ == "__main__":
-            tree = opened(ScriptedModel([call("launch"), "done"]), tools=[launch], approver=breaks).start()
+            model = ScriptedModel([script_call("launch"), "done"])
+            tree = opened(model, tools=[launch], approver=breaks).start()
             main = tree.main
             waiting = threading.Thread(target=tell, args=(lambda: list(tree.events()),))
             waiting.start()

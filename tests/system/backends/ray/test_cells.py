@@ -135,7 +135,7 @@ def test_a_tool_and_all_it_uses_come_from_cells(kernel: Kernel) -> None:
     )
     shown = kernel.value(
         """
-        asked = call("measure", amount={"count": 2, "unit": "page"})
+        asked = script_call("measure", amount={"count": 2, "unit": "page"})
 
         def measuring(request):
             return asked if request.turn == 1 else request.messages[-1].text
@@ -432,7 +432,7 @@ def test_errors_of_a_cell_are_told_by_their_words(kernel: Kernel) -> None:
         def breaking(request):
             if request.session_id == "main/b1":
                 raise Broken("the model", "age")
-            return call("break_down", how="broken") if request.turn == 1 else request.messages[-1].text
+            return script_call("break_down", how="broken") if request.turn == 1 else request.messages[-1].text
 
         async def breaking_later(request):
             return breaking(request)
@@ -529,7 +529,7 @@ def test_a_sync_tree_of_a_cell_asks_at_the_keyboard(kernel: Kernel) -> None:
             return f"fired at {text}"
 
         async def speak(request):
-            return call("fire", text="will") if request.turn == 1 else request.messages[-1].text
+            return script_call("fire", text="will") if request.turn == 1 else request.messages[-1].text
 
         beside = await opened().start()
         blocking = sync.SessionTree(
@@ -561,7 +561,7 @@ def test_progress_of_a_tool_is_seen_while_it_runs(kernel: Kernel) -> None:
             await asyncio.Event().wait()
 
         told = []
-        async with opened(ScriptedModel({"*": [call("watch")]}), tools=[watch]) as tree:
+        async with opened(ScriptedModel({"*": [script_call("watch")]}), tools=[watch]) as tree:
             progress = tree.progress()
             child = await tree.main.spawn("worker", "go")
             try:
@@ -593,9 +593,9 @@ def test_an_approver_named_in_main_is_passed_over(kernel: Kernel) -> None:
 
         def asks(request):
             if request.session_id == "main/b1" and request.turn == 1:
-                return call("sessions_spawn", kind="branch", task="launch")
+                return script_call("sessions_spawn", kind="branch", task="launch")
             if request.session_id == "main/b1/b1" and request.turn == 1:
-                return call("launch")
+                return script_call("launch")
             return request.messages[-1].text
 
         asked = []

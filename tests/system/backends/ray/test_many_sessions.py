@@ -30,6 +30,7 @@ def reply(request: ModelRequest) -> Answer:
 
 
 @pytest.mark.covers("C2")
+@pytest.mark.long
 async def test_eleven_hundred_waiting_sessions_block_no_decision(tmp_path: Path) -> None:
     """On eight hosts, each result awaited too: an approval, a cancel and a message get through at once."""
     async with (

@@ -102,7 +102,7 @@ def left_of(seen: set[engine_home.Process], home: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("mode", "end", "code", "complaints"),
     [
-        pytest.param("wait", interrupt, 1, ["KeyboardInterrupt"], id="Ctrl-C"),
+        pytest.param("wait", interrupt, 1, ["KeyboardInterrupt"], id="Ctrl-C", marks=pytest.mark.long),
         pytest.param("exit", nothing, 0, [], id="exit without close"),
     ],
 )

@@ -179,6 +179,7 @@ class Untyped(EffectRunner):
     "planted",
     [DoesTwice, ForgetsRules, ForgetsStrictness, SaysYes, NeverCancels, SaysTwice, Untyped],
 )
+@pytest.mark.long
 def test_planted_bug_is_seen(planted: type[EffectRunner], tmp_path: Path) -> None:
     """Whatever a backend might do otherwise makes a difference in one of the plays that are tried."""
     one, other = in_one_process(EffectRunner, tmp_path), in_one_process(planted, tmp_path)
@@ -192,6 +193,7 @@ def test_planted_bug_is_seen(planted: type[EffectRunner], tmp_path: Path) -> Non
         check()
 
 
+@pytest.mark.long
 def test_one_process_agrees_with_itself(tmp_path: Path) -> None:
     """What comes of a play is decided by the play: no order of events between sessions shows in it."""
     one = in_one_process(EffectRunner, tmp_path)

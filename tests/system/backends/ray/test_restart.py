@@ -91,6 +91,7 @@ async def test_supervisor_killed_amid_work(tree: SessionTree, tmp_path: Path) ->
 
 
 @pytest.mark.covers("C2")
+@pytest.mark.long
 async def test_host_killed_amid_work(tree: SessionTree, tmp_path: Path) -> None:
     """The session is embodied by another process and ends as if nothing had happened."""
     branch = await tree.main.spawn("branch", "go")
@@ -102,6 +103,7 @@ async def test_host_killed_amid_work(tree: SessionTree, tmp_path: Path) -> None:
     await check_effects(tree, tmp_path, branch.session_id)
 
 
+@pytest.mark.long
 async def test_gateway_killed_amid_a_question(tmp_path: Path) -> None:
     """The question is asked again, whole."""
     async with (

@@ -41,6 +41,7 @@ def values(scores: dict[str, Any]) -> dict[str, float]:
     return {name: score["value"] for name, score in scores.items()}
 
 
+@pytest.mark.long
 def test_the_package_holds_eight_hundred_entries(found: dict[str, Any]) -> None:
     """Two hundred of each category, whose ground truth can be read without evaluating it."""
     facts = found["facts"]

@@ -43,6 +43,7 @@ def test_without_its_changes_the_database_does_not_match(found: dict[str, Any], 
     assert {each["value"] for each in scores.values()} == {0.0}
 
 
+@pytest.mark.long
 def test_a_simulated_user_ends_the_conversation(found: dict[str, Any]) -> None:
     """A Worker speaks for the user, knows the scenario, has no tools, and sees only what was said."""
     (score,) = found["talk"].values()
@@ -63,6 +64,7 @@ def test_a_user_without_a_reply_is_an_error(found: dict[str, Any]) -> None:
     assert score["value"] == 0.0
 
 
+@pytest.mark.long
 def test_main_has_the_rules_and_not_the_scenario(found: dict[str, Any]) -> None:
     """Only the user knows what the user wants."""
     mains = [each for each in found["seen"] if each["session"] == "main"]
