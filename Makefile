@@ -2,7 +2,7 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-suites setup-bench demo test test-long check lint floors types fast fix bench-quick sync-face coverage-table map docs lock clean \
+.PHONY: help setup setup-local setup-suites setup-bench demo test test-long check lint floors types pure fast fix bench-quick sync-face coverage-table map docs lock clean \
   test-changed room hooks release setup-release mutation setup-mutation
 
 # Another environment's modules must not leak into this one.
@@ -75,8 +75,8 @@ test: setup-suites ## the whole suite, in as many processes as processors and me
 test-long: setup-suites ## what is random, long or repeats; a short form of each is in test
 	SESSIONTREE_TEST_EXAMPLES=500 $(PYTEST) --numprocesses=auto -m 'long or hypothesis' --timeout=3600 $(ARGS)
 
-check: setup ## lint, floors, types and the fast tests
-	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 lint floors types fast
+check: setup ## lint, floors, types and the tests of the pure rooms
+	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 lint floors types pure
 
 lint: setup
 	$(BIN)/ruff format --check .
@@ -88,6 +88,12 @@ floors: setup
 types: setup
 	$(BIN)/mypy
 	for script in .ci/*.py; do $(BIN)/mypy "$$script" || exit; done
+
+# Rooms that decide and neither wait nor open a file; short searches, since `make test` makes longer ones.
+PURE := contracts policy schema session tree
+
+pure: setup
+	SESSIONTREE_TEST_EXAMPLES=10 $(PYTEST) --numprocesses=2 -m 'not slow and not long' $(PURE:%=tests/unit/%) $(ARGS)
 
 fast: setup
 	$(PYTEST) --numprocesses=2 -m 'not slow and not long' $(ARGS)
