@@ -31,7 +31,7 @@ assert hasattr(HypothesisProvider, "_local_constants"), "Hypothesis collects con
 # of a run and between commits, so a search with derandomize=True would find a planted bug in one and miss it
 # in the other.
 setattr(HypothesisProvider, "_local_constants", Constants())  # noqa: B010
-EXAMPLES = int(os.environ.get("SESSIONTREE_TEST_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("SESSIONTREE_TEST_EXAMPLES", "50"))
 """How many examples a property gets that does not say so itself; `make test-long` sets many more."""
 settings.register_profile("dev", max_examples=EXAMPLES, deadline=None)
 settings.register_profile(

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-ROWS_FILE = Path("tests", "house", "coverage_rows.md")
+ROWS_FILE = Path("tests", "system", "house", "coverage_rows.md")
 """The rows without their tests."""
 TABLES = Path("build", "coverage.md")
 """Where the tables are written."""

@@ -131,7 +131,7 @@ def small(tmp_path: Path) -> Path:
     """A checkout with three tests and three rows."""
     (tmp_path / "tests" / "room").mkdir(parents=True)
     (tmp_path / "tests" / "room" / "test_room.py").write_text(MARKED)
-    (tmp_path / ROWS_FILE).parent.mkdir()
+    (tmp_path / ROWS_FILE).parent.mkdir(parents=True)
     (tmp_path / ROWS_FILE).write_text(ROWS_OF_SMALL)
     return tmp_path
 

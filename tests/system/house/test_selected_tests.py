@@ -151,9 +151,9 @@ def test_room_is_found_at_any_depth_or_refused(
     script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every folder of the name; without one, the names that there are."""
-    for folder in ("tests/unit/journal", "tests/unit/journal", "tests/unit/web"):
+    for folder in ("tests/journal", "tests/unit/journal", "tests/web"):
         (tmp_path / folder).mkdir(parents=True)
-    assert script.find_room(tmp_path, "journal") == ["tests/unit/journal", "tests/unit/journal"]
+    assert script.find_room(tmp_path, "journal") == ["tests/journal", "tests/unit/journal"]
     assert script.main("room", "attic", checkout=tmp_path) == 2
     assert "journal, unit, web" in capsys.readouterr().err
     assert script.main("room", checkout=tmp_path) == script.main(checkout=tmp_path) == 2

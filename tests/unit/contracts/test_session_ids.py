@@ -10,7 +10,7 @@ from itertools import count
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.session_ids import SessionIds, session_key
@@ -36,6 +36,7 @@ def all_ids(ids: SessionIds, key: str) -> list[str]:
 def ids_are_met_once(make: MakeIds) -> None:
     """Between any trees, sessions, keys and purposes ids differ; made again they are the same."""
 
+    @settings(max_examples=200)
     @given(PLACES)
     def check(places: list[tuple[str, str, str]]) -> None:
         found = [all_ids(make(nonce, session), key) for nonce, session, key in places]
