@@ -121,7 +121,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (-seconds.get(parts[item], 0.0), parts[item]))
 
 
-class PartScheduling(LoadScopeScheduling):
+class PartScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist comes without types
     """Deals out whole parts; the groups of xdist itself need a node id that can be changed."""
 
     def _split_scope(self, nodeid: str) -> str:
