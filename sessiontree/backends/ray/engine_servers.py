@@ -15,7 +15,6 @@ import os
 import select
 import shutil
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +32,8 @@ from ray._private import worker as ray_worker
 
 from sessiontree.backends.ray.engine_settings import for_servers
 from sessiontree.contracts.errors import EngineLost
+from sessiontree.control.peer import peer_of
+from sessiontree.runtime.socket_files import connect_to
 
 PROBE_EVERY_S = 2.0
 PROBE_S = 1.0
@@ -174,12 +175,8 @@ def accepts(address: str, within_s: float) -> bool:
 
 def listener_of(path: Path) -> int | None:
     """Return the id of the process that listens at a socket's path, or None if it cannot be seen."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(PROBE_S)
-        connection.connect(str(path))
-        size = struct.calcsize("3i")
-        pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-        return int(pid) or None  # 0 = it is in another PID namespace
+    with contextlib.suppress(OSError), connect_to(path, PROBE_S) as connection:
+        return peer_of(connection).pid or None  # 0 = it is in another PID namespace
     return None
 
 
