@@ -114,8 +114,8 @@ class SessionTree:
     _desk: HumanInbox | None = None
     _hook_desk: ProgramHooks | None = None
     _was_open: bool = False
-    _readers: Collection[ProgressReader] = ()
-    """Readers of its progress that are open; weakly held."""
+    _readers: weakref.WeakSet[ProgressReader]
+    """Readers of its progress; the tree's end is the end of loops over them."""
     _wishes: tuple[BackendName, int | None, MemorySettings | None]
 
     def __init__(
@@ -185,6 +185,7 @@ class SessionTree:
         self._runtime = self._given = runtime
         self._wishes = (options.get("backend", "ray"), options.get("slots"), memory)
         self._cell = Cell.now()
+        self._readers = weakref.WeakSet()
 
     def _skills_of(
         self, given: SkillsLike, agents: Mapping[str, AgentSpec], policy: PolicyRow
@@ -507,7 +508,7 @@ class SessionTree:
             session_id: Path of the session to watch; None = all sessions of the tree.
         """
         reader = ProgressReader(self._backend.watch(self.tree_id, session_id))
-        self._readers = weakref.WeakSet((*self._readers, reader))
+        self._readers.add(reader)
         return reader
 
     async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
