@@ -2,7 +2,7 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-suites setup-bench demo test test-long check lint floors types pure fast fix bench-quick sync-face coverage-table map docs lock clean \
+.PHONY: help setup setup-local setup-suites setup-bench demo test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
   test-changed room hooks release setup-release mutation setup-mutation
 
 # Another environment's modules must not leak into this one.
@@ -87,16 +87,13 @@ floors: setup
 
 types: setup
 	$(BIN)/mypy
-	for script in .ci/*.py; do $(BIN)/mypy "$$script" || exit; done
+	$(BIN)/mypy .ci/*.py
 
 # Rooms that decide and neither wait nor open a file; short searches, since `make test` makes longer ones.
 PURE := contracts policy schema session tree
 
 pure: setup
 	SESSIONTREE_TEST_EXAMPLES=10 $(PYTEST) --numprocesses=2 -m 'not slow and not long' $(PURE:%=tests/unit/%) $(ARGS)
-
-fast: setup
-	$(PYTEST) --numprocesses=2 -m 'not slow and not long' $(ARGS)
 
 fix: setup ## format, and repair what can be repaired
 	$(BIN)/ruff check --fix-only .

@@ -91,7 +91,7 @@ def select(changed: Iterable[str], sources: Sources, max_files: int = MAX_FILES)
 
 
 def module_of(path: str) -> str | None:
-    """Return the module at a path beneath the checkout; None for a file that is no module of ours."""
+    """Return the module at a path beneath the checkout; None for a file that is not one of our modules."""
     if not path.endswith(".py") or path.endswith("/conftest.py"):
         return None
     for package, folder in {**PACKAGES, "tests": "tests", "benchmarks": "benchmarks"}.items():
@@ -175,7 +175,7 @@ def list_changed(checkout: Path, base: str) -> set[str]:
     """Return the paths that differ from where the branch left a commit, and those that git does not know.
 
     Raises:
-        subprocess.CalledProcessError: git knows no such commit, or this is no checkout.
+        subprocess.CalledProcessError: git does not know the commit, or this is not a checkout.
     """
     left = _run_git(checkout, "merge-base", "HEAD", base).strip()
     differing = _run_git(checkout, "diff", "--name-only", "--no-renames", "-z", left)

@@ -91,16 +91,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def part_of(nodeid: str) -> str:
+def find_part(nodeid: str) -> str:
     """Return the part of the run to which a test belongs."""
     path, _, name = nodeid.partition("::")
     if path.startswith(BEHAVIOURS):
         return ON_RAY if RAY_CASE.search(name) else path
-    return ON_RAY if path in files_on_ray() else path
+    return ON_RAY if path in find_files_on_ray() else path
 
 
 @cache
-def files_on_ray() -> frozenset[str]:
+def find_files_on_ray() -> frozenset[str]:
     """Return the files whose tests take the run's Ray, behaviours aside."""
     root = SECONDS.parents[1]
     files = (path for path in root.glob("tests/*/**/test_*.py") if "ray_runtime" in path.read_text("utf-8"))
@@ -117,7 +117,7 @@ def read_seconds() -> dict[str, float]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the parts that take longest first: one of a minute that came last would leave processors idle."""
     seconds = read_seconds()
-    parts = {item: part_of(item.nodeid) for item in items}
+    parts = {item: find_part(item.nodeid) for item in items}
     items.sort(key=lambda item: (-seconds.get(parts[item], 0.0), parts[item]))
 
 
@@ -125,7 +125,7 @@ class PartScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist comes 
     """Deals out whole parts; the groups of xdist itself need a node id that can be changed."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return part_of(nodeid)
+        return find_part(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -142,7 +142,7 @@ class PartClock:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a step of a test to its part."""
-        part = part_of(report.nodeid)
+        part = find_part(report.nodeid)
         self._seconds[part] = self._seconds.get(part, 0.0) + report.duration
 
     def pytest_sessionfinish(self) -> None:

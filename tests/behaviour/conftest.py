@@ -46,8 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item, name in sorted(repeated, key=lambda row: (row[0].path, row[0].reportinfo()[1] or 0)):
         test = item.name.partition("[")[0]
         tests = kept.setdefault((item.path, name), [])
-        is_first = test not in tests and not (name == ON_RAY and _is_alone_on_ray(item))
-        if is_first and (
+        may_stay = test not in tests and not (name == ON_RAY and _is_alone_on_ray(item))
+        if may_stay and (
             len(tests) < SHORT[name] or (name == ON_RAY and item.get_closest_marker("all_on_ray"))
         ):
             tests.append(test)

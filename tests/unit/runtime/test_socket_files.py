@@ -69,7 +69,7 @@ def test_a_thread_does_not_wait_for_ever(listener: socket.socket, tmp_path: Path
 
 
 async def test_nobody_there_is_said_at_once(tmp_path: Path) -> None:
-    """No file, or a file at which nobody listens, is no reason to wait."""
+    """A missing file, or one at which nobody listens, is not waited for."""
     for connect in (connect_in_thread, open_connection_to):
         with pytest.raises(FileNotFoundError):
             await connect(tmp_path / "absent")
