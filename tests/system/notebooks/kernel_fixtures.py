@@ -7,10 +7,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from dataclasses import dataclass
 from typing import Any, Self
 
+from tests.system.forked_fixtures import Forked, fork
+
+PROGRAM = "tests.system.notebooks.kernel_program"
 END_S = 120.0
 
 
@@ -38,19 +42,43 @@ class Outcome:
 
 
 class Kernel:
-    """A kernel and its one frontend. Use it as a context manager; at its end nothing of it may complain."""
+    """A kernel and its one frontend. Use it as a context manager; at its end nothing of it may complain.
 
-    def __init__(self) -> None:
+    Args:
+        is_forked: Whether its interpreter has loaded the package already, and needs no second to start.
+    """
+
+    def __init__(self, *, is_forked: bool = False) -> None:
         """Start it."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.system.notebooks.kernel_program"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, "PYTHONASYNCIODEBUG": ""},
-        )
+        asked, typing = os.pipe()
+        answers, answering = os.pipe()
+        self._asking = os.fdopen(typing, "w", encoding="utf-8")
+        self._answers = os.fdopen(answers, encoding="utf-8")
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by close()
+        environment = {**os.environ, "PYTHONASYNCIODEBUG": ""}
+        self._process: subprocess.Popen[bytes] | Forked
+        if not is_forked:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", PROGRAM],
+                stdin=asked,
+                stdout=answering,
+                stderr=self._errors,
+                start_new_session=True,
+                env=environment,
+            )
+        else:
+            started = fork(
+                PROGRAM,
+                kind="module",
+                stdin=asked,
+                stdout=answering,
+                stderr=self._errors.fileno(),
+                environment=environment,
+                own_session=True,
+            )
+            self._process = Forked(*started)
+        os.close(asked)
+        os.close(answering)
 
     def run(self, cell: str, *typed: str) -> Outcome:
         """Run a cell to its end.
@@ -62,13 +90,11 @@ class Kernel:
         Raises:
             CellError: the cell raised.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         order = {"cell": textwrap.dedent(cell), "typed": typed}
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, self._process.communicate()[1]
+        self._asking.write(json.dumps(order) + "\n")
+        self._asking.flush()
+        answer = self._answers.readline()
+        assert answer, self.close()
         told = json.loads(answer)
         if told["error"] is not None:
             raise CellError(*told["error"])
@@ -80,12 +106,16 @@ class Kernel:
 
     def close(self) -> str:
         """End it as a shut-down kernel ends, and return what it complained about."""
+        self._asking.close()
         try:
-            _, complaints = self._process.communicate(timeout=END_S)
+            self._process.wait(END_S)
         finally:
             self._process.kill()
             self._process.wait()
-        return complaints
+            self._answers.close()
+        with self._errors as errors:
+            errors.seek(0)
+            return errors.read()
 
     def __enter__(self) -> Self:
         """Return the kernel."""

@@ -40,7 +40,7 @@ CLOSE = {"awaited": "await tree.close()", "at once": "await tree.close()", "sync
 def kernel(tmp_path: Path) -> Iterator[Kernel]:
     """A kernel whose first cell imported what all use, and hears the log."""
     (tmp_path / "workspace").mkdir()
-    with Kernel() as kernel:
+    with Kernel(is_forked=True) as kernel:
         kernel.run(FIRST.format(state=str(tmp_path / "state"), workspace=str(tmp_path / "workspace")))
         yield kernel
 

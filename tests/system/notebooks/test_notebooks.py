@@ -1,78 +1,68 @@
-"""Notebooks run from top to bottom, as a person would run them, and are stored without outputs."""
+"""Notebooks run from top to bottom in a real kernel, and their files hold what their cells show."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.system.notebooks.kernel_fixtures import Kernel
+from tests.system.notebooks.notebook_program import NOTEBOOKS, run_notebook
 
-NOTEBOOKS = sorted(Path(__file__).parents[3].joinpath("notebooks").glob("*.ipynb"))
+CHANGING = re.compile(
+    r"[\d.,]+ m?s\b|(?<=<br>first: )\S+/|(?<=second: )\S+/|(?<=<tr><td>)\d+(?=</td>)|/\S*/tmp\w+|(?<=seq=)\d+"
+    r"|[\d.,]+/s\b|http://127\.0\.0\.1:\d+/|(?<=made with )[^<\\]+|(?<=last command )[^<\\]+"
+)
+"""Times, places, releases and tokens, and numbers of facts, which depend on what ended first."""
+pytestmark = pytest.mark.slow
 
 
 def code_cells(path: Path) -> list[dict[str, Any]]:
     """Return a notebook's code cells."""
-    return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    return [cell for cell in json.loads(path.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
 
 
-def test_there_is_a_notebook() -> None:
-    """The folder is not empty, so that the tests below test something."""
-    assert NOTEBOOKS
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_is_stored_without_outputs(path: Path) -> None:
-    """Outputs of somebody's machine are never committed."""
-    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code_cells(path))
-
-
-@pytest.mark.covers("C13")
-@pytest.mark.slow
-def test_first_tree_counts_lines_and_ends_every_session() -> None:
-    """The first notebook's own claims hold, in a kernel of its own and on Ray."""
-    (path,) = [path for path in NOTEBOOKS if path.stem == "01_first_tree"]
-    with Kernel() as kernel:
-        outcomes = [kernel.run("".join(cell["source"])) for cell in code_cells(path)]
-        loaded = kernel.value(
-            "import sys\n['ray' in sys.modules, 'sessiontree.backends.local.backend' in sys.modules]"
-        )
-    _, reply, counts, written, asked, published, replies, receipt = outcomes
-    assert loaded == [True, False]
-    assert reply.value == "main heard: hello"
-    assert counts.value == [3, 5]
-    assert counts.printed.count("tool_execution_end") == 2
-    assert {line.split()[0] for line in counts.printed.splitlines()} >= {"main/w1", "main/w2"}
-    assert written.value == "[3, 5]"
-    assert asked.value == "main wants to publish counts.txt"
-    assert published.value == "main heard: counts.txt is published"
-    assert replies.value[0] == "main heard: counts.txt is published"
-    assert "denied" in replies.value[1]
-    assert receipt.value == [
-        ("main", "cancelled"),
-        ("main/b1", "completed"),
-        ("main/w1", "completed"),
-        ("main/w2", "completed"),
+def shown_in(cell: dict[str, Any]) -> list[str]:
+    """Return what a cell shows without what differs between runs; of a picture, that it is one."""
+    return [
+        "picture"
+        if "image/png" in each.get("data", ())
+        else CHANGING.sub("…", json.dumps(each.get("data", each.get("text"))))
+        for each in cell["outputs"]
     ]
 
 
-@pytest.mark.slow
-def test_suite_is_run_reported_and_compared() -> None:
-    """The second notebook's own claims hold; a run that is run again does nothing, and results are shown."""
-    (path,) = [path for path in NOTEBOOKS if path.stem == "02_suite"]
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_shows_what_its_file_holds(path: Path) -> None:
+    """Run again, each cell shows the same; `python -m tests.system.notebooks.notebook_program` writes it."""
+    run = [cell for cell in run_notebook(path)["cells"] if cell["cell_type"] == "code"]
+    assert [shown_in(cell) for cell in run] == [shown_in(cell) for cell in code_cells(path)]
+
+
+@pytest.mark.covers("C13")
+def test_a_saved_notebook_shows_trees_without_a_kernel() -> None:
+    """As tables in HTML without a script; nothing belongs to a kernel that has ended."""
+    stored = "".join(path.read_text("utf-8") for path in NOTEBOOKS)
+    assert "<td>main/w1</td>" in stored
+    assert "widget-view" not in stored
+    assert "<script" not in stored
+    assert "?token=" not in stored
+
+
+@pytest.mark.covers("C13")
+def test_tools_and_models_of_cells_work_in_processes_of_ray() -> None:
+    """The second notebook's cells up to the first reply, with sessions that run elsewhere."""
+    (path,) = [path for path in NOTEBOOKS if path.stem == "02_approvals_and_policies"]
     cells = ["".join(cell["source"]) for cell in code_cells(path)]
+    on_ray = cells[0].replace('"backend": "local"', '"backend": "ray"')
+    assert on_ray != cells[0]
     with Kernel() as kernel:
-        outcomes = [kernel.run(cell) for cell in cells[:3]]
-        shown = kernel.value("six._repr_html_()")
-        again = kernel.run(cells[2])
-        outcomes += [kernel.run(cell) for cell in cells[3:]]
-        assert kernel.value("'sessiontree.backends.ray.backend' in __import__('sys').modules") is False
-    _, _, six, wrong, failures, comparison, compared = outcomes
-    assert six.shown == again.shown == "RunResults(suite='sums', scored=25, failed=0, unfinished=0)"
-    assert "<td>60.0%</td>" in shown
-    assert wrong.value == [("2+5", '"0"'), ("3+4", '"0"'), ("3+5", '"0"')]
-    assert failures.value == [("not passed", 10, "2+5")]
-    assert comparison.shown == "RunComparison(suite='sums', shared=25, better=7, worse=0, p_value=0.01563)"
-    assert compared.value == (7, 0, ("2+5", "3+4", "3+5"))
+        kernel.run(on_ray)
+        kernel.run(cells[1])
+        assert kernel.value(cells[2]) == "main heard: report.txt is published"
+        loaded = kernel.value("import sys\n['ray' in sys.modules, 'IPython' in sys.modules]")
+        kernel.run("await tree.close()\nplace.cleanup()")
+    assert loaded == [True, False]

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.cli.live_tree import LiveTree, SessionPanel
 from sessiontree.cli.live_view import Pace, picture
 from sessiontree.contracts import session_facts as said
 from sessiontree.contracts.codec import pack, pack_joined, parts_of
@@ -37,7 +36,9 @@ from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import initial
 from sessiontree.tree.evolve import evolve as evolve_tree
 from sessiontree.tree.state import initial_tree
-from tests.system.cli.live_strategies import ended, record, records, requested, spawned, tree_facts
+from sessiontree.view.live_tree import LiveTree
+from sessiontree.view.session_panel import SessionPanel
+from tests.unit.view.live_strategies import ended, record, records, requested, spawned, tree_facts
 
 Take = Callable[[LiveTree, Any], None]
 SMALL = settings(max_examples=200, deadline=None, database=None, phases=(Phase.generate,))

@@ -1,0 +1,93 @@
+"""The command ``sessiontree serve``, and the pages of other commands: trees in a browser, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import webbrowser
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from sessiontree.cli.options import load
+from sessiontree.cli.screen import RichScreen
+from sessiontree.cli.tree import find_state_dir, whole_tree_id
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.version import how_to_install
+
+
+def serve(  # noqa: PLR0913 - each is an option of the command
+    screen: RichScreen,
+    *,
+    path: Path | None,
+    state_dir: Path | None,
+    tree_id: str | None,
+    host: str,
+    port: int,
+    certificate: Path | None,
+    key: Path | None,
+    token_file: Path | None,
+    opens: bool,
+) -> int:
+    """Serve the trees of a state directory, live and past ones, until interrupted; return the exit code.
+
+    Raises:
+        ConfigError: the extra ``serve`` is not installed, or it can't listen there.
+        JournalError: the tree that is named does not exist.
+    """
+    given = find_state_dir(path, state_dir)
+    page = "/" if tree_id is None else f"/t/{whole_tree_id(given, tree_id)}"
+    serving = _server(given, host, port, certificate, key, token_file)
+
+    def ready() -> None:
+        where = serving.new_address(page)
+        screen.line(f"open {where}")
+        screen.line("the address lets one browser in, once; Ctrl-C ends the server, and no tree")
+        if opens:
+            webbrowser.open(where)
+
+    asyncio.run(serving.run(ready))
+    return 0
+
+
+@asynccontextmanager
+async def serve_page(
+    state_dir: Path, tree_id: str, say: Callable[[str], None], *, is_wanted: bool
+) -> AsyncIterator[None]:
+    """Serve a page of a tree, and open it in a browser, as long as a command runs the tree.
+
+    Args:
+        state_dir: Where its journal is.
+        tree_id: The tree.
+        say: Shows the page's address.
+        is_wanted: False = nothing is served.
+
+    Raises:
+        ConfigError: the extra ``serve`` is not installed.
+    """
+    if not is_wanted:
+        yield
+        return
+    serving = _server(state_dir)
+    running = asyncio.create_task(serving.run())
+    try:
+        where = serving.new_address(f"/t/{tree_id}")
+        say(f"page: {where}")
+        await asyncio.to_thread(webbrowser.open, where)
+        yield
+    finally:
+        serving.stop()
+        await asyncio.wait([running])
+
+
+def _server(state_dir: Path, *address: Any) -> Any:
+    """Return a server; the arguments are those of its address."""
+    try:
+        make_address, make_server = (
+            load(f"sessiontree.serve.listen:{name}") for name in ("Address", "PageServer")
+        )
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"pages need the extra serve ({error.name} is missing): {how_to_install('serve')}"
+        ) from error
+    return make_server(state_dir, make_address(*address))

@@ -1,0 +1,347 @@
+"""How the values of the package show themselves at the end of a cell: widget, static HTML, plain text.
+
+A front end takes the best form that it knows. The HTML is what a saved notebook shows: escaped text. Nothing
+here needs an extra; without one the pictures are left, and the widget is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import Context
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final
+
+from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.errors import ConfigError, SessionTreeError, words_of
+from sessiontree.contracts.jsonable import dump_readable, to_json_value
+from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.results import SessionResult
+from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.notebook.cell_html import (
+    MAX_ROWS,
+    block_text,
+    card,
+    cell_text,
+    html_table,
+    picture_html,
+    prose,
+    short,
+    text_table,
+    tree_html,
+    tree_text,
+)
+from sessiontree.notebook.cell_interrupts import INTERRUPTS
+from sessiontree.notebook.tree_look import LOOK_S, look
+from sessiontree.notebook.view_thread import VIEWS
+from sessiontree.tree.report import ReceiptLine
+from sessiontree.version import how_to_install
+
+Bundle = dict[str, Any]
+SETTLE_S: Final = 0.3
+"""How long after the end of a cell its facts may take to reach what is looked at."""
+WIDGET_MIME: Final = "application/vnd.jupyter.widget-view+json"
+
+
+def show_values(shell: Any) -> None:
+    """Have the values of the package show themselves in a shell, and ■ interrupt turns; once is enough."""
+    formatters = getattr(shell, "display_formatter", None)
+    if formatters is None or getattr(shell, "_sessiontree_shows", False):
+        return
+    shell._sessiontree_shows = True  # noqa: SLF001 - the mark is this module's
+    for module, name, shows in _TYPES:
+        formatter = formatters.mimebundle_formatter
+        if module == "builtins":
+            formatter.for_type(vars(importlib.import_module(module))[name], _adapted(shows))
+        else:
+            formatter.for_type_by_name(module, name, _adapted(shows))
+    INTERRUPTS.watch(shell)
+    RUNNING.watch(shell)
+
+
+def _adapted(show: Callable[[Any], Bundle | None]) -> Callable[..., Bundle | None]:
+    def shown(value: Any, include: object = None, exclude: object = None) -> Bundle | None:
+        return show(value)
+
+    return shown
+
+
+def tree_bundle(state_dir: Path, tree_id: str, session: str = "main") -> Bundle:
+    """Return a tree as a widget, or as HTML and text where none can be made.
+
+    A file keeps no widget. In front of one, HTML and text are displayed by themselves, and brought up to date
+    at the end of the cell.
+
+    Args:
+        state_dir: Its state directory.
+        tree_id: The tree.
+        session: The session that the pictures begin at.
+    """
+    try:
+        snapshot = look(state_dir, tree_id)["snapshot"]
+    except SessionTreeError as error:
+        return {"text/plain": f"<tree {tree_id}: {words_of(error)}>"}
+    bundle = {"text/plain": tree_text(snapshot, session), "text/html": tree_html(snapshot, session)}
+    if not in_kernel():
+        return bundle
+    if find_spec("anywidget") is not None:
+        show_values(running_shell())
+        RUNNING.begin_picture(state_dir, tree_id, session)
+        widget_of = importlib.import_module("sessiontree.notebook.widget").widget_of
+        model = {"version_major": 2, "version_minor": 0, "model_id": widget_of(state_dir, tree_id).model_id}
+        return {WIDGET_MIME: model, "text/plain": f"<tree {tree_id}>"}
+    if snapshot["tree"]["is_live"] and find_spec("starlette") is not None:
+        return _with_page(bundle, page_address(state_dir, tree_id))
+    return bundle
+
+
+def page_address(state_dir: Path, tree_id: str) -> str:
+    """Return the address of a tree's page on this machine, which lets one browser in, once.
+
+    Raises:
+        ConfigError: the extra ``serve`` is not installed, or no port can be used.
+    """
+    if find_spec("starlette") is None or find_spec("sse_starlette") is None or find_spec("uvicorn") is None:
+        raise ConfigError(f"pages need the extra serve: {how_to_install('serve')}")
+    return VIEWS.submit(lambda: VIEWS.page_of(state_dir, tree_id)).result(LOOK_S)
+
+
+def _with_page(bundle: Bundle, where: str) -> Bundle:
+    """Add the address of a tree's page, which lets one browser in, once, as long as the kernel lives."""
+    return {
+        "text/plain": f"{bundle['text/plain']}\nopen {where}",
+        "text/html": f"{bundle['text/html']}<p>open <code>{cell_text(where)}</code></p>",
+    }
+
+
+def in_kernel() -> bool:
+    """Whether this process is a notebook's kernel, which has a front end."""
+    shell = running_shell()
+    return getattr(shell, "kernel", None) is not None
+
+
+def running_shell() -> Any:
+    """Return the IPython shell of this process; None outside of one."""
+    return importlib.import_module("IPython").get_ipython() if find_spec("IPython") else None
+
+
+class RunningCell:
+    """The cell that runs; what a tree shows by itself belongs there, and not to the cell that opened it."""
+
+    def __init__(self) -> None:
+        self._parent: Any = None
+        self._pictures: list[tuple[str, Path, str, str]] = []
+        """Of the cell that runs: display id, state directory, tree and session."""
+
+    def watch(self, shell: Any) -> None:
+        """Keep the request of each cell, from the one that runs on."""
+        self._shell = shell
+        self._note(None)
+        shell.events.register("pre_run_cell", self._note)
+        shell.events.register("post_run_cell", self._end_cell)
+
+    def _note(self, info: object) -> None:
+        self._parent = getattr(self._shell, "get_parent", dict)()
+
+    def publish(self, bundle: Bundle, parent: Any = None, **how: Any) -> None:
+        """Display something; on any thread and in any task.
+
+        Args:
+            bundle: What is displayed.
+            parent: The request of the cell where; None = the cell that runs.
+            how: More arguments of the shell's publisher.
+        """
+        publisher = self._shell.display_pub
+
+        def show() -> None:
+            if hasattr(publisher, "set_thread_parent"):
+                publisher.set_thread_parent(parent or self._parent)
+            publisher.publish(bundle, **how)
+
+        Context().run(show)
+
+    def begin_picture(self, state_dir: Path, tree_id: str, session: str) -> None:
+        """Display a tree as a saved notebook shows it; as it is then, and at the end of the cell."""
+        shown = self.begin(_picture_bundle(look(state_dir, tree_id)["snapshot"], session))
+        self._pictures.append((shown, state_dir, tree_id, session))
+
+    def _end_cell(self, result: object) -> None:
+        pictures, self._pictures = self._pictures, []
+        parent = self._parent
+        for picture in pictures:
+            VIEWS.submit(partial(self._renew, *picture, parent))
+
+    async def _renew(self, shown: str, state_dir: Path, tree_id: str, session: str, parent: Any) -> None:
+        with suppress(SessionTreeError):
+            async with VIEWS.trees_of(state_dir).look_at(tree_id) as tree:
+                await asyncio.sleep(SETTLE_S)
+                bundle = _picture_bundle(tree.feed.snapshot(), session)
+            self.publish(bundle, parent, transient={"display_id": shown}, update=True)
+
+    def begin(self, bundle: Bundle) -> str:
+        """Display something that :meth:`update` replaces; return its id."""
+        display_id = token_hex(16)
+        self.publish(bundle, transient={"display_id": display_id})
+        return display_id
+
+    def update(self, display_id: str, bundle: Bundle) -> None:
+        """Replace what was displayed."""
+        self.publish(bundle, transient={"display_id": display_id}, update=True)
+
+
+RUNNING: Final = RunningCell()
+"""The only one of this process."""
+
+
+def show_waiting(state_dir: Path, tree_id: str) -> bool:
+    """Show a tree in the cell that waits for it; return whether that was possible."""
+    if not in_kernel():
+        return False
+    RUNNING.publish(tree_bundle(state_dir, tree_id))
+    return True
+
+
+def _picture_bundle(snapshot: dict[str, Any], session: str) -> Bundle:
+    return {"text/plain": tree_text(snapshot, session), "text/html": picture_html(snapshot, session)}
+
+
+def result_bundle(result: SessionResult[Any]) -> Bundle:
+    """Return a result: how the session ended, its final message, its value and what it used."""
+    words = [f"{result.session_id or 'session'}: {result.status}", *result.given_up]
+    html = "".join(f"<p>{cell_text(line)}</p>" for line in words) + prose(result.summary)
+    text = "\n".join([*words, result.summary])
+    if result.output is not None:
+        shown = _readable(result.output)
+        html, text = html + block_text(shown), f"{text}\n{shown}"
+    table = _usage_table(result.usage)
+    return {"text/html": html + html_table([], table), "text/plain": text_table([text], table)}
+
+
+def usage_bundle(usage: Usage) -> Bundle:
+    """Return amounts as a table."""
+    table = _usage_table(usage)
+    return {"text/html": html_table([], table), "text/plain": repr(usage)}
+
+
+def _usage_table(usage: Usage) -> list[tuple[str, ...]]:
+    cost = f"${usage.cost_usd:,.4f}" + (" and more" if usage.unpriced_tokens else "")
+    counts = (usage.turns, usage.tool_calls, usage.input_tokens, usage.output_tokens)
+    return [
+        ("turns", "tool calls", "input tokens", "output tokens", "cost"),
+        (*(f"{count:,}" for count in counts), cost),
+    ]
+
+
+def pending_bundle(pending: Any) -> Bundle:
+    """Return a request that waits, as a card."""
+    return request_bundle(pending.request)
+
+
+def request_bundle(request: ApprovalRequest) -> Bundle:
+    """Return a request as a card, with all of its arguments."""
+    covers = "every later call of the tool" if request.covers is None else ", ".join(request.covers)
+    lines = [
+        f"{request.session_id} asks for {request.tool} ({request.tier}); asked: {request.asked}",
+        f"always would cover: {covers or 'this call only'}",
+        *([request.opens] if request.opens else []),
+    ]
+    given = [(name, _readable(value)) for name, value in request.arguments.items()]
+    return {
+        "text/html": card(lines, given),
+        "text/plain": text_table(lines, [("argument", "value"), *given]),
+    }
+
+
+def explanation_bundle(explanation: Any) -> Bundle:
+    """Return what happens to a tool, as a line."""
+    return {"text/html": f"<p>{cell_text(str(explanation))}</p>", "text/plain": str(explanation)}
+
+
+def record_bundle(record: JournalRecord) -> Bundle:
+    """Return a fact of the journal."""
+    return _tabled(["fact"], _record_table([record]))
+
+
+def sequence_bundle(values: Sequence[Any]) -> Bundle | None:
+    """Return a receipt, facts or results as a table; None for a sequence of anything else."""
+    first = values[0] if values else None
+    if isinstance(first, ReceiptLine):
+        return _tabled([f"{len(values):,} sessions"], _receipt_table(values))
+    if isinstance(first, JournalRecord):
+        return _tabled([f"{len(values):,} facts"], _record_table(values))
+    if isinstance(first, SessionResult):
+        return _tabled([f"{len(values):,} results"], _results_table(values))
+    return None
+
+
+def _tabled(lines: Sequence[str], table: list[tuple[str, ...]]) -> Bundle:
+    more = len(table) - 1 - MAX_ROWS
+    lines, table = [*lines, *([f"the first {MAX_ROWS}"] if more > 0 else [])], table[: MAX_ROWS + 1]
+    return {"text/html": html_table(lines, table), "text/plain": text_table(lines, table)}
+
+
+def _receipt_table(lines: Sequence[ReceiptLine]) -> list[tuple[str, ...]]:
+    return [
+        ("session", "kind", "status", "agent", "tokens", "final message"),
+        *(
+            (
+                line.session_id,
+                line.kind.value,
+                line.status.value + (" (forced)" if line.forced else ""),
+                line.agent,
+                f"{line.usage.tokens:,}",
+                short(line.summary),
+            )
+            for line in lines
+        ),
+    ]
+
+
+def _record_table(records: Sequence[JournalRecord]) -> list[tuple[str, ...]]:
+    return [
+        ("number", "session", "kind", "fact"),
+        *((f"{each.seq:,}", each.session, kind_in(each.text), short(each.text)) for each in records),
+    ]
+
+
+def _results_table(results: Sequence[SessionResult[Any]]) -> list[tuple[str, ...]]:
+    return [
+        ("session", "status", "value", "final message"),
+        *(
+            (
+                each.session_id,
+                str(each.status),
+                "" if each.output is None else short(_readable(each.output)),
+                short(each.summary),
+            )
+            for each in results
+        ),
+    ]
+
+
+def _readable(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return dump_readable(to_json_value(value))
+    except Exception:  # noqa: BLE001 - a value of the program's own type: its own words do
+        return repr(value)
+
+
+_TYPES: Final = (
+    ("sessiontree.api.inbox", "PendingApproval", pending_bundle),
+    ("sessiontree.sync.session", "PendingApproval", pending_bundle),
+    ("sessiontree.contracts.approvals", "ApprovalRequest", request_bundle),
+    ("sessiontree.contracts.results", "SessionResult", result_bundle),
+    ("sessiontree.contracts.messages", "Usage", usage_bundle),
+    ("sessiontree.policy.compiled", "Explanation", explanation_bundle),
+    ("sessiontree.journal.record", "JournalRecord", record_bundle),
+    ("builtins", "tuple", sequence_bundle),
+    ("builtins", "list", sequence_bundle),
+)
+"""Values that know nothing of notebooks, and what shows them."""

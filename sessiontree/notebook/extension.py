@@ -1,0 +1,17 @@
+"""``%load_ext sessiontree``: values of the package show themselves, and ``%tree`` shows the live trees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sessiontree.api.runtime import late
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Make a shell ready; IPython calls this for ``%load_ext sessiontree``.
+
+    Args:
+        shell: The shell.
+    """
+    late("show_values")(shell)
+    shell.register_magic_function(late("show_trees"), "line", "tree")

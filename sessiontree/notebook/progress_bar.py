@@ -1,0 +1,103 @@
+"""The bar of ``map(…, progress=True)``: how many children have ended, in a cell or on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Final, TextIO
+
+from sessiontree.api.child_results import ChildResult
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.notebook.cell_html import cell_text
+from sessiontree.notebook.displays import RUNNING, in_kernel, running_shell, show_values
+
+EVERY_S: Final = 0.1
+WIDTH: Final = 30
+
+
+async def with_bar(
+    ended: AsyncGenerator[ChildResult[Any], None], total: int, kind: str
+) -> AsyncGenerator[ChildResult[Any], None]:
+    """Yield the results of children, and show how many there are.
+
+    Args:
+        ended: The results, as the children end.
+        total: Number of the children.
+        kind: Their kind.
+    """
+    bar = CellBar(total, kind) if in_kernel() else TerminalBar(total, kind, sys.stderr)
+    bar.draw()
+    try:
+        async with aclosing(ended):
+            async for result in ended:
+                bar.take(result)
+                yield result
+    finally:
+        bar.draw()
+        bar.end()
+
+
+class TerminalBar:
+    """A line on a terminal that is written again and again; nothing elsewhere.
+
+    Args:
+        total: Number of the children.
+        kind: Their kind.
+        out: Where it is written.
+    """
+
+    def __init__(self, total: int, kind: str, out: TextIO | None = None) -> None:
+        self._total = total
+        self._kind = kind
+        self._out = out if out is not None and out.isatty() else None
+        self._ended = 0
+        self._failed = 0
+        self._drawn_s = 0.0
+
+    def take(self, result: ChildResult[Any]) -> None:
+        """Count a result, and draw at most ten times a second."""
+        self._ended += 1
+        self._failed += result.status is not SessionStatus.COMPLETED
+        if time.monotonic() - self._drawn_s >= EVERY_S:
+            self.draw()
+
+    def words(self) -> str:
+        """Return the counts as words."""
+        failed = f", {self._failed:,} not completed" if self._failed else ""
+        return f"{self._ended:,} of {self._total:,} {self._kind}s{failed}"
+
+    def draw(self) -> None:
+        """Show the counts as they are."""
+        self._drawn_s = time.monotonic()
+        self._show()
+
+    def end(self) -> None:
+        """Leave the last line as it is."""
+        if self._out is not None:
+            self._out.write("\n")
+
+    def _show(self) -> None:
+        if self._out is not None:
+            full = WIDTH * self._ended // max(1, self._total)
+            self._out.write(f"\r[{'#' * full}{'.' * (WIDTH - full)}] {self.words()}")
+            self._out.flush()
+
+
+class CellBar(TerminalBar):
+    """A bar in the cell that runs; its display is updated in place."""
+
+    def __init__(self, total: int, kind: str) -> None:
+        super().__init__(total, kind)
+        show_values(running_shell())
+        self._id: str | None = None
+
+    def _show(self) -> None:
+        words = self.words()
+        value = f"<progress max='{self._total}' value='{self._ended}'></progress> {cell_text(words)}"
+        bundle = {"text/plain": words, "text/html": value}
+        if self._id is None:
+            self._id = RUNNING.begin(bundle)
+        else:
+            RUNNING.update(self._id, bundle)

@@ -1,0 +1,160 @@
+"""The trees of a state directory that are served: which there are, and those that somebody looks at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sessiontree.channels.safe_text import make_visible
+from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.contracts.questions import Surface
+from sessiontree.control.client import ControlClient
+from sessiontree.journal.claim import journal_dirs, journal_holding
+from sessiontree.journal.journal import Journal
+from sessiontree.serve.served_tree import ServedTree
+from sessiontree.view.feed import TreeFeed
+
+MAX_OPEN: Final = 32
+"""Most trees that are looked at at once."""
+KEPT_S: Final = 30.0
+"""How long a tree stays open after its last viewer has gone: a reload finds it as it was."""
+MAX_LISTED: Final = 1_000
+MAX_PURPOSE_CHARS: Final = 200
+
+
+@dataclass(slots=True)
+class _Open:
+    tree: ServedTree
+    opening: asyncio.Task[None]
+    viewers: int = 0
+    closing: asyncio.TimerHandle | None = None
+
+
+class ServedTrees:
+    """Opens trees when they are looked at, and closes them some time after the last viewer has gone.
+
+    Args:
+        state_dir: The state directory.
+        surface: Where their viewers answer, for the journal.
+        may_act: Whether viewers may answer, steer, stop and fork; False = they only look.
+    """
+
+    def __init__(self, state_dir: Path, surface: Surface = "browser", *, may_act: bool = True) -> None:
+        self._state_dir = state_dir
+        self._surface = surface
+        self._may_act = may_act
+        self._open: dict[str, _Open] = {}
+        self._ends: set[asyncio.Task[None]] = set()
+
+    async def list_trees(self) -> list[dict[str, Any]]:
+        """Return the newest trees of the directory: id, purpose, when made and written, whether live.
+
+        Journals that can't be read are left out.
+        """
+        live: set[str] = set()
+        found: list[dict[str, Any]] = []
+        for place in await asyncio.to_thread(journal_dirs, self._state_dir):
+            try:
+                client = await ControlClient.find(place)
+                if client is not None:
+                    async with client:
+                        live |= set(await client.supervisor.open_trees())
+                found += await asyncio.to_thread(_rows_in, place)
+            except SessionTreeError:
+                continue
+        found.sort(key=lambda row: (row["created_ms"], row["id"]), reverse=True)
+        return [{**row, "is_live": row["id"] in live} for row in found[:MAX_LISTED]]
+
+    @asynccontextmanager
+    async def look_at(self, tree_id: str) -> AsyncIterator[ServedTree]:
+        """Keep a tree open while somebody looks at it.
+
+        Raises:
+            TreeNotFound, JournalError: it can't be read.
+            ConfigError: too many trees are looked at.
+        """
+        entry = self._open.get(tree_id)
+        if entry is None:
+            place = await asyncio.to_thread(journal_holding, self._state_dir, tree_id)
+            entry = self._open.get(tree_id) or self._begin(place, tree_id)
+        entry.viewers += 1
+        if entry.closing is not None:
+            entry.closing.cancel()
+            entry.closing = None
+        try:
+            await asyncio.shield(entry.opening)
+            yield entry.tree
+        finally:
+            entry.viewers -= 1
+            if entry.opening.done() and entry.opening.exception() is not None:
+                self._open.pop(tree_id, None)
+            elif entry.viewers == 0:
+                entry.closing = asyncio.get_running_loop().call_later(KEPT_S, self._end, tree_id)
+
+    async def ask(self, tree_id: str, verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a verb of a viewer of a tree.
+
+        Raises:
+            SessionTreeError: the tree can't be read, or what was asked for can't be done.
+        """
+        async with self.look_at(tree_id) as tree:
+            return await tree.ask(verb, given)
+
+    @asynccontextmanager
+    async def follow(self, tree_id: str) -> AsyncIterator[TreeFeed]:
+        """Keep a tree open while somebody follows its feed.
+
+        Raises:
+            SessionTreeError: it can't be read, or too many trees are looked at.
+        """
+        async with self.look_at(tree_id) as tree:
+            yield tree.feed
+
+    async def close(self) -> None:
+        """Close all trees."""
+        for tree_id in tuple(self._open):
+            self._end(tree_id)
+        if self._ends:
+            await asyncio.wait(self._ends)
+
+    def _begin(self, place: Path, tree_id: str) -> _Open:
+        idle = [each for each, entry in self._open.items() if entry.viewers == 0]
+        if len(self._open) >= MAX_OPEN and not idle:
+            raise ConfigError(f"{MAX_OPEN} trees are looked at already; close a page and try again")
+        if len(self._open) >= MAX_OPEN:
+            self._end(idle[0])
+        tree = ServedTree(place, tree_id, self._surface, may_act=self._may_act)
+        entry = self._open[tree_id] = _Open(tree, asyncio.create_task(tree.open()))
+        return entry
+
+    def _end(self, tree_id: str) -> None:
+        entry = self._open.pop(tree_id)
+        if entry.closing is not None:
+            entry.closing.cancel()
+        task = asyncio.create_task(_closed(entry))
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
+
+
+async def _closed(entry: _Open) -> None:
+    await asyncio.wait([entry.opening])
+    if entry.opening.exception() is None:
+        await entry.tree.close()
+
+
+def _rows_in(place: Path) -> list[dict[str, Any]]:
+    with Journal.open(place, read_only=True) as journal:
+        return [
+            {
+                "id": row.tree_id,
+                "purpose": make_visible(str((row.row0 or {}).get("purpose", ""))[:MAX_PURPOSE_CHARS]),
+                "created_ms": row.created_ms,
+                "written_ms": row.written_ms,
+                "facts": row.last_seq,
+            }
+            for row in journal.trees()
+        ]

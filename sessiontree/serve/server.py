@@ -1,0 +1,309 @@
+"""The server: its routes, the limits of what it takes, and the headers that keep a page to itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from http.cookies import CookieError, SimpleCookie
+from importlib.resources import files
+from typing import Any, Final, Protocol, TypeAlias
+
+from sse_starlette import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound, words_of
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.serve.access import PARAMETER, Access, without_token
+from sessiontree.serve.served_trees import ServedTrees
+from sessiontree.view.feed import NewsFeed, Viewer
+
+CSP: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types sessiontree"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": CSP,
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+MAX_BODY: Final = 256 * 1024
+"""Most bytes of a request's body."""
+MAX_STREAMS: Final = 128
+"""Most feeds that are open at once."""
+PING_S: Final = 15
+_TYPES: Final = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
+
+WAY_IN: Final = "way_in"
+"""The page, and its module, that opens an address again; nobody has to be known to get it."""
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+Tell: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | str]]
+
+
+class Site(Protocol):
+    """What a server serves."""
+
+    farewell: asyncio.Event
+    """Set when the server is about to end: viewers learn of it, and do not come back."""
+
+    def routes(self) -> list[Route]:
+        """Return its pages and what they ask."""
+
+    async def close(self) -> None:
+        """Let go of everything that is open."""
+
+
+def serve_app(site: Site, access: Access) -> Starlette:
+    """Return the application: pages, their modules, questions and feeds.
+
+    Args:
+        site: What is served.
+        access: Who may use it.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await site.close()
+
+    app = Starlette(routes=site.routes(), lifespan=lifespan)
+    app.add_middleware(_Gate, access=access)
+    return app
+
+
+class _Gate:
+    """Refuses whoever may not use the server, before anything else is looked at, and sets the headers."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return  # a web socket is refused by not being accepted
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                names = {name.lower() for name, _ in message["headers"]}
+                message["headers"] += [
+                    (name.encode(), value.encode())
+                    for name, value in HEADERS.items()
+                    if name.lower().encode() not in names or name == "Cache-Control"
+                ]
+            await send(message)
+
+        request = Request(scope)
+        refusal = self._way_in(request) or self._refusal(request)
+        await (refusal or self._app)(scope, receive, with_headers)
+
+    def _way_in(self, request: Request) -> Response | None:
+        """Answer who followed a link of another site, such as a notebook: the browser leaves the cookie out.
+
+        The page that it gets holds nothing, and opens the same address from here.
+        """
+        if request.method != "GET" or self._access.why_foreign(request.method, request.headers):
+            return None
+        if request.url.path == f"/assets/{WAY_IN}.js":
+            return Response(_read(f"{WAY_IN}.js"), media_type=_TYPES["js"])
+        if request.headers.get("sec-fetch-site") != "cross-site":
+            return None
+        value = self._access.take_token(request.query_params.get(PARAMETER, ""))
+        headers = {} if value is None else {"Set-Cookie": self._access.set_cookie(value)}
+        return Response(_read(f"{WAY_IN}.html"), headers=headers, media_type=_TYPES["html"])
+
+    def _refusal(self, request: Request) -> Response | None:
+        foreign = self._access.why_foreign(request.method, request.headers)
+        if foreign:
+            return PlainTextResponse(f"{foreign}\n", 403)
+        token = request.query_params.get(PARAMETER)
+        if token is not None and request.method == "GET":
+            value = self._access.take_token(token)
+            if value is not None:
+                place = without_token(request.url.path, request.url.query)
+                headers = {"Set-Cookie": self._access.set_cookie(value)}
+                return RedirectResponse(place, 303, headers)
+        if not self._access.is_known(_cookie_in(request.headers, self._access.cookie)):
+            words = "open the address that `sessiontree serve` printed; each lets one browser in, once\n"
+            return PlainTextResponse(words, 401)
+        return None
+
+
+def _read(name: str) -> bytes:
+    return (files("sessiontree.view") / "page" / name).read_bytes()
+
+
+def _cookie_in(headers: Headers, name: str) -> str | None:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
+    except CookieError:
+        return None
+    return None if found is None else found.value
+
+
+class PageParts:
+    """What all sites have: modules of pages, answers to what pages ask, and streams of news."""
+
+    def __init__(self) -> None:
+        self._streams = 0
+        place = files("sessiontree.view") / "page"
+        self._assets = {
+            each.name: each.read_bytes() for each in place.iterdir() if each.name.rpartition(".")[2] in _TYPES
+        }
+        """Everything that a page loads, read once: a request's path names an entry, never a file."""
+
+    def page(self, name: str) -> Handler:
+        """Return what answers with a page."""
+
+        async def answer(request: Request) -> Response:
+            return Response(self._assets[name], media_type="text/html")
+
+        return answer
+
+    async def asset(self, request: Request) -> Response:
+        """Answer with a module."""
+        name = request.path_params["name"]
+        if name not in self._assets:
+            return PlainTextResponse("no such module\n", 404)
+        return Response(self._assets[name], media_type=_TYPES[name.rpartition(".")[2]])
+
+    async def ask(self, request: Request, tell: Tell) -> Response:
+        """Answer what a page asks: a JSON object with a verb and what it is given.
+
+        Args:
+            request: The request.
+            tell: Returns the answer, as an object or as JSON text.
+        """
+        try:
+            asked = json.loads(await _body(request))
+        except (ValueError, RecursionError) as error:
+            return _refused(ConfigError(f"the question is not JSON: {error}"), 400)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except SessionTreeError as error:
+            return _refused(error, 413)
+        verb, given = (asked.get("verb"), asked.get("given", {})) if isinstance(asked, dict) else (None, None)
+        if not isinstance(verb, str) or not isinstance(given, dict):
+            return _refused(ConfigError('ask {"verb": name, "given": {…}}'), 400)
+        try:
+            answer = await tell(verb, given)
+        except SessionTreeError as error:
+            return _refused(error, 404 if isinstance(error, TreeNotFound) else 409)
+        text = answer if isinstance(answer, str) else dump_json(answer)
+        return Response(text, media_type="application/json")
+
+    async def follow(
+        self, request: Request, looking: AbstractAsyncContextManager[NewsFeed], farewell: asyncio.Event
+    ) -> Response:
+        """Answer with a stream of news.
+
+        Args:
+            request: The request; says which revision its page has.
+            looking: Keeps what is followed open.
+            farewell: Set when the server ends.
+        """
+        if self._streams >= MAX_STREAMS:
+            return _refused(ConfigError(f"{MAX_STREAMS} pages are open; close one"), 503)
+        known, _, revision = (request.headers.get("last-event-id") or "").rpartition(".")
+        known = known or request.query_params.get("feed", "")
+        revision = revision or request.query_params.get("revision", "")
+        held = int(revision) if revision.isascii() and revision.isdecimal() and len(revision) < 16 else -1
+        try:
+            feed = await looking.__aenter__()
+        except SessionTreeError as error:
+            return _refused(error, 404)
+        self._streams += 1
+
+        async def news() -> AsyncIterator[dict[str, str]]:
+            try:
+                async for each in _news_of(Viewer(feed, known, held), farewell):
+                    yield each
+            finally:
+                self._streams -= 1
+                await looking.__aexit__(None, None, None)
+
+        return EventSourceResponse(news(), ping=PING_S, send_timeout=30)
+
+
+class TreeSite:
+    """The trees of a state directory: a list of them, and a page of each.
+
+    Args:
+        trees: The trees.
+    """
+
+    def __init__(self, trees: ServedTrees) -> None:
+        self.farewell = asyncio.Event()
+        self._trees = trees
+        self._parts = PageParts()
+
+    def routes(self) -> list[Route]:
+        """Return its pages and what they ask."""
+        return [
+            Route("/", self._parts.page("trees.html")),
+            Route("/trees", self._list_trees),
+            Route("/t/{tree_id}", self._parts.page("index.html")),
+            Route("/t/{tree_id}/ask", self._ask, methods=["POST"]),
+            Route("/t/{tree_id}/feed", self._feed),
+            Route("/assets/{name}", self._parts.asset),
+        ]
+
+    async def close(self) -> None:
+        """Close all trees."""
+        await self._trees.close()
+
+    async def _list_trees(self, request: Request) -> Response:
+        return JSONResponse({"trees": await self._trees.list_trees()})
+
+    async def _ask(self, request: Request) -> Response:
+        return await self._parts.ask(request, partial(self._trees.ask, request.path_params["tree_id"]))
+
+    async def _feed(self, request: Request) -> Response:
+        looking = self._trees.follow(request.path_params["tree_id"])
+        return await self._parts.follow(request, looking, self.farewell)
+
+
+async def _news_of(viewer: Viewer, farewell: asyncio.Event) -> AsyncIterator[dict[str, str]]:
+    """Yield a viewer's news until the server ends, and then that it does."""
+    ending = asyncio.create_task(farewell.wait())
+    telling: asyncio.Task[str] | None = None
+    try:
+        while True:
+            telling = asyncio.create_task(viewer.next_news())
+            await asyncio.wait([telling, ending], return_when=asyncio.FIRST_COMPLETED)
+            if not telling.done():
+                break
+            yield {"id": f"{viewer.known}.{viewer.revision}", "data": telling.result()}
+        yield {"event": "farewell", "data": "{}"}
+    finally:
+        for task in (ending, telling):
+            if task is not None:
+                task.cancel()
+
+
+async def _body(request: Request) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MAX_BODY:
+            raise SessionTreeError(f"the question is longer than {MAX_BODY:,} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _refused(error: SessionTreeError, status: int) -> Response:
+    return JSONResponse({"error": words_of(error)}, status)

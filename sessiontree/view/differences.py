@@ -1,0 +1,62 @@
+"""What a call changes in a file, as lines to be coloured: as its arguments tell, or its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sessiontree.channels.safe_text import make_visible
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.messages import ToolResultMessage
+
+MAX_LINES: Final = 400
+MAX_LINE_CHARS: Final = 500
+
+DiffLine = list[str]
+"""``[mark, line]``: the mark is a space, ``-``, ``+`` or ``@`` (a heading)."""
+
+
+def differences_of_call(tool: str, arguments: Mapping[str, JsonValue]) -> list[DiffLine] | None:
+    """Return what a call would change, as far as its arguments tell; None if it changes no text of a file."""
+    path, old, new = (arguments.get(name) for name in ("path", "old_text", "new_text"))
+    if tool == "edit" and isinstance(path, str) and isinstance(old, str) and isinstance(new, str):
+        return _bounded([["@", path], *_marked("-", old), *_marked("+", new)])
+    content = arguments.get("content")
+    if tool == "write" and isinstance(path, str) and isinstance(content, str):
+        return _bounded([["@", path], *_marked("+", content)])
+    patch = arguments.get("patch")
+    if tool == "apply_patch" and isinstance(patch, str):
+        return differences_of_text(patch)
+    return None
+
+
+def differences_of_result(message: ToolResultMessage) -> list[DiffLine] | None:
+    """Return what a call changed, as the details of its result tell; None if they don't."""
+    details = message.details.get("details", message.details) if isinstance(message.details, dict) else None
+    diff = details.get("diff") if isinstance(details, dict) else None
+    return differences_of_text(diff) if isinstance(diff, str) and diff else None
+
+
+def differences_of_text(unified: str) -> list[DiffLine]:
+    """Return the lines of a unified diff."""
+    lines = []
+    for line in unified.removesuffix("\n").split("\n")[: MAX_LINES + 1]:
+        if line.startswith(("---", "+++", "@@", "***")):
+            lines.append(["@", line])
+        elif line[:1] in {"-", "+"}:
+            lines.append([line[0], line[1:]])
+        else:
+            lines.append([" ", line.removeprefix(" ")])
+    return _bounded(lines)
+
+
+def _marked(mark: str, text: str) -> list[DiffLine]:
+    return [[mark, line] for line in text.removesuffix("\n").split("\n", MAX_LINES + 1)]
+
+
+def _bounded(lines: list[DiffLine]) -> list[DiffLine]:
+    more = [["@", "… more lines"]] if len(lines) > MAX_LINES else []
+    kept = [
+        [mark, make_visible(line[:MAX_LINE_CHARS].replace("\t", "    "))] for mark, line in lines[:MAX_LINES]
+    ]
+    return [*kept, *more]

@@ -1,0 +1,407 @@
+"""A live tree: its sessions and approvals, kept up to date from its facts and events.
+
+It is pure: nothing here waits, reads a clock or draws. A fact costs O(depth of its session), never the size
+of the tree or of the fact; choosing what is shown costs O(what is shown).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sessiontree.contracts.client_tool import question_in
+from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.questions import QuestionRequest
+from sessiontree.contracts.tree_facts import ApprovalRequested, UsageCharged
+from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.journal.replay import read_fact, read_facts
+from sessiontree.view.fact_heads import first_members, turn_in
+from sessiontree.view.session_panel import SessionPanel, call_text
+
+_MAIN = "main"
+FAILED_CALL = re.compile(r'"isError":true|"exit_code":(?!0[,}])')
+"""Is in the fact of every call that failed, so that no other fact need be parsed."""
+
+
+@dataclass(slots=True)
+class OpenRequest:
+    """An approval request without a decision."""
+
+    asked: ApprovalRequested
+    seq: int
+    """Number of its fact."""
+    waits_at: str = ""
+    """The session at which a person or a function is asked; empty = the request still climbs."""
+
+
+class LiveTree:
+    """Processes facts in order and events in any order; provides counts and the sessions to show."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, SessionPanel] = {}
+        """In spawn order; ended ones stay."""
+        self.total = 0
+        self.live = 0
+        self.ended: Counter[SessionStatus] = Counter()
+        """Number of ended sessions by final status."""
+        self.done = 0
+        """What was counted."""
+        self.expected: int | None = None
+        """How much there is to count; None where that is not known."""
+        self.usage = Usage()
+        """What all sessions used."""
+        self.last_seq = 0
+        self.last_at_ms = 0
+        """When the newest fact was made."""
+        self.revision = 0
+        """Grows with every change of a session or of the requests."""
+        self.requests_revision = 0
+        """The revision of the last change of the requests."""
+        self.requests: dict[str, OpenRequest] = {}
+        """Open approval requests, oldest first."""
+        self.questions: dict[str, QuestionRequest] = {}
+        """Questions that wait for a person, oldest first."""
+        self.questions_revision = 0
+        """The revision of the last change of the questions."""
+        self._rows: list[SessionPanel] = []
+        self._changed: dict[int, int] = {}
+        """By row its newest revision, in order of change."""
+        self._roots: dict[str, SessionPanel] = {}
+        """Live sessions below no session that is known."""
+        self._books: Mapping[str, Callable[[str], None]] = {
+            "session_spawned": self._spawned,
+            "session_reactivated": self._stirred,
+            "result_held": self._held,
+            "session_ended": self._ended,
+            "usage_charged": self._charged,
+            "cancel_begun": self._stopping,
+            "approval_requested": self._requested,
+            "approval_waiting": self._waiting,
+            "approval_decided": self._decided,
+            "client_call_opened": self._call_waits,
+            "client_call_ended": self._call_over,
+        }
+
+    @property
+    def open_requests(self) -> int:
+        """Approval requests without a decision."""
+        return len(self.requests)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether Main has ended: nothing more will happen."""
+        main = self.sessions.get(_MAIN)
+        return main is not None and main.is_ended
+
+    def rows(self) -> Sequence[SessionPanel]:
+        """Return all sessions by their row number, in spawn order."""
+        return self._rows
+
+    def rows_since(self, revision: int) -> list[SessionPanel]:
+        """Return the sessions that changed after a revision, newest change first; O(their number)."""
+        found = []
+        for number, changed in reversed(self._changed.items()):
+            if changed <= revision:
+                break
+            found.append(self._rows[number])
+        return found
+
+    def take(self, record: JournalRecord) -> None:
+        """Take a fact in.
+
+        Raises:
+            JournalTooNew, JournalCorrupt: it is not a fact of this release.
+        """
+        self.last_seq = record.seq
+        self.last_at_ms = max(self.last_at_ms, record.at_ms)
+        kind = kind_in(record.text)
+        if not record.session:
+            book = self._books.get(kind)
+            if book is not None:
+                book(record.text)
+        elif kind in _OF_SESSION:
+            session = self.sessions.get(record.session)
+            if session is not None and not session.is_ended:
+                _OF_SESSION[kind](session, record.text)
+                self._touch(session)
+
+    def see(self, session_id: str, event: Event) -> None:
+        """Take an event in: calls that begin are reported by events before facts tell them."""
+        session = self.sessions.get(session_id)
+        if session is None or session.is_ended:
+            return
+        if isinstance(event, ToolExecutionStart):
+            session.began(event.tool_call_id, event.tool_name, event.args)
+        elif isinstance(event, ToolExecutionRetry):
+            session.tried(event.tool_call_id, event.attempt, event.attempts)
+        elif isinstance(event, ToolExecutionEnd):
+            session.call_over(event.tool_call_id)
+        else:
+            return
+        self._touch(session)
+
+    def count(self, session_id: str, amount: int) -> None:
+        """Count something done by a session; it counts for all above it too."""
+        self.done += amount
+        session = self.sessions.get(session_id)
+        while session is not None:
+            session.done += amount
+            session = self._parent_of(session)
+
+    def chosen(self, most: int) -> dict[str, list[SessionPanel]]:
+        """Choose at most so many live sessions to show; an ended Main is shown too.
+
+        Main comes first. Then each chosen session adds its next child in turn, so that a view of few lines
+        covers many parts of the tree, some of them deeply.
+
+        Returns:
+            By parent (empty = below none) its children to show, in spawn order.
+        """
+        found: dict[str, list[SessionPanel]] = {"": []}
+        turns: deque[tuple[str, Iterator[SessionPanel]]] = deque([("", self._tops())])
+        while turns and most > 0:
+            parent, children = turns.popleft()
+            child = next(children, None)
+            if child is None:
+                continue
+            most -= 1
+            found[parent].append(child)
+            found[child.session_id] = []
+            turns.append((parent, children))
+            turns.append((child.session_id, iter(child.live_children.values())))
+        return found
+
+    def _touch(self, session: SessionPanel) -> None:
+        """Note that a session changed; its revision becomes the newest one."""
+        self.revision += 1
+        self._changed.pop(session.number, None)  # else it would keep its place in the order
+        self._changed[session.number] = self.revision
+
+    def _tops(self) -> Iterator[SessionPanel]:
+        main = self.sessions.get(_MAIN)
+        if main is not None and main.is_ended:
+            yield main
+        yield from self._roots.values()
+
+    def _parent_of(self, session: SessionPanel) -> SessionPanel | None:
+        return None if session.parent is None else self.sessions.get(session.parent)
+
+    def _siblings_of(self, session: SessionPanel) -> dict[str, SessionPanel]:
+        parent = self._parent_of(session)
+        return self._roots if parent is None else parent.live_children
+
+    def _count_below(self, session: SessionPanel, live: int, ended: int) -> None:
+        above = self._parent_of(session)
+        while above is not None:
+            above.live_below += live
+            above.ended_below += ended
+            above = self._parent_of(above)
+
+    def _spawned(self, text: str) -> None:
+        fact = read_fact(text)
+        spec = fact.spec
+        session = SessionPanel(spec.session_id, spec.kind, spec.label or "", spec.parent)
+        session.number = len(self._rows)
+        session.spawned_seq = self.last_seq
+        session.began_ms = fact.at_ms or self.last_at_ms
+        session.account = self.sessions.get(fact.account, session)
+        session.budget = spec.budget
+        self._rows.append(session)
+        self.sessions[spec.session_id] = session
+        self._touch(session)
+        above = self._parent_of(session)
+        if above is not None:
+            session.parent_number = above.number
+            self._touch(above)
+        self.total += 1
+        self.live += 1
+        self._siblings_of(session)[spec.session_id] = session
+        self._count_below(session, 1, 0)
+
+    def _stirred(self, text: str) -> None:
+        (session_id,) = first_members("session_reactivated", text)
+        self._stand(session_id, SessionStatus.ACTIVE)
+
+    def _held(self, text: str) -> None:
+        (session_id,) = first_members("result_held", text)
+        self._stand(session_id, SessionStatus.SUSPENDED)
+
+    def _stand(self, session_id: str, status: SessionStatus) -> None:
+        session = self.sessions.get(session_id)
+        if session is not None and not session.is_ended:
+            session.status = status
+            self._touch(session)
+
+    def _ended(self, text: str) -> None:
+        if '"charged":' in text:
+            for fact in read_facts(text):
+                if isinstance(fact, UsageCharged):
+                    self._charge(fact)
+        session_id, status = first_members("session_ended", text)
+        session = self.sessions.get(session_id)
+        if session is None or session.is_ended:
+            return
+        session.end(SessionStatus(status))
+        session.ended_ms = self.last_at_ms
+        self._touch(session)
+        above = self._parent_of(session)
+        if above is not None:
+            self._touch(above)
+        self.live -= 1
+        self.ended[session.status] += 1
+        self._siblings_of(session).pop(session_id, None)
+        self._count_below(session, -1, 1)
+
+    def _charged(self, text: str) -> None:
+        self._charge(read_fact(text))
+
+    def _charge(self, fact: UsageCharged) -> None:
+        self.usage += fact.usage
+        session = self.sessions.get(fact.session)
+        if session is not None:
+            session.usage += fact.usage
+            self._touch(session)
+        account = self.sessions.get(fact.account)
+        if account is not None:
+            account.charged += fact.usage
+            self._touch(account)
+
+    def _stopping(self, text: str) -> None:
+        for session_id in read_fact(text).sessions:
+            session = self.sessions.get(session_id)
+            if session is not None:
+                session.is_stopping = True
+                self._touch(session)
+
+    def _requested(self, text: str) -> None:
+        fact = read_fact(text)
+        question = fact.question
+        self.requests[question.request_id] = OpenRequest(fact, self.last_seq)
+        session = self.sessions.get(question.session)
+        if session is not None:
+            session.pending[question.request_id] = call_text(question.call.tool, question.call.arguments)
+            self._touch(session)
+        self._note_requests()
+
+    def _waiting(self, text: str) -> None:
+        fact = read_fact(text)
+        request = self.requests.get(fact.request_id)
+        if request is not None:
+            request.waits_at = fact.session
+            self._note_requests()
+
+    def _decided(self, text: str) -> None:
+        (request_id,) = first_members("approval_decided", text)
+        request = self.requests.pop(request_id, None)
+        if request is None:
+            return
+        session = self.sessions.get(request.asked.question.session)
+        if session is not None:
+            session.pending.pop(request_id, None)
+            self._touch(session)
+        self._note_requests()
+
+    def _call_waits(self, text: str) -> None:
+        question = question_in(read_fact(text).call) if '"asked":' in text else None
+        if question is None:
+            return
+        self.questions[question.question_id] = question
+        session = self.sessions.get(question.session_id)
+        if session is not None:
+            session.questions[question.question_id] = call_text("asks", question.items[0].question)
+        self._note_questions(session)
+
+    def _call_over(self, text: str) -> None:
+        (question_id,) = first_members("client_call_ended", text)
+        question = self.questions.pop(question_id, None)
+        if question is None:
+            return
+        session = self.sessions.get(question.session_id)
+        if session is not None:
+            session.questions.pop(question_id, None)
+        self._note_questions(session)
+
+    def _note_questions(self, session: SessionPanel | None) -> None:
+        if session is not None:
+            self._touch(session)
+        self.revision += 1
+        self.questions_revision = self.revision
+
+    def _note_requests(self) -> None:
+        self.revision += 1
+        self.requests_revision = self.revision
+
+
+def _turn_started(session: SessionPanel, text: str) -> None:
+    _begin_turn(session, *first_members("turn_started", text))
+
+
+def _may_start_turn(session: SessionPanel, text: str) -> None:
+    turn = turn_in(text)
+    if turn is not None:
+        _begin_turn(session, turn)
+
+
+def _begin_turn(session: SessionPanel, turn: int) -> None:
+    session.turns = turn
+    session.replied("")
+    session.is_asking = True
+
+
+def _compaction_begun(session: SessionPanel, text: str) -> None:
+    (session.turns,) = first_members("compaction_begun", text)
+    session.is_asking = True
+
+
+def _no_longer_asking(session: SessionPanel, text: str) -> None:
+    session.is_asking = False
+
+
+def _turn_failed(session: SessionPanel, text: str) -> None:
+    session.is_asking = False
+    session.failures += 1
+    session.failed_turn = text
+
+
+def _call_asked(session: SessionPanel, text: str) -> None:
+    session.asked[read_fact(text).key] = text
+
+
+def _call_parked(session: SessionPanel, text: str) -> None:
+    session.settled.update(first_members("call_parked", text))
+
+
+def _call_resolved(session: SessionPanel, text: str) -> None:
+    key, _, call_id = first_members("call_resolved", text)
+    session.settled.add(key)
+    session.asked.pop(key, None)
+    session.call_over(call_id)
+    session.result = text
+    session.failures += FAILED_CALL.search(text) is not None
+    _may_start_turn(session, text)
+
+
+def _told_to_stop(session: SessionPanel, text: str) -> None:
+    session.is_asking = False
+    session.is_stopping = True
+
+
+_OF_SESSION: Mapping[str, Callable[[SessionPanel, str], Any]] = {
+    "opened": _may_start_turn,
+    "message_received": _may_start_turn,
+    "turn_started": _turn_started,
+    "turn_replied": SessionPanel.replied,
+    "turn_failed": _turn_failed,
+    "compaction_begun": _compaction_begun,
+    "context_compacted": _no_longer_asking,
+    "compaction_failed": _no_longer_asking,
+    "call_opened": _call_asked,
+    "call_parked": _call_parked,
+    "call_resolved": _call_resolved,
+    "stopping": _told_to_stop,
+}

@@ -1,0 +1,225 @@
+"""One session of a live tree: its state, what it waits for, and the calls that are under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sessiontree.channels.safe_text import make_visible
+from sessiontree.contracts.events import display_of
+from sessiontree.contracts.jsonable import dump_readable, to_json_value
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.settings import Budget
+from sessiontree.journal.replay import read_fact
+
+MAX_NAME_CHARS = 80
+"""Longest step and label, before invisible characters are made visible."""
+MAX_CALL_CHARS = 160
+"""Longest description of a call, before invisible characters are made visible."""
+
+
+@dataclass(slots=True)
+class SessionPanel:
+    """One session, living or ended, and the counts of all below it."""
+
+    session_id: str
+    kind: SessionKind
+    label: str
+    parent: str | None
+    status: SessionStatus = SessionStatus.ACTIVE
+    number: int = 0
+    """Its row: its place in spawn order, from 0."""
+    spawned_seq: int = 0
+    """Number of the fact that spawned it."""
+    parent_number: int | None = None
+    """Row of its parent."""
+    began_ms: int = 0
+    ended_ms: int | None = None
+    failures: int = 0
+    """Calls and turns of its own that failed."""
+    is_ended: bool = False
+    is_stopping: bool = False
+    live_children: dict[str, SessionPanel] = field(default_factory=dict, repr=False)
+    """In the order they were spawned."""
+    live_below: int = 0
+    ended_below: int = 0
+    done: int = 0
+    """Count of finished work here and below."""
+    turns: int = 0
+    usage: Usage = Usage()
+    """What it used itself; not what sessions below it used."""
+    account: SessionPanel | None = field(default=None, repr=False)
+    """The session whose budget it uses; None = it is not known."""
+    budget: Budget | None = None
+    """What is reserved for it and those below it, if it has a budget of its own."""
+    charged: Usage = Usage()
+    """What was charged to its budget, by it and by those below it that use it."""
+    is_asking: bool = False
+    """Whether the model was asked and has not replied."""
+    pending: dict[str, str] = field(default_factory=dict)
+    """Open approval requests: what each wants to call."""
+    questions: dict[str, str] = field(default_factory=dict)
+    """Its questions that wait for a person, in few words."""
+    running: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """Calls that events say are running: tool and arguments by the provider's id."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """Facts of calls the program asked for, by key, without a result."""
+    reply: str = field(default="", repr=False)
+    """The fact of the last reply; looked into when it is shown."""
+    result: str = field(default="", repr=False)
+    """The fact of the last call that has a result; looked into when it is shown."""
+    failed_turn: str = field(default="", repr=False)
+    """The fact of the last turn that failed and was not followed by another; looked into when it is shown."""
+    settled: set[str] = field(default_factory=set)
+    """Keys of its calls that have a result or no longer wait for one."""
+    _calls: list[tuple[str, str]] | None = None
+    """Calls of the reply, key and description, once they were looked at."""
+    _running_texts: dict[str, str] = field(default_factory=dict)
+    """Descriptions of running calls that were looked at."""
+    _name: str = ""
+
+    @property
+    def name(self) -> str:
+        """The last step of its path and its label, safe to be shown."""
+        if not self._name:
+            step = self.session_id.rpartition("/")[2]
+            self._name = make_visible(f"{step[:MAX_NAME_CHARS]} {self.label[:MAX_NAME_CHARS]}".rstrip())
+        return self._name
+
+    def began(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Note that a call is running; O(1)."""
+        self.running[call_id] = (tool, arguments)
+        self._running_texts.pop(call_id, None)
+
+    def tried(self, call_id: str, attempt: int, attempts: int) -> None:
+        """Note that an attempt at a running call failed, and the next follows."""
+        if call_id in self.running:
+            text = call_text(*self.running[call_id])
+            self._running_texts[call_id] = f"attempt {attempt + 1} of {attempts}: {text}"
+
+    def call_over(self, call_id: str) -> None:
+        """Note that a call no longer runs."""
+        self.running.pop(call_id, None)
+        self._running_texts.pop(call_id, None)
+
+    def replied(self, text: str) -> None:
+        """Process the fact of a reply; O(1)."""
+        self.is_asking = False
+        self.reply = text
+        self.failed_turn = ""
+        self.settled.clear()
+        self._calls = None
+
+    def end(self, status: SessionStatus) -> None:
+        """Set the final state and drop data that only a live session needs."""
+        self.status = status
+        self.is_ended = True
+        self.is_asking = False
+        self.replied("")
+        self.result = ""
+        self.pending.clear()
+        self.questions.clear()
+        self.running.clear()
+        self._running_texts.clear()
+        self.asked.clear()
+
+    def calls(self) -> list[str]:
+        """Return what calls are under way, as short descriptions, those that wait for an approval first."""
+        found = [*self.pending.values(), *self.questions.values()]
+        found += [self._running_text(call_id) for call_id in self.running]
+        if not found:
+            found += [_asked_text(text) for text in self.asked.values()]
+            found += [shown for key, shown in self._reply_calls() if key not in self.settled]
+        return found
+
+    def last_display(self) -> str:
+        """Return what the tool whose call ended last said to people, safe to be shown; empty for nothing."""
+        if not self.result:
+            return ""
+        message = read_fact(self.result).message
+        display = display_of(message)
+        return "" if display is None else make_visible(f"{message.tool_name}: {display}"[:MAX_CALL_CHARS])
+
+    def state(self) -> str:
+        """Return its state, in words: a final status, or what it is waiting for."""
+        if self.is_ended:
+            return self.status.value
+        if self.pending:
+            return "waiting for approval"
+        if self.questions:
+            return "waiting for an answer"
+        if self.is_stopping:
+            return "stopping"
+        if self.running or self.asked:
+            return "calling"
+        if self.is_asking:
+            return "waiting for model"
+        if self.status is SessionStatus.SUSPENDED:
+            return "waiting for children" if self.live_children else "suspended"
+        return "calling" if self.calls() else "active"
+
+    def reason(self) -> str:
+        """Return what it waits for, in words that are safe to be shown; empty for nothing."""
+        if self.is_ended:
+            return ""
+        if self.pending:
+            more = len(self.pending) - 1
+            first = next(iter(self.pending.values())).partition(" ")[0]
+            return f"approval of {first}" + (f" and {more} more" if more else "")
+        if self.questions:
+            more = len(self.questions) - 1
+            return "an answer of a person" + (f" and {more} more" if more else "")
+        if self.failed_turn:
+            return make_visible(
+                f"asks the model again: {read_fact(self.failed_turn).reason}"[:MAX_CALL_CHARS]
+            )
+        if self.live_children and not (self.running or self.asked or self.is_asking):
+            count = len(self.live_children)
+            return f"{count:,} {'child' if count == 1 else 'children'}"
+        return ""
+
+    def budget_left(self) -> float | None:
+        """Return which part is left of the tightest limit of the budget it uses; None = it has no limit."""
+        account = self if self.budget is not None else self.account
+        if account is None or account.budget is None:
+            return None
+        used, budget = account.charged, account.budget
+        limits = (
+            (budget.tokens, used.tokens),
+            (budget.cost_usd, used.cost_usd),
+            (budget.tool_calls, used.tool_calls),
+        )
+        shares = [1 - amount / limit if limit else 0.0 for limit, amount in limits if limit is not None]
+        return max(0.0, min(shares)) if shares else None
+
+    def _running_text(self, call_id: str) -> str:
+        text = self._running_texts.get(call_id)
+        if text is None:
+            text = self._running_texts[call_id] = call_text(*self.running[call_id])
+        return text
+
+    def _reply_calls(self) -> list[tuple[str, str]]:
+        if self._calls is None:
+            self._calls = []
+            if self.reply:
+                fact = read_fact(self.reply)
+                for index, call in enumerate(fact.message.tool_calls):
+                    self._calls.append((f"{fact.turn}.{index}", call_text(call.name, call.arguments)))
+        return self._calls
+
+
+def call_text(tool: str, arguments: Mapping[str, Any] | str) -> str:
+    """Return a call in few words, safe to be shown: its name and the beginning of its arguments or text."""
+    try:
+        given = arguments if isinstance(arguments, str) else dump_readable(to_json_value(arguments))
+    except (ValueError, TypeError, RecursionError):
+        given = "(arguments that have no JSON form)"
+    text = f"{tool} {given}"
+    return make_visible(text if len(text) <= MAX_CALL_CHARS else f"{text[: MAX_CALL_CHARS - 1]}…")
+
+
+def _asked_text(text: str) -> str:
+    fact = read_fact(text)
+    return call_text(fact.tool, fact.arguments)

@@ -1,0 +1,354 @@
+"""The transcript of one session as items for a page: what it was sent, thought, said, called and got back.
+
+It is read from the session's own facts. Long texts are cut, and the whole of one is fetched by reference: by
+the number of its fact and its name in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from sessiontree.channels.question_text import item_text
+from sessiontree.channels.safe_text import make_visible
+from sessiontree.contracts import questions as asked
+from sessiontree.contracts import session_facts as said
+from sessiontree.contracts.events import display_of, exit_of
+from sessiontree.contracts.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.messages import (
+    ImageContent,
+    TextContent,
+    ThinkingContent,
+    ToolResultMessage,
+    UserMessage,
+)
+from sessiontree.contracts.tree_facts import ApprovalRequested
+from sessiontree.journal.record import JournalRecord
+from sessiontree.view.differences import differences_of_call, differences_of_result
+from sessiontree.view.markdown import render_markdown, visible_lines
+from sessiontree.view.rows import MAX_ARGUMENT_CHARS, Argument, argument
+
+MAX_TEXT_CHARS: Final = 8_000
+"""Longest text of an item; a longer one is cut."""
+IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+Item = dict[str, Any]
+
+
+def items_of(records: Iterable[JournalRecord]) -> Iterator[Item]:
+    """Yield the items of a session's facts, in their order.
+
+    Raises:
+        JournalTooNew, JournalCorrupt: no release that is known here wrote a fact.
+    """
+    for record in records:
+        for index, fact in enumerate(record.facts):
+            tell = _TOLD.get(type(fact))
+            if tell is None:
+                continue
+            for part, item in enumerate(tell(fact)):
+                for image in item.get("images", ()):
+                    image["ref"] = f"{record.seq}.{image.pop('number')}"
+                yield {
+                    "seq": record.seq,
+                    "name": f"{index}.{part}",
+                    "at_ms": record.at_ms,
+                    **_EMPTY,
+                    **item,
+                }
+
+
+def whole_text(record: JournalRecord, item: str | None, name: str) -> str | None:
+    """Return the whole of a text that a page has cut, made visible; None if the fact has no such text.
+
+    Args:
+        record: The fact.
+        item: Name of the item of a session's fact; None = the fact is a request for an approval.
+        name: ``text`` = the item's text, else the name of an argument of its call.
+    """
+    if item is None:
+        asked = [fact for fact in record.facts if isinstance(fact, ApprovalRequested)]
+        return _whole_argument(asked[0].question.call.arguments, name) if asked else None
+    index, _, part = item.partition(".")
+    facts = record.facts
+    if not (index.isascii() and part.isascii() and index.isdecimal() and part.isdecimal()):
+        return None
+    tell = _TOLD.get(type(facts[int(index)])) if int(index) < len(facts) else None
+    parts = [] if tell is None else list(tell(facts[int(index)], most=None))
+    if int(part) >= len(parts):
+        return None
+    if name == "text":
+        return str(parts[int(part)]["text"])
+    call = parts[int(part)].get("call")
+    texts = [] if call is None else [text for known, text, _ in call["arguments"] if known == name]
+    return texts[0] if texts else None
+
+
+def _whole_argument(arguments: Mapping[str, JsonValue], name: str) -> str | None:
+    found = [value for known, value in arguments.items() if make_visible(known) == name]
+    return argument(name, found[0], None)[1] if found else None
+
+
+def images_in(record: JournalRecord) -> list[ImageContent]:
+    """Return the images of a fact, in their order."""
+    return [
+        block
+        for fact in record.facts
+        for block in getattr(getattr(fact, "message", None), "content", ())
+        if isinstance(block, ImageContent)
+    ]
+
+
+_EMPTY: Final[Mapping[str, JsonValue]] = {
+    "title": "",
+    "text": "",
+    "html": None,
+    "call": None,
+    "diff": None,
+    "images": [],
+    "is_failure": False,
+    "is_cut": False,
+    "turn": None,
+    "tokens": None,
+    "took_ms": None,
+}
+
+
+def _item(kind: str, title: str, text: str, most: int | None, **more: Any) -> Item:
+    shown = text if most is None else text[:most]
+    return {
+        "kind": kind,
+        "title": make_visible(title),
+        "text": visible_lines(shown),
+        "is_cut": len(shown) < len(text),
+        **more,
+    }
+
+
+def _prose(kind: str, title: str, text: str, most: int | None, **more: Any) -> Item:
+    """Return an item whose text is Markdown."""
+    shown = text if most is None else text[:most]
+    return _item(kind, title, text, most, html=render_markdown(shown), **more)
+
+
+def _arguments(arguments: Mapping[str, JsonValue], most: int | None) -> list[Argument]:
+    bound = None if most is None else MAX_ARGUMENT_CHARS
+    return [argument(name, value, bound) for name, value in arguments.items()]
+
+
+def _opened(fact: said.Opened, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _item("notice", "system prompt", fact.system_prompt, most)
+
+
+def _received(fact: said.MessageReceived, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    how = "steers" if fact.steer else "message"
+    yield _prose(
+        "message", f"{how} from {_origin(fact.message)}", fact.message.text, most, images=_images(fact)
+    )
+
+
+def _origin(message: UserMessage) -> str:
+    return {"user": "you", "parent": "its parent", "child": "a child", "notice": "the runtime"}[
+        message.origin
+    ]
+
+
+def _images(fact: Any) -> list[Item]:
+    images = [block for block in fact.message.content if isinstance(block, ImageContent)]
+    return [
+        {"number": number, "mime": image.mime_type, "bytes": len(image.data) * 3 // 4}
+        for number, image in enumerate(images)
+        if image.mime_type in IMAGE_TYPES
+    ]
+
+
+def _replied(fact: said.TurnReplied, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    message = fact.message
+    about: Item = {"turn": fact.turn, "tokens": message.usage.tokens or None}
+    index = 0
+    for block in message.content:
+        if isinstance(block, ThinkingContent):
+            if block.thinking:
+                yield _prose("thinking", "thinks", block.thinking, most, **about)
+        elif isinstance(block, TextContent):
+            if block.text:
+                yield _prose("reply", "reply", block.text, most, **about)
+        else:
+            call = {
+                "tool": make_visible(block.name),
+                "key": f"{fact.turn}.{index}",
+                "arguments": _arguments(block.arguments, most),
+            }
+            index += 1
+            text = block.unread if block.unread is not None else dump_readable(block.arguments)
+            yield _item(
+                "call",
+                f"calls {block.name}",
+                text,
+                most,
+                call=call,
+                diff=differences_of_call(block.name, block.arguments),
+                **about,
+            )
+
+
+def _called(fact: said.CallOpened, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    call = {
+        "tool": make_visible(fact.tool),
+        "key": fact.key,
+        "arguments": _arguments(fact.arguments, most),
+    }
+    yield _item("call", f"the program calls {fact.tool}", dump_readable(fact.arguments), most, call=call)
+
+
+def _delegated(fact: said.CallDelegated, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    if not fact.to_person:
+        return
+    items = asked.items_of(fact.call.arguments)
+    asks = "asks a question" if len(items) == 1 else f"asks {len(items)} questions"
+    yield _item("question", asks, "\n".join(map(item_text, items)), most)
+
+
+def _answered(fact: said.CallResolved, most: int | None) -> Iterator[Item]:
+    """Tell what a person answered, by whom and where."""
+    details: Any = fact.message.details
+    try:
+        answers = json.loads(_text(fact.message))["answers"]
+        text = "\n".join(", ".join([*each["chosen"], *filter(None, [each["text"]])]) for each in answers)
+    except (ValueError, KeyError, TypeError):  # a hook has replaced it
+        text = _text(fact.message)
+    yield _item("answer", f"{details['answered_by']} answered ({details['surface']})", text, most)
+
+
+def _resolved(fact: said.CallResolved, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    message = fact.message
+    if isinstance(message.details, dict) and "answered_by" in message.details:
+        yield from _answered(fact, most)
+        return
+    how = "error" if message.is_error else exit_of(message)
+    display = display_of(message)
+    title = f"{message.tool_name}: {display}" if display else f"result of {message.tool_name}"
+    yield _item(
+        "result",
+        title if how is None else f"{title} ({how})",
+        _text(message),
+        most,
+        diff=differences_of_result(message),
+        images=_images(fact),
+        is_failure=how is not None,
+        call={"tool": make_visible(message.tool_name), "key": fact.key, "arguments": []},
+    )
+
+
+def _text(message: ToolResultMessage) -> str:
+    return "\n".join(block.text for block in message.content if isinstance(block, TextContent))
+
+
+def _parked(fact: said.CallParked, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _item("notice", f"{fact.message.tool_name} waits; the model continues", _text(fact.message), most)
+
+
+def _rejected(fact: said.ArgumentsRejected, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    where = f" at {fact.field}" if fact.field else ""
+    title = f"arguments of {fact.tool} rejected, attempt {fact.attempt}"
+    yield _item("failure", title, f"{fact.reason}{where}", most, is_failure=True)
+
+
+def _wanted(fact: said.ApprovalWanted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    call = {
+        "tool": make_visible(fact.call.tool),
+        "key": fact.call.key,
+        "arguments": _arguments(fact.call.arguments, most),
+    }
+    yield _item(
+        "approval",
+        f"asks for approval of {fact.call.tool}",
+        fact.request_id,
+        most,
+        call=call,
+        diff=differences_of_call(fact.call.tool, fact.call.arguments),
+    )
+
+
+def _settled(fact: said.ApprovalSettled, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    refused = fact.decision != "approved"
+    title = f"{fact.decision} by {fact.by}" if fact.by else fact.decision
+    yield _item("approval", title, fact.reason, most, is_failure=refused)
+
+
+def _failed(fact: said.TurnFailed, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    text = f"{fact.reason}\n\n{fact.said}" if fact.said else fact.reason
+    yield _item("failure", "no reply", text, most, turn=fact.turn, is_failure=True)
+
+
+def _compacted(fact: said.ContextCompacted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _prose("summary", "summary of the older part", fact.summary.text, most, turn=fact.turn)
+
+
+def _finished(fact: said.RunFinished, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    if fact.error:
+        yield _item("failure", "the run stopped short", fact.error, most, is_failure=True)
+    elif fact.has_result:
+        yield _item("end", "result", dump_readable(fact.result), most)
+
+
+def _interrupted(fact: said.Interrupted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _item("notice", "interrupted", fact.reason, most)
+
+
+def _stopping(fact: said.Stopping, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _item("notice", f"asked to stop: {fact.status}", fact.reason, most)
+
+
+def _cut(fact: said.ReplyCut, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _prose("reply", "reply, cut because its tokens were used up", fact.text, most, turn=fact.turn)
+
+
+def _empty(fact: said.ReplyEmpty, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _item(
+        "failure", "empty reply; the model is asked once more", "", most, turn=fact.turn, is_failure=True
+    )
+
+
+def _result_rejected(fact: said.ResultRejected, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _item("failure", f"result rejected, attempt {fact.attempt}", fact.reason, most, is_failure=True)
+
+
+def _given_up(fact: said.ToolGivenUp, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    title = f"gave up {fact.tool} after {fact.attempts} attempts"
+    yield _item("failure", title, fact.reason, most, is_failure=True)
+
+
+def _hook_failed(fact: said.HookFailed, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _item("failure", f"hook {fact.hook} failed at {fact.point}", fact.reason, most, is_failure=True)
+
+
+def _tainted(fact: said.Tainted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _item("notice", f"has read untrusted text of {fact.source}", "", most)
+
+
+_TOLD: Final[Mapping[type, Callable[..., Iterator[Item]]]] = {
+    said.Opened: _opened,
+    said.MessageReceived: _received,
+    said.TurnReplied: _replied,
+    said.CallOpened: _called,
+    said.CallResolved: _resolved,
+    said.CallDelegated: _delegated,
+    said.CallParked: _parked,
+    said.ArgumentsRejected: _rejected,
+    said.ApprovalWanted: _wanted,
+    said.ApprovalSettled: _settled,
+    said.TurnFailed: _failed,
+    said.ContextCompacted: _compacted,
+    said.RunFinished: _finished,
+    said.Interrupted: _interrupted,
+    said.Stopping: _stopping,
+    said.ReplyCut: _cut,
+    said.ReplyEmpty: _empty,
+    said.ResultRejected: _result_rejected,
+    said.ToolGivenUp: _given_up,
+    said.HookFailed: _hook_failed,
+    said.Tainted: _tainted,
+}
+"""By class of fact, its items."""
