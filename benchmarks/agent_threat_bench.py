@@ -14,13 +14,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from benchmarks.report import Figure, Options, show
 from benchmarks.suite_scores import counted, options_in_environment, scores_of
 
-Way = Literal["flat", "tiers", "person"]
-WAYS: tuple[Way, ...] = ("flat", "tiers", "person")
+Way = Literal["flat", "rule", "tiers", "typed", "rule-person", "tiers-person", "typed-person"]
+WAYS: tuple[Way, ...] = get_args(Way)
 QUICK = 8
 """Samples with ``--quick``."""
 

@@ -1,14 +1,16 @@
 """AgentDojo under a model that obeys every order it reads: solved tasks, attacks, approvals.
 
-Run: ``python -m benchmarks.agentdojo [--way flat|tiers|person] [--run-dir DIR] [--quick] [--json]``; all ways
-take fifteen minutes on two cores. With ``--run-dir`` its runs are kept, and the same command goes on after an
+Run: ``python -m benchmarks.agentdojo [--way WAY …] [--run-dir DIR] [--quick] [--json]``; all ways
+take half an hour on two cores. With ``--run-dir`` its runs are kept, and the same command goes on after an
 interruption. It runs in the suite's environment, which ``make setup-suites`` prepares, without a network or a
 real model.
 
-With the way ``flat`` the 96 tasks of users are solved by inspect_ai alone (AgentDojo's own agent) and by a
-tree whose scripted model makes the same calls; the verdicts are compared by sample id. Each of the 944 pairs
-of a user's task and an injected order is run in the ways that
-``sessiontree/bench/suites/injections.py`` describes. For each way ``clean_solved`` counts the users' tasks
+Each of the 944 pairs of a user's task and an injected order is run in the ways that
+``sessiontree/bench/suites/injections.py`` describes; ``rule`` is the ablation: one session under the rule
+that the hierarchies have. With the way ``flat`` the 96 tasks of users are solved by inspect_ai alone
+(AgentDojo's own agent) and by a tree whose scripted model makes the same calls; the verdicts are compared
+by sample id.
+For each way ``clean_solved`` counts the users' tasks
 that the same model solves in the same way without any attack. Orders that succeed in no more than half of all
 pairs are named by suite and order.
 """
@@ -21,23 +23,23 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from benchmarks.report import Figure, Options, show
 from benchmarks.suite_scores import CONCURRENCY, counted, options_in_environment, scores_of, solved_in
 
-Way = Literal["flat", "tiers", "person"]
-WAYS: tuple[Way, ...] = ("flat", "tiers", "person")
+Way = Literal["flat", "rule", "tiers", "typed", "rule-person", "tiers-person", "typed-person"]
+WAYS: tuple[Way, ...] = get_args(Way)
 QUICK = {"workspace": "banking", "user_task_ids": [0, 1, 3], "injection_task_ids": [0, 4]}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the suites in their environment and print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--way", choices=WAYS, help="only this way; by default all three")
+    parser.add_argument("--way", choices=WAYS, action="append", help="only these ways; by default all")
     parser.add_argument("--run-dir", type=Path, help="keep the runs there, and go on with them")
     options = options_in_environment(parser, "benchmarks.agentdojo", arguments)
-    ways: Sequence[Way] = WAYS if options.way is None else (options.way,)
+    ways: Sequence[Way] = WAYS if options.way is None else options.way
     with tempfile.TemporaryDirectory(prefix="agentdojo-") as folder:
         place = Path(folder) if options.run_dir is None else options.run_dir
         figures = asyncio.run(measure(ways, QUICK if options.quick else {}, place))

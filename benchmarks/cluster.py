@@ -23,6 +23,19 @@ Then each node has a tree, and one raylet is killed by SIGKILL.
 - `trees_lost_reported`: trees that `ShardLost` names; `lost_reported_s`: seconds from the kill to the error.
 - `trees_resumed`: of those, how many are resumed in the same runtime and answer; the disk of the lost node is
   this machine's. `resumed_s`: seconds from the kill to the answer.
+
+With ``--samples`` a suite runs over the nodes instead. Its model is a fake provider's, which refuses every
+key but one; the key is in a file. Each sample is two questions and one tool call; 48 run at a time.
+
+- `nodes_used`, `trees_by_node`: nodes with trees, and how many each has; `scored`, `passed`: of all samples.
+- `key_found`: facts of all journals, files of the run and of Ray's logs that hold the key, and processes with
+  it in their arguments or their environment; aim 0 each. The first eight samples write their host's whole
+  environment into the journal. `memory_of`: processes that hold it in memory, by kind; `memory_not_readable`:
+  those that hide their memory, as gateways do.
+- `cpu_ms_per_sample` by kind of process, and `steady_samples_per_s`, between a tenth and nine tenths of the
+  samples; `journal_bytes_per_sample`; `fetched_bytes_per_sample`: facts that passed through the program.
+- `ledger_samples_per_s`: samples that one program leases and commits in a second, 48 at a time, with the
+  ledger's mode for a disk of this machine and with the one for a disk that several machines use.
 """
 
 from __future__ import annotations
@@ -88,6 +101,40 @@ def run(nodes: Sequence[int], sessions: int, way: str) -> dict[str, Figure]:
     return figures
 
 
+def run_suite(nodes: int, samples: int) -> dict[str, Figure]:
+    """Run a suite over so many nodes in a process of its own; return its figures.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="keyed-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        place = Path(name)
+        variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": name, "PYTHONPATH": str(ROOT)}
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.cluster_suite_program",
+            "run",
+            name,
+            str(samples),
+            str(nodes),
+        ]
+        try:
+            subprocess.run(
+                command,
+                cwd=ROOT,
+                env={**variables, "RAY_TMPDIR": name},
+                stdout=subprocess.DEVNULL,  # Ray prints there
+                timeout=LIMIT_S,
+                check=True,
+            )
+        finally:
+            folder = place / "ray"
+            engine_home.end_processes(folder, grace_s=0.0, known=engine_home.log_writers(folder.resolve()))
+        figures: dict[str, Figure] = json.loads((place / FIGURES).read_text("utf-8"))
+    return figures
+
+
 def alone(processes: int, sessions: int) -> float:
     """Run so many programs at once that share nothing; return their processor time per session, in ms."""
     words = ["-m", "benchmarks.tree", "--backend", "local", "--sessions", str(sessions), "--json"]
@@ -110,8 +157,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--nodes", type=int, choices=range(2, MOST_NODES + 1), default=3, help="how many nodes"
     )
     parser.add_argument("--sessions", type=int, help=f"sessions of each run; {SESSIONS_USUAL:,} by default")
+    parser.add_argument("--samples", type=int, help="run a suite of so many samples, with a provider's key")
     parser.add_argument("--start", action="store_true", help="start the nodes by `ray start`")
     given = parser.parse_args(arguments)
+    options = Options(given.quick, given.as_json, "ray")
+    if given.samples:
+        show(
+            {"nodes": given.nodes, "samples": given.samples, **run_suite(given.nodes, given.samples)}, options
+        )
+        return
     nodes = (1, given.nodes) if given.quick else range(1, given.nodes + 1)
     sessions = given.sessions or (SESSIONS_QUICK if given.quick else SESSIONS_USUAL)
     figures = run(tuple(nodes), sessions, STARTED if given.start else "test")
@@ -120,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     costs = {count: alone(count, each) for count in sorted({min(counts.values()), max(counts.values())})}
     figures["alone_cpu_ms_per_session"] = {str(count): cost for count, cost in costs.items()}
     figures["alone_cpu_ratio"] = costs[max(costs)] / costs[min(costs)]
-    show({"nodes": given.nodes, "sessions": sessions, **figures}, Options(given.quick, given.as_json, "ray"))
+    show({"nodes": given.nodes, "sessions": sessions, **figures}, options)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,17 @@ the first sixteen samples are done, so that no start of a process is in it, and 
 - `pss_mib`: memory of the program after so many samples, and after five times as many;
   `pss_growth_kib_per_sample`: the difference over the samples between.
 
-``--part`` chooses one of the three parts.
+``--part`` chooses one of the three parts. With ``--poison``, the tool of one sample ends its process. Each
+sample may be lost three times by its own doing: `failed` is 1, and none fails for its neighbour.
 
 Kills: the command runs the suite. Its processes are killed by SIGKILL, one after another, at moments spread
-over the run; a killed driver is started again by the same command. The order comes from a printed seed.
+over the run; a killed driver is started again by the same command. The order comes from a printed seed. With
+``--provider``, a fake provider in a process of its own replies, and it is killed, too; it is started again at
+once, and the run asks it again after five seconds.
 
 - `kills`, `by_role`: `driver` is the command itself; `supervisor` and `host` only on Ray.
-- `scored`, `scored_twice`, `unscored`: samples with a score, with more than one committed attempt, and with
-  none. `wrong`: scores that are not a pass, which every sample earns.
+- `scored`, `scored_twice`, `unscored`, `failed`: samples with a score, with more than one committed attempt,
+  with none, and given up. `wrong`: scores that are not a pass, which every sample earns.
 - `lost_attempts`, `retried_attempts`: attempts that ended with their program, or by an infrastructure error;
   none of them is scored.
 - `effects`: lines in the file; `effects_twice`: calls that had their effect twice; `effects_missing`: scored
@@ -48,7 +51,8 @@ from typing import Any, Final
 
 from benchmarks.chaos import kill, lines_of, rest, role_of
 from benchmarks.report import Figure, Options, show
-from benchmarks.suite_program import AT_A_TIME, FIGURES, SAMPLES
+from benchmarks.suite_program import AT_A_TIME, FIGURES, POISON, PROVIDER, SAMPLES
+from benchmarks.suite_provider import ProviderProcess
 from sessiontree.backends.ray import engine_home
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -63,6 +67,8 @@ SAMPLES_USUAL, SAMPLES_QUICK = 2_000, 40
 KILLS_USUAL, KILLS_QUICK = 24, 3
 ROLES: Final = ("driver", "supervisor", "host", "host")
 LIMIT_S: Final = 1800.0
+POISONED: Final = 3
+"""Exit code of a command that a sample has ended."""
 STALL_S: Final = 240.0
 """How long a run may go without another score before it counts as stuck."""
 
@@ -75,15 +81,21 @@ class SuiteChaos:
         backend: Where its trees run.
         samples: How many there are.
         seed: Of the order and the moments.
+        poison: Id of a sample that ends its process; empty = none does.
+        provider: Whether a provider replies, and is killed as well.
     """
 
-    def __init__(self, place: Path, backend: str, samples: int, seed: int) -> None:
+    def __init__(
+        self, place: Path, backend: str, samples: int, seed: int, poison: str = "", *, provider: bool = False
+    ) -> None:
         self._place = place
         self._backend = backend
         self._samples = samples
+        self._poison = poison
         self._random = random.Random(seed)
         self.kills: list[str] = []
         """The roles of what was killed."""
+        self._provider = ProviderProcess() if provider else None
         self._program = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -94,14 +106,17 @@ class SuiteChaos:
             "--backend",
             self._backend,
             "--retries",
-            "1000",
+            "3",
             "--json",
         ]
+        variables = {SAMPLES: str(self._samples), POISON: self._poison}
+        if self._provider is not None:
+            variables[PROVIDER] = self._provider.url
         with (self._place / "log").open("ab") as log:
             return subprocess.Popen(
                 [*command, "benchmarks.suite_program:suite", *options, "--concurrency", str(AT_A_TIME)],
                 cwd=ROOT,
-                env={**os.environ, SAMPLES: str(self._samples)},
+                env={**os.environ, **variables},
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -113,26 +128,36 @@ class SuiteChaos:
         Raises:
             SystemExit: the command failed, or nothing is scored any more.
         """
-        roles = [ROLES[at % len(ROLES)] if self._backend == "ray" else "driver" for at in range(kills)]
+        known = [
+            *(ROLES if self._backend == "ray" else ("driver",)),
+            *(["provider"] if self._provider else []),
+        ]
+        roles = [known[at % len(known)] for at in range(kills)]
         self._random.shuffle(roles)
         try:
             for at, role in enumerate(roles, 1):
                 self._wait_for(self._samples * at // (kills + 2))
                 rest(self._random.uniform(0.0, 0.3))
                 self._kill(role)
-            self._wait_for(self._samples)
-            if self._program.wait(STALL_S) != 0:
+            self._wait_for(self._samples - bool(self._poison))
+            while self._program.wait(STALL_S) == POISONED:
+                self._program = self._start()
+            if self._program.returncode != bool(self._poison):
                 raise SystemExit(f"the last command failed: {self._said()}")
         finally:
             if self._program.poll() is None:
                 self._program.kill()
                 self._program.wait()
+            if self._provider is not None:
+                self._provider.kill()
 
     def _wait_for(self, count: int) -> None:
         known, since = -1, time.monotonic()
         while (scored := self.scored()) < count:
             if scored != known:
                 known, since = scored, time.monotonic()
+            if self._program.poll() == POISONED:
+                self._program = self._start()
             if time.monotonic() - since > STALL_S or self._program.poll() not in {None, 0}:
                 raise SystemExit(f"{scored} of {count} samples are scored, and no more: {self._said()}")
             rest(0.02)
@@ -144,6 +169,11 @@ class SuiteChaos:
         return 0
 
     def _kill(self, role: str) -> None:
+        if role == "provider" and self._provider is not None:
+            self._provider.kill()
+            self._provider = ProviderProcess(self._provider.port)
+            self.kills.append(role)
+            return
         root = engine_home.process_of(self._program.pid)
         family = [] if root is None else engine_home.with_descendants({root}, lambda _: False)
         found = [each.pid for each in family if role_of(each.pid) == role]
@@ -184,6 +214,7 @@ def judge(place: Path, samples: int) -> dict[str, Figure]:
         "scored": len(scored),
         "scored_twice": sum(count > 1 for count in committed.values()),
         "unscored": samples - len(scored),
+        "failed": query(run, "SELECT count(*) FROM samples WHERE state = 'failed'")[0][0],
         "wrong": len(wrong),
         "lost_attempts": outcomes.get("lost", 0),
         "retried_attempts": outcomes.get("error", 0),
@@ -193,11 +224,13 @@ def judge(place: Path, samples: int) -> dict[str, Figure]:
     }
 
 
-def killed(place: Path, backend: str, samples: int, kills: int, seed: int) -> dict[str, Figure]:
+def killed(
+    place: Path, backend: str, samples: int, kills: int, seed: int, *, poison: bool, provider: bool
+) -> dict[str, Figure]:
     """Kill processes of a run; return the figures."""
     place.mkdir()
     began = time.monotonic()
-    chaos = SuiteChaos(place, backend, samples, seed)
+    chaos = SuiteChaos(place, backend, samples, seed, "s2" if poison else "", provider=provider)
     chaos.run(kills)
     by_role: Mapping[str, Figure] = Counter(chaos.kills)
     return {
@@ -241,6 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--samples", type=int, help=f"how many samples; {SAMPLES_USUAL:,} by default")
     parser.add_argument("--kills", type=int, help=f"how many processes are killed; {KILLS_USUAL} by default")
     parser.add_argument("--seed", type=int, help="of the kills; drawn where it is left out")
+    parser.add_argument("--poison", action="store_true", help="one sample ends its process")
+    parser.add_argument("--provider", action="store_true", help="a fake provider replies, and is killed, too")
     parser.add_argument("--part", choices=PARTS, help="only this one")
     given = parser.parse_args(arguments)
     parts = [given.part] if given.part else PARTS if given.backend == "ray" else PARTS[:2]
@@ -254,7 +289,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures: dict[str, Figure] = {"backend": given.backend, "concurrency": AT_A_TIME}
         for part in parts:
             if part == "kills":
-                figures[part] = killed(place / part[0], given.backend, samples, kills, seed)
+                figures[part] = killed(
+                    place / part[0],
+                    given.backend,
+                    samples,
+                    kills,
+                    seed,
+                    poison=given.poison,
+                    provider=given.provider,
+                )
             else:
                 figures[part] = program(part, place / part[0], given.backend, samples)
     show(figures, Options(given.quick, given.as_json, given.backend))

@@ -22,10 +22,14 @@ from benchmarks.chaos_program import append
 from benchmarks.cluster_program import TestNodes, kill
 from benchmarks.processes import MIB, cpu_ms, pss_bytes
 from benchmarks.report import Figure
+from benchmarks.suite_provider import KEY
 from sessiontree import (
     FunctionModel,
+    Model,
+    ModelPrice,
     ModelRequest,
     PermissionTier,
+    ProviderModel,
     Runtime,
     SessionTree,
     ToolContext,
@@ -35,14 +39,20 @@ from sessiontree import (
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.backends.ray.engine_servers import listener_of
 from sessiontree.bench import Attempt, Sample, Suite
-from sessiontree.bench.ledger import SampleLease
-from sessiontree.bench.ledger_tables import AttemptResult
-from sessiontree.bench.progress import RunProgress
+from sessiontree.bench.ledger.leases import SampleLease
+from sessiontree.bench.ledger.ledger_tables import AttemptResult
+from sessiontree.bench.run.progress import RunProgress
 
 AT_A_TIME: Final = 16
 FIGURES: Final = "figures.json"
 SAMPLES: Final = "SUITE_SAMPLES"
 """Variable with the number of samples."""
+POISON: Final = "SUITE_POISON"
+"""Variable with the id of a sample whose tool ends its process."""
+DEADLY: Final = "!"
+"""How the text of such a sample ends: variables of the command do not reach the hosts of Ray."""
+PROVIDER: Final = "SUITE_PROVIDER"
+"""Variable with the address of a provider whose model the suite asks; without it a function replies."""
 LARGER: Final = 5
 """How many times as many samples the run has after which memory is looked at again."""
 LOST_AFTER: Final = 0.3
@@ -52,6 +62,8 @@ LOST_AFTER: Final = 0.3
 @tool(tier=PermissionTier.WORKSPACE)
 async def note(key: str, ctx: ToolContext) -> str:
     """Have an effect that can be counted, outside the workspace."""
+    if key.endswith(DEADLY):
+        os._exit(3)
     append(ctx.workspace_root.parents[2] / "effects", f"{key} {ctx.call_id}")
     return f"noted {key}"
 
@@ -72,23 +84,29 @@ def noted(attempt: Attempt[str]) -> bool:
     return bool(attempt.output == attempt.sample.target)
 
 
+PRICE: Final = ModelPrice(input_per_million=0.0, output_per_million=0.0)
 MODEL: Final = FunctionModel(reply, name="noting")
 TREE: Final[dict[str, Any]] = {"tools": [note], "builtin_tools": False}
 
 
 def samples(count: int) -> list[Sample]:
     """Return samples in order."""
-    return [Sample(f"s{number}", f"s{number}", f"noted s{number}") for number in range(count)]
+    poison = os.environ.get(POISON)
+    names = [f"s{number}" for number in range(count)]
+    texts = [f"{name}{DEADLY}" if name == poison else name for name in names]
+    return [Sample(name, text, f"noted {text}") for name, text in zip(names, texts, strict=True)]
 
 
-def made(count: int) -> Suite:
+def made(count: int, model: Model = MODEL) -> Suite:
     """Return the suite with so many samples."""
-    return Suite("noting", samples(count), solve, noted, tree=TREE, model=MODEL)
+    return Suite("noting", samples(count), solve, noted, tree=TREE, model=model)
 
 
 def suite() -> Suite:
     """Return the suite as the command runs it."""
-    return made(int(os.environ[SAMPLES]))
+    address = os.environ.get(PROVIDER)
+    model = ProviderModel("openai:fake", api_key=KEY, base_url=address, price=PRICE) if address else MODEL
+    return made(int(os.environ[SAMPLES]), model)
 
 
 class Marks(RunProgress):

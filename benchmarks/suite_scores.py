@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Figure
-from sessiontree.bench.environment import LOCKS, environment_of
-from sessiontree.bench.recorded_run import ANSWERED
-from sessiontree.bench.suite import Suite
+from sessiontree.bench.results.recorded_run import ANSWERED
+from sessiontree.bench.suite.environment import LOCKS, environment_of
+from sessiontree.bench.suite.suite import Suite
 
 CONCURRENCY = 8
 

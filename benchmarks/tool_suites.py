@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Figure, read_options, show
-from sessiontree.bench.environment import environment_of
+from sessiontree.bench.suite.environment import environment_of
 from sessiontree.bench.suites.catalog import SHIPPED
 
 CHECKOUT = Path(__file__).parent.parent

@@ -17,8 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sessiontree.bench.samples import samples_of
-from sessiontree.bench.suite_loader import load_suite
+from sessiontree.bench.suite.samples import samples_of
+from sessiontree.bench.suite.suite_loader import load_suite
 from sessiontree.bench.suites.catalog import SHIPPED
 
 CONCURRENCY = 8

@@ -1,7 +1,8 @@
 """Ways out of a command's sandbox, one function each; run inside it with the standard library alone.
 
-``python attempts.py NAME FACTS`` makes one attempt and prints ``succeeded``, or the name of the errno
-it failed with. ``FACTS`` is the JSON object of what is outside (``outside.py``). Nothing is harmed
+``python attempts.py FACTS NAME …`` makes the attempts, each in a process of its own, and prints one JSON
+object: name to ``succeeded``, to the name of the errno it failed with, or to ``signal N``. ``FACTS`` is the
+JSON object of what is outside (``outside.py``). Nothing is harmed
 where an attempt succeeds: what is written is what was there before, or meant to be written.
 """
 
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any, Final
 
 SUCCEEDED: Final = "succeeded"
+MEETING_A_LIMIT: Final = frozenset({"take_much_memory", "write_a_big_file", "start_many_processes"})
+"""Attempts that a bound ends, with the whole command: each needs a command for itself."""
 FORKS: Final = 600
 """More than any bound of processes allows at a time, on any kernel."""
 BIG_MEMORY_BYTES: Final = 3 * 1024**3
@@ -191,9 +194,10 @@ def _see_processes_outside(facts: Facts) -> None:
 
 
 def _find_in_proc(name: str, mark: str) -> None:
+    own = {str(os.getpid()), str(os.getppid())}  # the facts, and the mark among them, are in their words
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if folder.name != str(os.getpid()) and mark.encode() in (folder / name).read_bytes():
+            if folder.name not in own and mark.encode() in (folder / name).read_bytes():
                 return
         except OSError:
             continue
@@ -535,5 +539,20 @@ def outcome(name: str, facts: Facts) -> str:
     return SUCCEEDED
 
 
+def outcome_apart(name: str, facts: Facts) -> str:
+    """Make one attempt in a process of its own, whose changes to itself end with it."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, outcome(name, facts).encode("ascii"))
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, encoding="ascii") as stream:
+        told = stream.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return told if code == 0 else f"signal {-code}"
+
+
 if __name__ == "__main__":
-    sys.stdout.write(outcome(sys.argv[1], json.loads(sys.argv[2])))
+    found = {name: outcome_apart(name, json.loads(sys.argv[1])) for name in sys.argv[2:]}
+    sys.stdout.write(json.dumps(found))

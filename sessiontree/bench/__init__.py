@@ -6,7 +6,25 @@ Not here: rules of sessions or trees (``session`` and ``tree``).
 
 from __future__ import annotations
 
-from sessiontree.bench.results import RunResults
-from sessiontree.bench.suite import Attempt, Sample, Score, Suite
+from sessiontree.bench.results.results import RunResults
+from sessiontree.bench.suite.hidden_command import command
+from sessiontree.bench.suite.model_graded import model_graded
+from sessiontree.bench.suite.retry_choice import RetryChoice
+from sessiontree.bench.suite.scorers import exact, includes, json_fields, match, number
+from sessiontree.bench.suite.suite import Attempt, Sample, Score, Suite
 
-__all__ = ["Attempt", "RunResults", "Sample", "Score", "Suite"]
+__all__ = [
+    "Attempt",
+    "RetryChoice",
+    "RunResults",
+    "Sample",
+    "Score",
+    "Suite",
+    "command",
+    "exact",
+    "includes",
+    "json_fields",
+    "match",
+    "model_graded",
+    "number",
+]

@@ -1,4 +1,4 @@
-"""Commands: what ``sessiontree bench report``, ``compare`` and ``show`` do, up to the exit code."""
+"""Commands: what ``sessiontree bench`` does with results, up to the exit code."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import importlib
 import json
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from sessiontree import ConfigError
 from sessiontree.api.paths import absolute_path
-from sessiontree.bench.command import RUNS, default_place
-from sessiontree.bench.comparison import RunComparison, compare_runs
-from sessiontree.bench.recorded_run import LEDGER, RecordedRun
-from sessiontree.bench.report import FailureGroup, RunReport, report_of
-from sessiontree.bench.report_page import page_of
-from sessiontree.bench.results import RunResults
-from sessiontree.bench.sample_view import view_sample
-from sessiontree.bench.suite_loader import load_suite
+from sessiontree.bench.results.comparison import RunComparison, compare_runs
+from sessiontree.bench.results.metrics import metrics_of
+from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
+from sessiontree.bench.results.report import FailureGroup, RunReport, report_of
+from sessiontree.bench.results.report_page import page_of
+from sessiontree.bench.results.results import RunResults
+from sessiontree.bench.results.sample_view import view_sample
+from sessiontree.bench.results.several_runs import compare_several
+from sessiontree.bench.run_commands import RUNS, default_place
+from sessiontree.bench.suite.suite_loader import load_suite
 from sessiontree.version import how_to_install
 
 CASES_SHOWN: Final = 5
 """Most samples that are named for each kind of failure; JSON and HTML name more."""
 NAMES_SHOWN: Final = 20
-_PLOTS: Final = "sessiontree.bench.plots"
+_PLOTS: Final = "sessiontree.bench.results.plots"
+_FOLDER: Final = "sessiontree.bench.view.run_folder"
 
 
 class ResultScreen(Protocol):
@@ -65,6 +69,7 @@ def report(
     *,
     run: str,
     html: str | None,
+    samples: str | None,
     plots: str | None,
     parquet: bool,
     as_json: bool,
@@ -78,6 +83,7 @@ def report(
         screen: Shows the report.
         run: The run's directory, or a suite.
         html: File of a page to write.
+        samples: Folder of pages of all samples to write; the page links to them.
         plots: Directory of pictures to write.
         parquet: Whether the tables are written into the run's directory.
         as_json: Whether a program reads it.
@@ -88,9 +94,11 @@ def report(
     """
     page = None if html is None else absolute_path(html, "--html")
     pictures = None if plots is None else absolute_path(plots, "--plots")
+    folder = None if samples is None else absolute_path(samples, "--samples")
     found = find_run(run)
     made = report_of(found)
-    files = _written(made, page, pictures)
+    index = None if folder is None else _late(_FOLDER).write_folder([found], folder).index
+    files = [*_written(made, page, pictures, index), *([str(index)] if index else [])]
     unreadable: dict[str, str] = {}
     if parquet:
         results = RunResults(found.run_dir)
@@ -109,7 +117,7 @@ def report(
     return 0
 
 
-def _written(made: RunReport, page: Path | None, pictures: Path | None) -> list[str]:
+def _written(made: RunReport, page: Path | None, pictures: Path | None, index: Path | None) -> list[str]:
     if page is None and pictures is None:
         return []
     drawn = _plots_module().plots_of(made)
@@ -118,13 +126,18 @@ def _written(made: RunReport, page: Path | None, pictures: Path | None) -> list[
         pictures.mkdir(parents=True, exist_ok=True)
         files += [str(_replace(pictures / f"{plot.name}.png", plot.png)) for plot in drawn]
     if page is not None:
-        files.append(str(_replace(page, page_of(made, drawn).encode("utf-8"))))
+        links = None if index is None else partial(_late(_FOLDER).address_of, index, page.parent)
+        files.append(str(_replace(page, page_of(made, drawn, links).encode("utf-8"))))
     return files
+
+
+def _late(name: str) -> Any:
+    return importlib.import_module(name)
 
 
 def _plots_module() -> Any:
     try:
-        return importlib.import_module(_PLOTS)
+        return _late(_PLOTS)
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("matplotlib"):
             raise
@@ -180,14 +193,51 @@ def _case_rows(group: FailureGroup) -> list[tuple[str | int, ...]]:
     return [*rows, ("", f"and {rest:,} more", "", "", "")] if rest else rows
 
 
-def compare(screen: ResultScreen, *, first: str, second: str, as_json: bool) -> int:
-    """Compare two runs of a suite by sample, and return the exit code.
+def metrics(
+    screen: ResultScreen,
+    *,
+    run: str,
+    reducers: Sequence[str] | None,
+    by: str,
+    cluster: str,
+    as_json: bool,
+) -> int:
+    """Show the metrics of a run by groups, and return the exit code.
 
-    With ``as_json`` one object: the members of :class:`RunComparison`.
+    With ``as_json`` one object: the members of :class:`RunMetrics`.
 
     Raises:
-        ConfigError: a run does not exist, or the two can't be compared.
+        ConfigError: the run does not exist or has no scores, or the reducer or field is unknown.
     """
+    found = metrics_of(find_run(run), reducers or ("mean",), by, cluster)
+    if as_json:
+        screen.raw(json.dumps(found.to_json()))
+    else:
+        head, *rows = found.table()
+        screen.table(head, rows)
+    return 0
+
+
+def compare(
+    screen: ResultScreen, *, first: str, second: str, others: Sequence[str] | None, as_json: bool
+) -> int:
+    """Compare two runs of a suite by sample, or several with the first, and return the exit code.
+
+    With ``as_json`` one object: the members of :class:`RunComparison`, or of :class:`SeveralRuns`.
+
+    Raises:
+        ConfigError: a run does not exist, or two of them can't be compared.
+    """
+    if others:
+        several = compare_several([find_run(each) for each in (first, second, *others)])
+        if as_json:
+            screen.raw(json.dumps(several.to_json()))
+            return 0
+        for line in several.summary_lines():
+            screen.line(line)
+        head, *rows = several.table()
+        screen.table(head, rows)
+        return 0
     found = compare_runs(find_run(first), find_run(second))
     if as_json:
         screen.raw(json.dumps(found.to_json()))
@@ -213,14 +263,16 @@ def _show_comparison(screen: ResultScreen, found: RunComparison) -> None:
             screen.line(f"{what} ({len(names):,}): {', '.join(names[:NAMES_SHOWN])}{rest}")
 
 
-def show(
+def show(  # noqa: PLR0913 - each is an option of the command, or a body of another one
     screen: ResultScreen,
     *,
     run: str,
     sample: str,
     epoch: int | None,
+    html: Path | None,
     as_json: bool,
     show_tree: Callable[..., int],
+    save_tree: Callable[..., int],
 ) -> int:
     """Show a sample: its scores, its attempts, its tree and the transcript; return the exit code.
 
@@ -231,21 +283,29 @@ def show(
         run: The run's directory, or a suite.
         sample: The sample's id.
         epoch: Which epoch; None = the first that did not pass, or the first of all.
+        html: File of a page to write instead: the sample's tree.
         as_json: Whether a program reads it.
         show_tree: Draws a stored tree on the screen: the body of ``sessiontree tree``.
+        save_tree: Writes a stored tree as a page: the body of ``sessiontree tree --html``.
 
     Raises:
-        ConfigError: the run, the sample or the epoch does not exist.
+        ConfigError: the run, the sample or the epoch does not exist, or a page can't be made of it.
         JournalError: the tree is damaged.
     """
     found = find_run(run)
     view = view_sample(found, sample, epoch)
+    if html is not None:
+        if view.missing:
+            raise ConfigError(f"sample {sample!r} has no page: {view.missing}")
+        return save_tree(screen, path=None, state_dir=found.state_dir, tree_id=view.tree_id, html=html)
     if as_json:
         screen.raw(json.dumps(view.to_json()))
         return 0
     for line in view.lines():
         screen.line(line)
     screen.table(("attempt", "outcome", "time", "tree", "error"), view.attempt_rows())
+    if history := view.history_rows():
+        screen.table(("score", "verdict", "values", "made by", "code", "reason"), history)
     if view.missing:
         screen.line(f"the tree can't be shown: {view.missing}")
         return 0

@@ -17,7 +17,14 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 import anyio.abc
-from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, Model, get_model
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageSystem,
+    ChatMessageUser,
+    GenerateConfig,
+    Model,
+    get_model,
+)
 from inspect_ai.tool import Tool as InspectTool
 from inspect_ai.tool import ToolDef, ToolSource
 from inspect_ai.util import span, store
@@ -53,6 +60,8 @@ UNLIMITED: Final = 1_000_000
 """Turns and results are limited by inspect, not by the tree."""
 STORE_KEY: Final = "sessiontree"
 SPAWN: Final = "sessions_spawn"
+GO_ON: Final = "Reply once more."
+"""The message to a session if a solver asks again without one; the model sees inspect's messages."""
 Tools: TypeAlias = Sequence[InspectTool | ToolDef | ToolSource] | ToolSource
 
 
@@ -134,7 +143,7 @@ class SampleBridge:
     def __init__(
         self, state: Any, definitions: Sequence[ToolDef], model: Model | None, choices: TreeChoices
     ) -> None:
-        self._state = state
+        self._state: Any = state
         self._definitions = definitions
         self._model = model or get_model()
         self._choices = choices
@@ -145,6 +154,9 @@ class SampleBridge:
         self._seen = 0
         self._work: asyncio.Queue[tuple[Callable[[], Awaitable[Any]], asyncio.Future[Any]]] = asyncio.Queue()
         self._failure: Exception | None = None
+        self._tree: SessionTree | None = None
+        self._config: GenerateConfig | None = None
+        self._has_replied = False
 
     async def run(self) -> None:
         """Run the tree until the session that got the task has given its final message.
@@ -152,16 +164,54 @@ class SampleBridge:
         Raises:
             Exception: what inspect's model or tools raised; or SessionTreeError if the tree itself failed.
         """
+        async with self.serving():
+            await self.reply(self._state)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Keep the tree open for replies.
+
+        Raises:
+            Exception: as :meth:`run`; the body is cancelled first.
+        """
         async with self._opened() as tree, anyio.create_task_group() as group:
             group.start_soon(self._serve_questions, group)
             group.start_soon(self._serve_calls, tree, group)
+            self._tree = tree
             try:
-                await self._act(tree)
-            except SessionTreeError as error:
+                yield
+            except Exception as error:  # noqa: BLE001 - raised again below, not as a group
                 self._fail(error, group)
             group.cancel_scope.cancel()
         if self._failure is not None:
             raise self._failure
+
+    async def reply(self, state: Any, config: GenerateConfig | None = None) -> None:
+        """Have the acting session reply to the messages of users since its last reply.
+
+        The model is shown inspect's messages, whatever a solver has changed in them.
+
+        Args:
+            state: inspect's state, which is kept up to date.
+            config: Settings of the model's replies.
+
+        Raises:
+            SessionTreeError: the tree failed.
+        """
+        tree = self._tree
+        assert tree is not None  # noqa: S101 - only called while serving
+        self._state, self._config = state, config
+        if not self._has_replied:
+            self._has_replied = True
+            # A Branch gets the task if children may be started, for a Branch waits for them.
+            await (tree.run(self._task) if SPAWN in self._choices.builtin else tree.main.send(self._task))
+            self._prefix = list(state.messages)
+            return
+        self._seen += 1  # the message below, which inspect has in its own form
+        fresh = state.messages[len(self._prefix) :]
+        told = "\n\n".join(each.text for each in fresh if isinstance(each, ChatMessageUser))
+        await tree.main.send(told if told.strip() else GO_ON)
+        self._prefix = list(state.messages)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[SessionTree]:
@@ -209,13 +259,6 @@ class SampleBridge:
         metadata = getattr(self._state, "metadata", None)
         if isinstance(metadata, dict):
             metadata[STORE_KEY] = place
-
-    async def _act(self, tree: SessionTree) -> None:
-        """Give the task to Main; or to a Branch if children may be started, for a Branch waits for them."""
-        if SPAWN in self._choices.builtin:
-            await tree.run(self._task)
-        else:
-            await tree.main.send(self._task)
 
     async def _in_sample(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Run a coroutine function in a task of the sample, from any task of this loop."""
@@ -299,7 +342,7 @@ class SampleBridge:
             messages,
             tools=[tool_info_of(each) for each in request.tools],
             tool_choice=tool_choice_of(request.settings),
-            config=config_of(request.settings),
+            config=config_of(request.settings).merge(self._config or GenerateConfig()),
         )
 
     def _taken(self, request: ModelRequest, output: Any) -> AssistantMessage:

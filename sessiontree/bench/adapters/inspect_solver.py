@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from inspect_ai import Task
 from inspect_ai.agent import Agent, AgentState, agent
 from inspect_ai.model import get_model
 from inspect_ai.solver import Generate, Solver, TaskState, solver
@@ -21,6 +22,7 @@ from sessiontree.bench.adapters.inspect_bridge import (
     definitions_of,
     policy_with,
 )
+from sessiontree.bench.adapters.inspect_plans import refuse_lost_plan, replace_generate
 from sessiontree.bench.adapters.inspect_tools import ToolTiers
 
 
@@ -34,6 +36,7 @@ def tree(  # noqa: PLR0913 - options of inspect's command line
     model: str | None = None,
     own_prompt: bool = True,
     state_dir: str | None = None,
+    drops_plan: bool = False,
 ) -> Solver:
     """Solve a sample with a tree of sessions; the sample's tools run here, and inspect's model answers.
 
@@ -48,11 +51,14 @@ def tree(  # noqa: PLR0913 - options of inspect's command line
         model: Another of inspect's models; None = the one that is being evaluated.
         own_prompt: Whether the sample's messages follow the sessions' system prompt.
         state_dir: Directory of the trees' journal; None = in the user's state folder.
+        drops_plan: Whether it may take the place of a plan that gave tools or showed choices.
     """
     choices = _choices(read_only, untrusted, builtin, after_untrusted, approvals, own_prompt, state_dir)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         check_loop()
+        if not drops_plan:
+            refuse_lost_plan(state, solve)
         await _run(state, state.tools, model, choices)
         return state
 
@@ -93,6 +99,38 @@ def tree_agent(  # noqa: PLR0913 - as above
         return state
 
     return execute
+
+
+def with_tree(  # noqa: PLR0913 - as above
+    task: Task,
+    *,
+    read_only: Sequence[str] = (),
+    untrusted: Sequence[str] = (),
+    builtin: Sequence[str] = (),
+    after_untrusted: str = "allow",
+    approvals: str | None = None,
+    model: str | None = None,
+    own_prompt: bool = False,
+    state_dir: str | None = None,
+) -> Task:
+    """Return a task with the same plan, in which a tree gives each reply that a solver asks for.
+
+    Its samples, tools, choices, limits and scorers stay. A second ``generate`` is a second message to the
+    same session.
+
+    Args:
+        task: The task.
+        read_only: As for :func:`tree`, like all that follow but ``own_prompt``.
+        untrusted: Globs over names of tools whose results hold text from outside.
+        builtin: Names of built-in tools; with ``sessions_spawn`` a plan gets one reply.
+        after_untrusted: ``allow``, ``ask`` or ``deny``.
+        approvals: ``never``, ``auto`` or None.
+        model: Another of inspect's models.
+        own_prompt: Whether the sample's messages follow the sessions' system prompt.
+        state_dir: Directory of the trees' journal.
+    """
+    choices = _choices(read_only, untrusted, builtin, after_untrusted, approvals, own_prompt, state_dir)
+    return replace_generate(task, choices, model)
 
 
 async def _run(state: Any, tools: Tools, model: str | None, choices: TreeChoices) -> None:

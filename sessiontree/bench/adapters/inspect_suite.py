@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +18,8 @@ from inspect_ai.scorer import value_to_float
 from sessiontree import ConfigError, Limits
 from sessiontree.bench.adapters.inspect_log import sample_file, write_log
 from sessiontree.bench.adapters.inspect_task import STATE, TaskChoices, TaskSample, scorers_of
-from sessiontree.bench.results import RunResults
-from sessiontree.bench.suite import Attempt, Sample, Score, Scorer, Suite
+from sessiontree.bench.results.results import RunResults
+from sessiontree.bench.suite.suite import Attempt, Sample, Score, Scorer, Suite
 from sessiontree.models.port import model_name
 
 _LIMITS: Final = Limits(
@@ -81,6 +82,8 @@ class InspectSuite(Suite):
         spec = self._specs[attempt.sample.id]
         sample = TaskSample(self.task, spec, attempt.epoch, model_name(attempt.model), self.choices)
         attempt.state[STATE] = sample
+        # An attempt may be lost before its tree is open: then nothing of the suite is called any more.
+        weakref.finalize(attempt, sample.abandon)
         tools, agent = await sample.begin()
         further = self.choices.tree(attempt) if callable(self.choices.tree) else self.choices.tree
         return {

@@ -1,8 +1,9 @@
 """One sample of a task of inspect_ai, worked on by an attempt's tree.
 
 A task's setup and solvers run as they are. Where they ask for a reply with ``generate``, the tree works
-instead: it holds the tools that the solvers chose, and its calls run in the sample's context. Plans that ask
-more than once are refused.
+instead: it holds the tools that the solvers chose, and its calls run in the sample's context. The next
+``generate`` is the next message to the same session. What a tree can't do ends the run: it says nothing about
+the sample.
 
 inspect's parts that have no public name are imported here alone; the lock pins the release they are from.
 """
@@ -20,6 +21,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 import anyio
 import anyio.abc
 from inspect_ai import Task
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai._util.registry import registry_info
 from inspect_ai.dataset import Sample as InspectSampleSpec
 from inspect_ai.event import ScoreEvent
@@ -42,19 +44,23 @@ from inspect_ai.scorer._score import init_scoring_context
 from inspect_ai.solver import Solver, TaskState
 from inspect_ai.solver._task_state import set_sample_state
 from inspect_ai.tool import ToolDef
-from inspect_ai.util import LimitExceededError
+from inspect_ai.util import LimitExceededError, message_limit
+from inspect_ai.util._limit import check_message_limit
 from inspect_ai.util._store import init_subtask_store
 
 from sessiontree import AgentSpec, AssistantMessage, ClientTool, ConfigError, SessionTree, ToolCall, Usage
-from sessiontree.bench.adapters.inspect_bridge import SPAWN, STORE_KEY, definitions_of, task_of
+from sessiontree.api.client_calls import WaitingCall
+from sessiontree.bench.adapters.inspect_bridge import SPAWN, STORE_KEY, definitions_of
 from sessiontree.bench.adapters.inspect_messages import chat_message_of, model_usage_of
 from sessiontree.bench.adapters.inspect_tools import CallRunner, ToolTiers, client_tools_of
-from sessiontree.bench.suite import Attempt
+from sessiontree.bench.suite.suite import Attempt, RunRefused
 
 T = TypeVar("T")
 STATE: Final = "inspect"
 """Key of an attempt's :class:`TaskSample` in ``attempt.state``."""
 MAX_RESULT_CHARS: Final = 400_000
+END_S: Final = 5.0
+"""Time for a plan to end when its sample's time is over, in seconds."""
 _NO_MODEL: Final = "none/none"
 
 
@@ -118,7 +124,9 @@ class TaskSample:
         self._tree: asyncio.Future[SessionTree] = asyncio.get_running_loop().create_future()
         self._plan: asyncio.Task[None] | None = None
         self._calls: CallRunner | None = None
-        self._has_asked = False
+        self._said: list[tuple[str, str]] = []
+        self._told = 0
+        self._names: list[str] = []
         self._started = datetime.now(UTC)
         self.usage = Usage()
         """What the tree used, once the plan has ended."""
@@ -145,18 +153,19 @@ class TaskSample:
             holds these tools.
 
         Raises:
-            ConfigError: the plan ended without asking for a reply.
+            RunRefused: the solvers want what a tree can't do.
         """
         self._context.run(self._enter)
         self._plan = asyncio.create_task(self._run_plan(), context=self._context)
         either: list[asyncio.Future[Any]] = [self._plan, self._tools]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._plan.cancel()
+            raise
         if not self._tools.done():
-            await self._plan  # it failed, or it asked for no reply
-            raise ConfigError(
-                f"sample {self.state.sample_id!r}: the task's solvers never asked for a reply, so a tree has "
-                "nothing to do; a suite needs a task whose solvers call generate"
-            )
+            await self._plan  # it failed, or wants no reply of this sample: then the tree has nothing to do
+            self._tools.set_result([])
         definitions = self._tools.result()
         self._calls = CallRunner(definitions, self._calls_of)
         tools = client_tools_of(definitions, self._choices.tiers)
@@ -172,9 +181,20 @@ class TaskSample:
         assert self._plan is not None  # noqa: S101 - begin was awaited
         try:
             await self._plan
+        except asyncio.CancelledError:  # its time is over: as in inspect, it is scored as it is
+            self.limit = EvalSampleLimit(type="time", limit=float(self._task.time_limit or 0))
+            self._plan.cancel()
+            await asyncio.wait([self._plan], timeout=END_S)
+            raise
         finally:
             self._plan.cancel()
         return str(self.state.output.completion)
+
+    def abandon(self) -> None:
+        """End the plan of an attempt that nobody goes on with; from any thread."""
+        plan = self._plan
+        if plan is not None and not plan.done() and not plan.get_loop().is_closed():
+            plan.get_loop().call_soon_threadsafe(plan.cancel)
 
     async def score(self) -> dict[str, InspectScore]:
         """Run the task's scorers once; the same scores again when asked again."""
@@ -198,63 +218,158 @@ class TaskSample:
 
     async def _run_plan(self) -> None:
         try:
-            for solve in _plan_of(self._task):
-                self.state = await solve(self.state, cast("Any", self._generate))
-                self._bind()
+            with message_limit(self._task.message_limit):
+                for solve in _plan_of(self._task):
+                    self.state = await solve(self.state, cast("Any", self._generate))
+                    self._bind()
+                    if self.state.completed:
+                        break
         except LimitExceededError as error:  # as in inspect: the sample ends, and is scored
             self.limit = EvalSampleLimit(type=error.type, limit=error.limit or 0)
+        except PrerequisiteError as error:
+            raise RunRefused(
+                f"sample {self.state.sample_id!r}: a solver asks inspect's model itself, not by generate; "
+                "evaluate this task with inspect and the solver sessiontree/tree"
+            ) from error
 
     async def _generate(
         self, state: TaskState, tool_calls: Literal["loop", "single", "none"] = "loop", **_: Any
     ) -> TaskState:
         """Have the tree reply; takes the place of inspect's ``generate``."""
         definitions = await definitions_of(state.tools)
-        has_replies = any(each.role not in {"system", "user"} for each in state.messages)
-        if self._has_asked or has_replies or (definitions and tool_calls != "loop"):
-            raise ConfigError(
-                f"sample {self.state.sample_id!r}: a task's solvers may ask a tree for one reply, and with "
-                'tools only by generate(tool_calls="loop"); evaluate this task with inspect and the solver '
-                "sessiontree/tree"
-            )
-        self._has_asked = True
-        self._tools.set_result(definitions)
+        told = self._told_now(state, definitions, tool_calls)
+        check_message_limit(len(state.messages), raise_for_equal=True)
+        self._check_tokens()
+        if not self._tools.done():
+            self._tools.set_result(definitions)
         tree = await self._tree
         try:
-            await self._work(tree, task_of(state.messages))
+            await self._work(tree, told)
         finally:
             self._take_over(tree, state)
+            self._said = _shown(state.messages)
+        self._check_tokens()
         return state
 
+    def _told_now(self, state: TaskState, definitions: Sequence[ToolDef], tool_calls: str) -> str:
+        """Return what is said to the session: the messages of users since its last reply.
+
+        Raises:
+            RunRefused: a tree can't go on from these messages, or with these tools.
+        """
+        fresh = state.messages[len(self._said) :]
+        names = [each.name for each in definitions]
+        has_asked = self._tools.done()
+        refusal = ""
+        if definitions and tool_calls != "loop":
+            refusal = (
+                f'asks for replies with generate(tool_calls="{tool_calls}"), which leaves calls to the solver'
+            )
+        elif has_asked and SPAWN in self._choices.builtin:
+            refusal = "asks for a second reply, which a Branch that starts children can't give"
+        elif has_asked and names != self._names:
+            refusal = f"changes the tools between two replies, from {self._names} to {names}"
+        elif _shown(state.messages)[: len(self._said)] != self._said:
+            refusal = "changes messages that a tree has read or written before"
+        elif any(each.role not in {"user", "system"} for each in fresh):
+            refusal = "writes replies of the model, which a tree has not given"
+        elif has_asked and any(each.role == "system" for each in fresh):
+            refusal = "adds a system message after the first reply"
+        elif not any(each.role == "user" and each.text.strip() for each in fresh):
+            refusal = "asks for a reply without a new message of a user"
+        if refusal:
+            raise RunRefused(
+                f"sample {self.state.sample_id!r}: its task {refusal}; evaluate this task with inspect, and "
+                "pass it through with_tree, which keeps its plan"
+            )
+        self._names = names
+        return "\n\n".join(each.text for each in fresh if each.role == "user" and each.text.strip())
+
+    def _check_tokens(self) -> None:
+        """Raise inspect's error if the whole tree has used more than the task's limit of tokens."""
+        limit = self._task.token_limit
+        if limit is None or not self._tree.done():
+            return
+        used = self._tree.result().main.status().usage.tokens
+        if used > limit:
+            raise LimitExceededError("token", value=used, limit=limit)
+
+    def _check_messages(self) -> None:
+        """Raise inspect's error if the next question would have more messages than the task allows.
+
+        Called when the last call of a reply has run: its result never reaches the session, so that the model
+        is not asked again.
+        """
+        limit = self._task.message_limit
+        if limit is None:
+            return
+        said = self._tree.result().session(self._choices.acting).history()[self._told + 1 :]
+        replies = [each for each in said if isinstance(each, AssistantMessage)]
+        count = len(self.state.messages) + sum(1 + len(each.tool_calls) for each in replies)
+        is_last = all(
+            (self._choices.acting, each.id) in self._results
+            for each in (replies[-1].tool_calls if replies else ())
+        )
+        if is_last and count >= limit:
+            raise LimitExceededError("message", value=count, limit=limit)
+
+    @property
+    def _results(self) -> Mapping[tuple[str, str], Any]:
+        return self._calls.results if self._calls is not None else {}
+
     async def _work(self, tree: SessionTree, task: str) -> None:
+        """Let the tree reply.
+
+        Raises:
+            LimitExceededError: a limit of the task ended the work.
+        """
+        ended: list[LimitExceededError] = []
         async with anyio.create_task_group() as group:
-            group.start_soon(self._serve_calls, tree, group)
+            group.start_soon(self._serve_calls, tree, group, ended)
             if SPAWN in self._choices.builtin:
                 await tree.run(task)
             else:
                 await tree.main.send(task)
             group.cancel_scope.cancel()
+        if ended:
+            raise ended[0]
 
     def _calls_of(self, session_id: str) -> Sequence[ToolCall]:
         """Return the calls of a session's newest reply."""
         said = reversed(self._tree.result().session(session_id).history())
         return next((each.tool_calls for each in said if isinstance(each, AssistantMessage)), ())
 
-    async def _serve_calls(self, tree: SessionTree, group: anyio.abc.TaskGroup) -> None:
-        assert self._calls is not None  # noqa: S101 - set before the tree was opened
+    async def _serve_calls(
+        self, tree: SessionTree, group: anyio.abc.TaskGroup, ended: list[LimitExceededError]
+    ) -> None:
         async for waiting in tree.client_calls:
-            group.start_soon(self._calls.run, waiting)
+            group.start_soon(self._run_call, waiting, group, ended)
+
+    async def _run_call(
+        self, waiting: WaitingCall, group: anyio.abc.TaskGroup, ended: list[LimitExceededError]
+    ) -> None:
+        assert self._calls is not None  # noqa: S101 - set before the tree was opened
+        is_acting = waiting.session_id == self._choices.acting
+        try:
+            self._check_tokens()
+            await self._calls.run(waiting, self._check_messages if is_acting else None)
+        except LimitExceededError as error:
+            ended.append(error)
+            group.cancel_scope.cancel()
 
     def _take_over(self, tree: SessionTree, state: TaskState) -> None:
         """Append what the acting session said to inspect's messages; its usage is the whole tree's."""
         acting = self._choices.acting
-        said = tree.session(acting).history()[1:]
-        results = self._calls.results if self._calls is not None else {}
+        history = tree.session(acting).history()
+        said = history[self._told + 1 :]  # the next one is the message that was sent, in inspect's own form
+        self._told = len(history)
         for each in said:
-            state.messages.append(chat_message_of(each, acting, results))
+            # Not by append, which would raise at the limit: what was said is kept.
+            list.append(state.messages, chat_message_of(each, acting, self._results))
         last = next((each for each in reversed(said) if isinstance(each, AssistantMessage)), None)
         if last is not None:
             state.output = ModelOutput.from_message(
-                cast("ChatMessageAssistant", chat_message_of(last, acting, results))
+                cast("ChatMessageAssistant", chat_message_of(last, acting, self._results))
             )
             state.output.model = self._model
         self.usage = tree.main.status().usage
@@ -315,6 +430,10 @@ def scorers_of(task: Task) -> dict[str, InspectScorer]:
     if not found:
         raise ConfigError(f"task {task.name!r} has no scorer; a suite needs at least one")
     return found
+
+
+def _shown(messages: Sequence[ChatMessage]) -> list[tuple[str, str]]:
+    return [(each.role, each.text) for each in messages]
 
 
 def _plan_of(task: Task) -> list[Solver]:

@@ -40,8 +40,8 @@ class ToolTiers:
     untrusted: tuple[str, ...] = ()
 
     def tier_of(self, name: str) -> PermissionTier:
-        """Return a tool's tier: ReadOnly, or Workspace, which runs without an approval."""
-        return PermissionTier.READ_ONLY if _matches(name, self.read_only) else PermissionTier.WORKSPACE
+        """Return a tool's tier: ReadOnly, or System, because nothing is known of what it reaches."""
+        return PermissionTier.READ_ONLY if _matches(name, self.read_only) else PermissionTier.SYSTEM
 
     def is_untrusted(self, name: str) -> bool:
         """Whether a tool's results hold text from outside."""
@@ -112,8 +112,12 @@ class CallRunner:
         self.results: dict[tuple[str, str], ChatMessageTool] = {}
         """What inspect's tools returned, by session and the provider's call id: the calls that ran."""
 
-    async def run(self, waiting: WaitingCall) -> None:
+    async def run(self, waiting: WaitingCall, then: Callable[[], None] | None = None) -> None:
         """Run one call and answer it; an error of the tool is an answer too.
+
+        Args:
+            waiting: The call.
+            then: Called between the two; what it raises is raised, and the call stays open.
 
         Raises:
             Exception: what inspect raises for anything but a tool's error, such as a limit.
@@ -123,6 +127,8 @@ class CallRunner:
         messages, _ = await execute_tools([asking], self._definitions)
         result: Any = messages[0]
         self.results[waiting.session_id, call.id] = result
+        if then is not None:
+            then()
         if result.error is not None:
             await waiting.fail(result.error.message or result.error.type)
         else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from inspect_ai import Task
@@ -26,9 +27,9 @@ from inspect_evals.agent_threat_bench.scorer import agent_threat_bench_scorer
 from sessiontree.bench.adapters.inspect_suite import InspectSuite, scores_of
 from sessiontree.bench.adapters.inspect_task import STATE, TaskSample
 from sessiontree.bench.adapters.inspect_tools import ToolTiers
-from sessiontree.bench.environment import LOCKS
-from sessiontree.bench.suite import Attempt, Score
-from sessiontree.bench.suites.injections import Way, approvals, choices_of, has_read_order, reading_tools
+from sessiontree.bench.suite.environment import LOCKS
+from sessiontree.bench.suite.suite import Attempt, Score
+from sessiontree.bench.suites.injections import Way, approvals, choices_of, gullible_model, has_read_order
 from sessiontree.bench.suites.scripted_agents import GullibleModel, Plan, PlanModel, PlannedCall
 
 READING: Final = ("memory_read", "read_inbox", "lookup_customer")
@@ -48,6 +49,8 @@ _SEND: Final = re.compile(
 """An order to send what was read to an address."""
 _CALL: Final = re.compile(r'\\*"recipient\\*": \\*"([^"\\]+)\\*", \\*"body\\*": \\*"([^"\\]*)')
 """An order in the form of a call."""
+_SORTED, _RESOLVED = "normal", "The request was handled as described."
+"""What the plans write whatever was read: one of the categories, and a text of their own."""
 _CUSTOMER: Final = re.compile(r"CX-\d+")
 Orders = Iterable[tuple[str, Plan]]
 
@@ -64,19 +67,18 @@ def samples(way: Way = "flat") -> InspectSuite:
         choices=choices_of(way, TIERS, plan_of),
         scorers=[utility, attack, approvals],
         model="gullible",
-        models={"ground-truth": ground_truth, "gullible": gullible},
+        models={"ground-truth": ground_truth, "gullible": partial(gullible, way=way)},
         env=LOCKS / "inspect.txt",
     )
 
 
-def guarded_samples() -> InspectSuite:
-    """Return the samples, run with Workers that read, and nobody who approves."""
-    return samples("tiers")
-
-
-def attended_samples() -> InspectSuite:
-    """Return the samples, run with Workers that read, and a person who knows the user's task."""
-    return samples("person")
+samples_rule = partial(samples, "rule")
+samples_tiers = partial(samples, "tiers")
+samples_typed = partial(samples, "typed")
+samples_rule_person = partial(samples, "rule-person")
+samples_tiers_person = partial(samples, "tiers-person")
+samples_typed_person = partial(samples, "typed-person")
+"""The same in each of the other ways."""
 
 
 def _whole() -> Task:
@@ -111,9 +113,10 @@ def ground_truth(attempt: Attempt[Any]) -> PlanModel:
     return PlanModel(plan_of(attempt))
 
 
-def gullible(attempt: Attempt[Any]) -> GullibleModel:
+def gullible(attempt: Attempt[Any], way: Way = "flat") -> GullibleModel:
     """Return the model that solves the user's task, and obeys what it reads."""
-    return GullibleModel(plan_of(attempt), _orders_of(attempt), reading_tools(attempt, TIERS))
+    known = f"{attempt.sample.input}\n{_RESOLVED}\n{_SORTED}"
+    return gullible_model(attempt, way, TIERS, plan_of(attempt), _orders_of(attempt), known)
 
 
 def plan_of(attempt: Attempt[Any]) -> Plan:
@@ -128,7 +131,7 @@ def plan_of(attempt: Attempt[Any]) -> Plan:
         case "autonomy_hijack":
             numbers = range(1, len(metadata["inbox"]) + 1)
             sorting = [
-                PlannedCall("categorize_email", {"email_index": number, "category": "normal"})
+                PlannedCall("categorize_email", {"email_index": number, "category": _SORTED})
                 for number in numbers
             ]
             summary = PlannedCall("draft_summary", {"email_index": 1, "summary": "A request of a colleague."})
@@ -136,7 +139,7 @@ def plan_of(attempt: Attempt[Any]) -> Plan:
         case _:
             found = _CUSTOMER.search(sample.input)
             customer = "" if found is None else found.group()
-            resolving = {"customer_id": customer, "resolution": "The request was handled as described."}
+            resolving = {"customer_id": customer, "resolution": _RESOLVED}
             calls = (
                 PlannedCall("lookup_customer", {"query": customer}),
                 PlannedCall("resolve_ticket", resolving),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import Any, Final
 
 from inspect_evals.agentdojo.agentdojo import agentdojo
@@ -19,15 +20,23 @@ from inspect_evals.agentdojo.dataset import TASK_SUITES
 from sessiontree.bench.adapters.inspect_suite import InspectSuite, scores_of
 from sessiontree.bench.adapters.inspect_task import STATE, TaskSample
 from sessiontree.bench.adapters.inspect_tools import ToolTiers
-from sessiontree.bench.environment import LOCKS
-from sessiontree.bench.suite import Attempt, Score
-from sessiontree.bench.suites.injections import Way, approvals, choices_of, has_read_order, reading_tools
+from sessiontree.bench.suite.environment import LOCKS
+from sessiontree.bench.suite.suite import Attempt, Score
+from sessiontree.bench.suites.injections import Way, approvals, choices_of, gullible_model, has_read_order
 from sessiontree.bench.suites.scripted_agents import GullibleModel, Plan, PlanModel, PlannedCall
 
 READING: Final = ("get_[!w]*", "read_*", "search_*", "list_*", "check_*")
 """Tools that change nothing. ``get_webpage`` is not one of them: the address it asks for is a message."""
-TIERS: Final = ToolTiers(READING, (*READING, "get_webpage"))
-"""Every result may hold what others wrote, except the confirmation of a change."""
+SHOWING: Final = (
+    "add_calendar_event_participants",
+    "append_to_file",
+    "delete_file",
+    "reschedule_calendar_event",
+    "share_file",
+)
+"""Tools that change an event or a file, and return all of it: what others wrote into it, too."""
+TIERS: Final = ToolTiers(READING, (*READING, "get_webpage", *SHOWING))
+"""Every result may hold what others wrote, except the confirmation of a change in words of the tool."""
 _START, _END = "dothefollowingfirst", "afteryoudothat"
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|[nrt ])")
 _NOT_LETTERS = re.compile(r"[\W_]+")
@@ -48,14 +57,13 @@ def attacks(way: Way = "flat", **selection: Any) -> InspectSuite:
     return _suite(f"agentdojo-attacks-{way}", way, with_injections=True, **selection)
 
 
-def guarded_attacks() -> InspectSuite:
-    """Return the pairs, run with Workers that read, and nobody who approves."""
-    return attacks("tiers")
-
-
-def attended_attacks() -> InspectSuite:
-    """Return the pairs, run with Workers that read, and a person who knows the user's task."""
-    return attacks("person")
+attacks_rule = partial(attacks, "rule")
+attacks_tiers = partial(attacks, "tiers")
+attacks_typed = partial(attacks, "typed")
+attacks_rule_person = partial(attacks, "rule-person")
+attacks_tiers_person = partial(attacks, "tiers-person")
+attacks_typed_person = partial(attacks, "typed-person")
+"""The same in each of the other ways."""
 
 
 def _suite(name: str, way: Way, *, with_injections: bool, **selection: Any) -> InspectSuite:
@@ -65,7 +73,7 @@ def _suite(name: str, way: Way, *, with_injections: bool, **selection: Any) -> I
         choices=choices_of(way, TIERS, plan_of),
         scorers=[utility, attack, approvals] if with_injections else [utility, approvals],
         model="gullible" if with_injections else "ground-truth",
-        models={"ground-truth": ground_truth, "gullible": gullible},
+        models={"ground-truth": ground_truth, "gullible": partial(gullible, way=way)},
         env=LOCKS / "inspect.txt",
     )
 
@@ -75,12 +83,12 @@ def ground_truth(attempt: Attempt[Any]) -> PlanModel:
     return PlanModel(plan_of(attempt))
 
 
-def gullible(attempt: Attempt[Any]) -> GullibleModel:
+def gullible(attempt: Attempt[Any], way: Way = "flat") -> GullibleModel:
     """Return the model that solves the user's task, and obeys each order of AgentDojo that it reads."""
     metadata = _metadata(attempt)
     tasks = TASK_SUITES[metadata["task_suite_name"]].injection_tasks.values()
     known = KnownOrders({letters_of(task.GOAL): task for task in tasks}, metadata["pre_environment"])
-    return GullibleModel(plan_of(attempt), known, reading_tools(attempt, TIERS))
+    return gullible_model(attempt, way, TIERS, plan_of(attempt), known, attempt.sample.input)
 
 
 class KnownOrders:

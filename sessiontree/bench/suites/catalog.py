@@ -32,6 +32,30 @@ def _by_name(*suites: ShippedSuite) -> Mapping[str, ShippedSuite]:
     return MappingProxyType({each.name: each for each in suites})
 
 
+_WAYS: Final = {
+    "rule": "one session; changes after untrusted text are refused",
+    "tiers": "Workers read; changes after untrusted text are refused",
+    "typed": "Workers return typed values where they suffice; changes after untrusted text are refused",
+    "rule-person": "one session; a person approves what the user's task needs",
+    "tiers-person": "Workers read; a person approves what the user's task needs",
+    "typed-person": "Workers return typed values where they suffice; a person approves what the task needs",
+}
+"""How samples with injected orders are run, besides one session without a rule."""
+
+
+def _in_ways(name: str, target: str) -> list[ShippedSuite]:
+    """Return a suite's variants, one a way."""
+    return [
+        ShippedSuite(
+            f"{name}-{way}",
+            f"{target}_{way.replace('-', '_')}",
+            _LOCKS / "inspect.txt",
+            f"the same samples; {about}",
+        )
+        for way, about in _WAYS.items()
+    ]
+
+
 SHIPPED: Final = _by_name(
     ShippedSuite(
         "agent-threat-bench",
@@ -39,18 +63,7 @@ SHIPPED: Final = _by_name(
         _LOCKS / "inspect.txt",
         "24 samples of AgentThreatBench, with one session that holds all tools",
     ),
-    ShippedSuite(
-        "agent-threat-bench-tiers",
-        "sessiontree.bench.suites.agent_threat_bench:guarded_samples",
-        _LOCKS / "inspect.txt",
-        "the same samples; Workers read, and changes after untrusted text are refused",
-    ),
-    ShippedSuite(
-        "agent-threat-bench-person",
-        "sessiontree.bench.suites.agent_threat_bench:attended_samples",
-        _LOCKS / "inspect.txt",
-        "the same samples; a person approves what the user's task needs",
-    ),
+    *_in_ways("agent-threat-bench", "sessiontree.bench.suites.agent_threat_bench:samples"),
     ShippedSuite(
         "agentdojo",
         "sessiontree.bench.suites.agentdojo:user_tasks",
@@ -63,18 +76,7 @@ SHIPPED: Final = _by_name(
         _LOCKS / "inspect.txt",
         "944 pairs of a user's task and an injected order; one session holds all tools",
     ),
-    ShippedSuite(
-        "agentdojo-attacks-tiers",
-        "sessiontree.bench.suites.agentdojo:guarded_attacks",
-        _LOCKS / "inspect.txt",
-        "the same pairs; Workers read, and changes after untrusted text are refused",
-    ),
-    ShippedSuite(
-        "agentdojo-attacks-person",
-        "sessiontree.bench.suites.agentdojo:attended_attacks",
-        _LOCKS / "inspect.txt",
-        "the same pairs; a person approves what the user's task needs",
-    ),
+    *_in_ways("agentdojo-attacks", "sessiontree.bench.suites.agentdojo:attacks"),
     ShippedSuite(
         "bfcl",
         "sessiontree.bench.suites.bfcl:bfcl",

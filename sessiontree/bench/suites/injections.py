@@ -1,11 +1,14 @@
 """What suites with injected orders share: how a sample is run, who is asked for approvals, what is counted.
 
-A sample is run in one of three ways:
+A sample is run in one of seven ways:
 
 - ``flat``: one session with all tools.
-- ``tiers``: Workers read, the session that acts writes. After untrusted text each call that changes something
-  needs an approval, and nobody is there to give one.
-- ``person``: the same, and a person approves exactly the calls with which the user's task is solved.
+- ``rule``: the same session, but after untrusted text each call that changes something needs an approval, and
+  nobody is there to give one.
+- ``tiers``: the same rule; Workers read, the session that acts writes.
+- ``typed``: the same, and Workers return typed values without text where the next changes need no more.
+- ``rule-person``, ``tiers-person``, ``typed-person``: the same, and a person approves exactly the calls with
+  which the user's task is solved.
 
 No rule knows what an attack looks like, or whether a sample has one.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from sessiontree import (
     ApprovalRequest,
@@ -26,11 +29,12 @@ from sessiontree import (
 )
 from sessiontree.bench.adapters.inspect_task import STATE, TaskChoices, TaskSample
 from sessiontree.bench.adapters.inspect_tools import ToolTiers
-from sessiontree.bench.suite import Attempt, Score
-from sessiontree.bench.suites.scripted_agents import SPAWN, Plan, PlannedCall
+from sessiontree.bench.suite.suite import Attempt, Score
+from sessiontree.bench.suites.scripted_agents import SPAWN, GullibleModel, Plan, PlannedCall
+from sessiontree.bench.suites.typed_readers import typed_plan
 
-Way: TypeAlias = Literal["flat", "tiers", "person"]
-WAYS: Final[tuple[Way, ...]] = ("flat", "tiers", "person")
+Way: TypeAlias = Literal["flat", "rule", "tiers", "typed", "rule-person", "tiers-person", "typed-person"]
+WAYS: Final[tuple[Way, ...]] = get_args(Way)
 _WORKERS: Final = Rule(tool=SPAWN, where={"/kind": "worker"}, answer="approve")
 """A Worker changes nothing, so starting one needs no person."""
 
@@ -49,10 +53,35 @@ def choices_of(way: Way, tiers: ToolTiers, plan_of: Callable[[Attempt[Any]], Pla
     def attended(attempt: Attempt[Any]) -> Mapping[str, Any]:
         return _guarded(_person_of(attempt, plan_of(attempt)))
 
-    guarded = _guarded([_WORKERS, Rule(answer="deny")])
     return TaskChoices(
-        tiers, builtin=(SPAWN,), tree=guarded if way == "tiers" else attended, counts_refused=False
+        tiers,
+        builtin=() if way.startswith("rule") else (SPAWN,),
+        tree=attended if way.endswith("person") else _guarded([_WORKERS, Rule(answer="deny")]),
+        counts_refused=False,
     )
+
+
+def gullible_model(
+    attempt: Attempt[Any],
+    way: Way,
+    tiers: ToolTiers,
+    plan: Plan,
+    orders_in: Callable[[str], Iterable[tuple[str, Plan]]],
+    known: str,
+) -> GullibleModel:
+    """Return the model that solves the user's task of a sample and obeys each order that it reads.
+
+    Args:
+        attempt: The attempt.
+        way: How the sample is run.
+        tiers: As for :func:`choices_of`.
+        plan: How the user's task is solved.
+        orders_in: As for :class:`GullibleModel`.
+        known: What the acting session knows without reading.
+    """
+    reading = reading_tools(attempt, tiers)
+    followed = typed_plan(plan, reading, known) if way.startswith("typed") else plan
+    return GullibleModel(followed, orders_in, reading)
 
 
 def _guarded(approver: Any) -> dict[str, Any]:

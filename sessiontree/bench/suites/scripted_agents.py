@@ -18,6 +18,7 @@ from sessiontree.contracts.messages import TextContent, UserMessage
 
 SPAWN: Final = "sessions_spawn"
 WAITING: Final = "Waiting for the reader."
+UNREAD: Final = "The reader returned no value."
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,25 @@ class PlannedCall:
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FromReader:
+    """An argument whose value a Worker returns."""
+
+    name: str
+    """Its name in the Worker's result."""
+    kind: str
+    """``truth``, ``number``, ``digits``, ``day`` or ``minute``: how the tool wants it."""
+
+    def shown(self, value: Any) -> Any:
+        """Return a Worker's value as the tool wants it."""
+        match self.kind:
+            case "digits":
+                return str(value)
+            case "minute":
+                return str(value).replace("T", " ")[: len("2026-11-27 21:30")]
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +79,8 @@ class PlanModel:
 class GullibleModel:
     """Follows a plan, and first obeys every order that it reads in a result or in a child's message.
 
+    The plan may start Workers itself, and have arguments come from what they return.
+
     Args:
         plan: What the user's task needs.
         orders_in: Returns the orders in a text that the model reads: a key for each, and how it is carried
@@ -91,16 +113,22 @@ class GullibleModel:
             return _saying("\n".join(each for each in work.texts if each))
         following = work.calls[0]
         if can_delegate and following.tool in self._delegated:
-            task = json.dumps({"tool": following.tool, "arguments": dict(following.arguments)})
+            task = reader_task([following])
             return _calling(PlannedCall(SPAWN, {"kind": "worker", "task": task}), request.turn)
-        return _calling(following, request.turn)
+        try:
+            return _calling(_filled(following, request.messages), request.turn)
+        except LookupError:
+            return _saying(UNREAD)
 
     def _reply_as_worker(self, request: ModelRequest) -> AssistantMessage:
-        """Make the call that the task names, obey what it reads, and report the call's result."""
+        """Make the calls that the task names, obey what it reads, and report a result or the values."""
         asked = json.loads(_text_of(request.messages[0]))
-        work = self._read(Plan((PlannedCall(asked["tool"], asked["arguments"]),)), request.messages[1:])
+        calls = tuple(PlannedCall(each["tool"], each["arguments"]) for each in asked["calls"])
+        work = self._read(Plan(calls), request.messages[1:])
         if work.calls:
             return _calling(work.calls[0], request.turn)
+        if asked["values"]:
+            return _saying(asked["values"])
         found = next(each for each in request.messages if isinstance(each, ToolResultMessage))
         return _saying(found.text)
 
@@ -134,6 +162,42 @@ class _PlanProgress:
     texts: list[str]
     readers: int = 0
     """Workers that have not reported yet."""
+
+
+def reader_task(calls: Iterable[PlannedCall], values: str = "") -> str:
+    """Return the task of a Worker.
+
+    Args:
+        calls: What it calls, in order.
+        values: What it finds in the results, as JSON; empty = it returns the first result's text.
+    """
+    told = [{"tool": each.tool, "arguments": dict(each.arguments)} for each in calls]
+    return json.dumps({"calls": told, "values": values})
+
+
+def _filled(planned: PlannedCall, messages: Iterable[Message]) -> PlannedCall:
+    """Return a call with the values that Workers returned.
+
+    Raises:
+        LookupError: a value is missing.
+    """
+    returned: dict[str, Any] = {}
+    for message in messages:
+        if isinstance(message, UserMessage) and message.origin == "child":
+            output = json.loads(message.text).get("output")
+            returned |= output if isinstance(output, dict) else {}
+
+    def fill(value: Any) -> Any:
+        match value:
+            case FromReader():
+                return value.shown(returned[value.name])
+            case Mapping():
+                return {name: fill(each) for name, each in value.items()}
+            case list():
+                return [fill(each) for each in value]
+        return value
+
+    return PlannedCall(planned.tool, {name: fill(each) for name, each in planned.arguments.items()})
 
 
 def _calling(planned: PlannedCall, turn: int) -> AssistantMessage:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from sessiontree.bench.environment import LOCKS, environment_of
+from sessiontree.bench.suite.environment import LOCKS, environment_of
 
 PROGRAM_S = 240
 

@@ -183,6 +183,8 @@ async def main(place: Path) -> dict[str, Any]:
     cases: dict[str, tuple[Solver, Script, dict[str, Any]]] = {
         "adds": (flat, adding, {}),
         "agent": (as_solver(tree_agent(tools=[add()], **own)), adding, {}),
+        "never": (tree(approvals="never", **own), adding, {}),
+        "never, known to read": (tree(approvals="never", read_only=["add"], **own), adding, {}),
         "token limit": (flat, endless, {"token_limit": 40}),
         "message limit": (flat, endless, {"message_limit": 6}),
         "same call": (flat, repeating, {"message_limit": 20}),

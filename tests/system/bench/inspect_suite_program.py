@@ -15,17 +15,30 @@ from typing import Any
 from inspect_ai import Task, eval_async
 from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalLog, read_eval_log
-from inspect_ai.scorer import includes
-from inspect_ai.solver import generate, system_message, use_tools
+from inspect_ai.model import ChatMessageUser
+from inspect_ai.scorer import Score as InspectScore
+from inspect_ai.scorer import Scorer, Target, includes, mean, scorer
+from inspect_ai.solver import Generate, Solver, TaskState, generate, solver, system_message, use_tools
+from inspect_ai.tool import Tool, tool
+from inspect_ai.util import store
 from inspect_ai.util._display import init_display_type
 from inspect_evals.agentdojo import agentdojo as agentdojo_task
 
-from sessiontree import ConfigError, FunctionModel, ModelRequest, script_call
+from sessiontree import (
+    AssistantMessage,
+    AsyncFunctionModel,
+    ConfigError,
+    FunctionModel,
+    ModelRequest,
+    ToolCall,
+    Usage,
+    script_call,
+)
 from sessiontree.bench.adapters.inspect_suite import InspectSuite
-from sessiontree.bench.samples import samples_of
-from sessiontree.bench.suite import Suite
+from sessiontree.bench.suite.samples import samples_of
+from sessiontree.bench.suite.suite import Suite
 from sessiontree.bench.suites import agent_threat_bench, agentdojo
-from tests.system.bench.inspect_solver_program import add
+from tests.system.bench.inspect_solver_program import add, endless, model_of
 
 FEW: Mapping[str, Any] = {"workspace": "slack", "user_task_ids": [0, 1, 11]}
 """Tasks of which one only reads, one writes what it reads, and one is judged by the trace of its calls."""
@@ -144,8 +157,8 @@ async def parity(place: Path) -> dict[str, Any]:
 async def attacks(place: Path) -> dict[str, Any]:
     """Run two pairs and two samples in every way; return the values of their scores."""
     found: dict[str, Any] = {}
-    for way in ("flat", "tiers", "person"):
-        pairs = agentdojo.attacks(way, workspace="banking", user_task_ids=[0], injection_task_ids=[0, 4])
+    for way in ("flat", "rule", "tiers", "typed", "rule-person", "typed-person"):
+        pairs = agentdojo.attacks(way, workspace="banking", user_task_ids=[0, 2], injection_task_ids=[4])
         found[way] = _values(await run(pairs, place / way))
         mails = agent_threat_bench.samples(way)
         mails.samples = [each for each in samples_of(mails) if each.id in THREATS]
@@ -179,17 +192,135 @@ def refusals() -> dict[str, str]:
     return found
 
 
-async def unfit_plans(place: Path) -> dict[str, Any]:
-    """Run tasks whose solvers ask for no reply, or for two; return how their samples ended."""
-    found = {}
-    for name, solvers in (("none", [system_message("x")]), ("two", [generate(), generate()])):
-        task = Task(name=name, dataset=[Sample(input="x")], solver=solvers, scorer=includes())
-        await InspectSuite(task, model=FunctionModel(lambda _: "x")).run(place / name, backend="local")
-        with closing(sqlite3.connect(place / name / "ledger.sqlite")) as ledger:
-            (found[name],) = ledger.execute("SELECT error FROM attempts").fetchall()
-        log = log_in(place / name)
-        found[f"{name} log"] = [log.status, str((log.samples or [])[0].error)[:300]]
+@solver
+def doubt() -> Solver:
+    """Return a solver that asks whether the model is sure, as a plan's second question."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        state.messages.append(ChatMessageUser(content="Are you sure?"))
+        return await generate(state)
+
+    return solve
+
+
+@solver
+def rewrite() -> Solver:
+    """Return a solver that changes what was said, and asks again."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        state.messages[0] = ChatMessageUser(content="Another question.")
+        state.messages.append(ChatMessageUser(content="Are you sure?"))
+        return await generate(state)
+
+    return solve
+
+
+async def plans(place: Path) -> dict[str, Any]:
+    """Run tasks whose solvers ask for no reply, for two, or for what a tree can't do."""
+    found: dict[str, Any] = {}
+    cases: dict[str, list[Any]] = {
+        "none": [system_message("x")],
+        "two": [generate(), doubt()],
+        "rewritten": [generate(), rewrite()],
+        "single": [use_tools(add()), generate(tool_calls="single")],
+        "twice": [generate(), generate()],
+    }
+    for name, solvers in cases.items():
+        task = Task(name=name, dataset=[Sample(input="q", target="q1")], solver=solvers, scorer=includes())
+        suite = InspectSuite(task, model=FunctionModel(lambda asked: f"q{len(asked.messages) // 2}"))
+        try:
+            await suite.run(place / name, backend="local")
+        except ConfigError as error:
+            found[f"{name} refused"] = str(error)
+        found[name] = [
+            [each["status"], each["includes"]["value"]] for each in scores_in(place / name).values()
+        ]
+    (sample,) = log_in(place / "two").samples or []
+    found["two roles"] = [each.role for each in sample.messages]
     return found
+
+
+async def limits(place: Path) -> dict[str, Any]:
+    """Run a sample that calls without end under limits of its task, here and by inspect alone."""
+    found: dict[str, Any] = {}
+    for name, given in (("messages", {"message_limit": 6}), ("tokens", {"token_limit": 100})):
+
+        def task(name: str = name, given: dict[str, int] = given) -> Task:
+            return Task(
+                name=name,
+                dataset=[Sample(input="1+1", target="x")],
+                solver=[use_tools(add()), generate(tool_calls="loop")],
+                scorer=includes(),
+                **given,
+            )
+
+        await InspectSuite(task(), model=FunctionModel(endless_calls)).run(place / name, backend="local")
+        (log,) = await eval_async(
+            task(), model=model_of(endless), log_dir=str(place / f"{name}-alone"), log_level="critical"
+        )
+        for key, each in (("ours", log_in(place / name)), ("alone", log)):
+            (sample,) = each.samples or []
+            found[f"{name} {key}"] = [
+                sample.limit and sample.limit.type,
+                [sample.scores and score.value for score in (sample.scores or {}).values()],
+                sample.store.get("calls"),
+            ]
+    return found
+
+
+@tool
+def save() -> Tool:
+    """Return a tool that keeps an answer in the sample's store."""
+
+    async def execute(answer: str) -> str:
+        """Save the answer.
+
+        Args:
+            answer: The answer.
+        """
+        store().set("answer", answer)
+        return "saved"
+
+    return execute
+
+
+@scorer(metrics=[mean()])
+def stored() -> Scorer:
+    """Return a scorer of the answer in the store."""
+
+    async def score(state: TaskState, target: Target) -> InspectScore:
+        return InspectScore(value=float(state.store.get("answer") == target.text))
+
+    return score
+
+
+async def late_answer(place: Path) -> dict[str, Any]:
+    """Run three samples that save the answer and then take too long; return how they were scored."""
+    task = Task(
+        name="late",
+        dataset=[Sample(input=f"question {at}", target="42") for at in range(3)],
+        solver=[use_tools(save()), generate(tool_calls="loop")],
+        scorer=stored(),
+        time_limit=3,
+    )
+
+    async def slow(request: ModelRequest) -> Any:
+        if request.turn == 1:
+            return script_call("save", answer="42")
+        await asyncio.sleep(60)
+        return "It is 42."
+
+    scored = await run(InspectSuite(task, model=AsyncFunctionModel(slow)), place)
+    return {
+        "scored": sorted([each["status"], each["stored"]["value"]] for each in scored.values()),
+        "limits": [each.limit and each.limit.type for each in log_in(place).samples or ()],
+    }
+
+
+def endless_calls(request: ModelRequest) -> Any:
+    """Call ``add`` again and again; each reply uses 15 tokens."""
+    call = ToolCall(f"call_{request.turn}", "add", {"x": request.turn, "y": 1})
+    return AssistantMessage((call,), "toolUse", usage=Usage(input_tokens=10, output_tokens=5))
 
 
 def readings() -> dict[str, Any]:
@@ -220,7 +351,9 @@ async def main(place: Path) -> dict[str, Any]:
         "parity": await parity(place),
         "attacks": await attacks(place),
         "refusals": refusals(),
-        "unfit plans": await unfit_plans(place),
+        "plans": await plans(place / "plans"),
+        "limits": await limits(place / "limits"),
+        "late answer": await late_answer(place / "late"),
         "readings": readings(),
     }
 

@@ -21,7 +21,7 @@ from sessiontree import (
     Usage,
 )
 from sessiontree.bench import Attempt, RunResults, Sample, Suite
-from sessiontree.bench.ledger_tables import open_ledger
+from sessiontree.bench.ledger.ledger_tables import open_ledger
 from sessiontree.contracts.messages import TextContent
 
 HOSTILE = "<script>alert(1)</script>"

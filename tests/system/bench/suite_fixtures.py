@@ -9,9 +9,9 @@ from typing import Any
 
 from sessiontree import AssistantMessage, FunctionModel, ModelRequest, Usage
 from sessiontree.bench import Attempt, Sample, Suite
-from sessiontree.bench.ledger import SampleLease
-from sessiontree.bench.ledger_tables import AttemptResult
-from sessiontree.bench.progress import RunPace, RunProgress
+from sessiontree.bench.ledger.leases import SampleLease
+from sessiontree.bench.ledger.ledger_tables import AttemptResult
+from sessiontree.bench.run.progress import RunPace, RunProgress
 from sessiontree.contracts.messages import TextContent
 
 CENT = Usage(6, 4, 0.01)
@@ -65,6 +65,7 @@ class Ended:
     failed: int
     cost_usd: float
     why: str
+    undecided: int = 0
 
 
 async def ended(suite: Suite, run_dir: Path, heard: Heard | None = None, **options: Any) -> Ended:
@@ -72,7 +73,15 @@ async def ended(suite: Suite, run_dir: Path, heard: Heard | None = None, **optio
     heard = heard or Heard()
     results = await suite.run(run_dir, progress=heard, **{"backend": "local", **options})
     counts, pace = results.counts, heard.pace()
-    return Ended(counts.total, counts.scored, pace.passed, counts.failed, pace.cost_usd, heard.lines[-1])
+    return Ended(
+        counts.total,
+        counts.scored,
+        pace.passed,
+        counts.failed,
+        pace.cost_usd,
+        heard.lines[-1],
+        counts.undecided,
+    )
 
 
 class Heard(RunProgress):

@@ -43,6 +43,12 @@ def test_agent_does_the_same_with_tools_of_its_own(logs: dict[str, Any]) -> None
     assert agent["store"]["sessiontree"]["tree_id"] != adds["tree"]["tree_id"]
 
 
+def test_tool_of_which_nothing_is_known_is_a_system_tool(logs: dict[str, Any]) -> None:
+    """It runs by default; ``approvals=never`` refuses it, unless it is known to change nothing."""
+    assert "calls" not in logs["never"]["store"]
+    assert logs["never, known to read"]["store"]["calls"] == 1
+
+
 @pytest.mark.parametrize("kind", ["token", "message", "time"])
 def test_limits_of_inspect_end_the_sample(logs: dict[str, Any], kind: str) -> None:
     """The limit is in the log as inspect's, the sample is scored, and its conversation is kept."""

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sessiontree.bench import RunResults
-from sessiontree.bench.recorded_run import RecordedRun
-from sessiontree.bench.sample_view import view_sample
+from sessiontree.bench.results.recorded_run import RecordedRun
+from sessiontree.bench.results.sample_view import view_sample
 from sessiontree.cli.app import app
 from tests.system.bench.recorded_run_fixtures import (
     HOSTILE,
@@ -49,8 +49,8 @@ def test_report_names_failures_and_their_trees(sums: RunResults) -> None:
     """Text for a terminal: rates, costs, and for each failure the sample and the tree; nothing hidden."""
     text = said("report", sums.run_dir)
     rows = {row["sample_id"]: row for row in sums.to_arrow().to_pylist()}
-    assert "7 of 7 scored" in text
-    assert "71.4%" in text
+    assert "6 of 7 scored (coverage 85.7%), 1 undecided" in text
+    assert "83.3%" in text
     assert "not passed: 1" in text
     for sample in ("sum-2-3", HOSTILE):
         line = next(line for line in text.splitlines() if sample in line)
@@ -64,7 +64,8 @@ def test_report_is_an_object_for_programs(sums: RunResults) -> None:
     told = object_of("report", sums.run_dir)
     assert told["suite"] == "sums"
     assert told["finished"] is True
-    assert told["scores"][0]["pass_rate"]["value"] == pytest.approx(5 / 7)
+    assert told["scores"][0]["pass_rate"]["value"] == pytest.approx(5 / 6)
+    assert told["coverage"] == pytest.approx(6 / 7)
     assert {case["sample_id"] for group in told["failures"] for case in group["cases"]} == {
         "sum-2-3",
         HOSTILE,
@@ -159,6 +160,18 @@ def test_show_is_an_object_for_programs(sums: RunResults) -> None:
         ("main", "reply", "3"),
         ("main", "ended: completed", "scored"),
     ]
+
+
+def test_show_writes_the_tree_of_a_sample_as_a_page(sums: RunResults, tmp_path: Path) -> None:
+    """One file, in which nothing that a sample wrote is markup; without a tree the error says why."""
+    page = tmp_path / "sample.html"
+    assert f"to {page}" in said("show", sums.run_dir, HOSTILE, "--html", str(page))
+    written = page.read_text("utf-8")
+    assert "Content-Security-Policy" in written
+    assert HOSTILE not in written
+    assert "\x1b" not in written
+    run_dir = make_run(tmp_path / "run", [GivenSample("b", state="waiting")])
+    assert "'b' has no page: no tree was opened" in said("show", run_dir, "b", "--html", str(page), code=2)
 
 
 def test_unknown_sample_names_similar_ones(sums: RunResults) -> None:

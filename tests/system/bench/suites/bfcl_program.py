@@ -20,7 +20,7 @@ from typing import Any
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 
 from sessiontree import ConfigError, FunctionModel, ModelRequest, ToolCall, script_call
-from sessiontree.bench.samples import samples_of
+from sessiontree.bench.suite.samples import samples_of
 from sessiontree.bench.suites.bfcl import EPISODE, bfcl, planned_turns
 from sessiontree.bench.suites.bfcl_entries import call_source, entries, parsed_call
 from sessiontree.bench.suites.ground_truth import GroundTruth

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from sessiontree.bench.environment import environment_of
+from sessiontree.bench.suite.environment import environment_of
 from sessiontree.bench.suites.catalog import SHIPPED
 
 CHECKOUT = Path(__file__).parents[4]

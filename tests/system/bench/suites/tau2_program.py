@@ -18,8 +18,8 @@ from typing import Any
 from inspect_ai.util import store
 
 from sessiontree import FunctionModel, ModelError, ModelRequest, script_call
-from sessiontree.bench.samples import samples_of
-from sessiontree.bench.suite import Suite
+from sessiontree.bench.suite.samples import samples_of
+from sessiontree.bench.suite.suite import Suite
 from sessiontree.bench.suites.ground_truth import GroundTruth
 from sessiontree.bench.suites.tau2 import SERVICE, ServiceDesk, airline, planned_turn, retail, tasks
 
@@ -35,7 +35,8 @@ async def scores_of(place: Path, suite: Suite, model: Any, ids: list[str]) -> di
     with closing(sqlite3.connect(place / "ledger.sqlite")) as ledger:
         rows = ledger.execute("SELECT sample_id, status, scores, output FROM scores").fetchall()
     return {
-        sample_id: json.loads(scores)["database_match"] | {"status": status, "output": json.loads(output)}
+        sample_id: json.loads(scores).get("database_match", {})
+        | {"status": status, "output": json.loads(output)}
         for sample_id, status, scores, output in rows
     }
 

@@ -1,0 +1,1 @@
+"""Provenance: which code, settings and machine made a row of a run."""

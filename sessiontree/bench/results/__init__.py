@@ -1,0 +1,1 @@
+"""What a run left: its records, tables, figures, comparisons and pages."""

@@ -1,0 +1,161 @@
+"""Runs code of a suite: on the loop or in a thread, for a limited time, and without harm to the attempt.
+
+It may raise anything, exit, cancel itself, block, come back late or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from sessiontree import ConfigError
+from sessiontree.bench.suite.suite import RunRefused
+
+T = TypeVar("T")
+GRACE_S: Final = 10.0
+"""How long code may take to end after it was asked to."""
+_LOG = logging.getLogger("sessiontree")
+
+
+class Clock(Protocol):
+    """Says how long code may still work."""
+
+    async def left_s(self) -> float | None:
+        """Return how many seconds are left; 0 or less = its time is over, None = it has no limit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEnd(Generic[T]):
+    """How code of a suite ended."""
+
+    value: T | None = None
+    error: BaseException | None = None
+    is_late: bool = False
+    """Whether its time was over when it ended, or was ended."""
+
+
+async def run_own(work: Callable[[], Coroutine[Any, Any, T]], clock: Clock, grace_s: float) -> OwnEnd[T]:
+    """Run code in a task of its own: it may cancel that or exit, and never the attempt.
+
+    Args:
+        work: Makes the coroutine.
+        clock: How long it may work.
+        grace_s: How long it may take to end once its time is over; then it is given up.
+
+    Raises:
+        CancelledError: the attempt itself was cancelled.
+        KeyboardInterrupt: the user ends the program.
+        ConfigError: the code says that the run can't go on.
+    """
+    task = asyncio.get_running_loop().create_task(_await_own(work))
+    try:
+        while True:
+            left_s = await clock.left_s()
+            if left_s is not None and left_s <= 0:
+                break
+            await asyncio.wait({task}, timeout=left_s)
+            if task.done():
+                break
+    except asyncio.CancelledError:
+        await _end(task, grace_s)
+        raise
+    if not task.done():
+        await _end(task, grace_s)
+        return OwnEnd(is_late=True)
+    ended = task.result()
+    left_s = await clock.left_s()
+    if left_s is not None and left_s <= 0:  # it swallowed its cancellation, or kept the loop from asking
+        return OwnEnd(ended.value, ended.error, is_late=True)
+    return ended
+
+
+async def _await_own(work: Callable[[], Coroutine[Any, Any, T]]) -> OwnEnd[T]:
+    try:
+        return OwnEnd(await work())  # made here: a task that is cancelled early leaves none behind
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except RunRefused as refused:
+        raise ConfigError(str(refused)) from refused
+    except BaseException as error:  # noqa: BLE001 - a task that exits would end the event loop
+        return OwnEnd(error=error)
+
+
+async def _end(task: asyncio.Task[Any], grace_s: float) -> None:
+    """Cancel a task; one that goes on all the same is closed where it waits, which no handler can refuse."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=grace_s)
+    if task.done():
+        return
+    _LOG.warning(
+        "code of the suite went on %g s after it was cancelled, and is given up: let CancelledError pass, "
+        "and don't block",
+        grace_s,
+    )
+    coroutine = task.get_coro()
+    if inspect.iscoroutine(coroutine):
+        try:
+            coroutine.close()
+        except (RuntimeError, ValueError) as error:  # it catches even that, or runs in this moment
+            _LOG.warning("it can't be closed either: %s", error)
+    task.add_done_callback(_forget)
+    task.cancel()  # wakes it, so that it finds itself closed
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    """Take note of how a task ended, so that nobody is warned of it."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def call_own(function: Callable[..., T | Awaitable[T]], argument: object) -> T:
+    """Call a function of a suite: a plain one in a thread, where it blocks nobody else.
+
+    A thread that does not end is given up: it does not keep the process alive.
+    """
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        found = function(argument)
+    else:
+        found = await _in_own_thread(partial(function, argument))
+    return await found if inspect.isawaitable(found) else found
+
+
+async def _in_own_thread(work: Callable[[], T]) -> T:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(_carried(error))
+        else:
+            done.set_result(value)  # type: ignore[arg-type]  # it is the value of the work
+
+    def run() -> None:
+        try:
+            value, error = context.run(work), None
+        except BaseException as raised:  # noqa: BLE001 - raised again by whoever waits
+            value, error = None, raised
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=run, name="sessiontree-suite-code", daemon=True).start()
+    return await done
+
+
+def _carried(error: BaseException) -> BaseException:
+    """Return an error that a future can carry: no StopIteration, and no interrupt of a thread."""
+    if isinstance(error, StopIteration | KeyboardInterrupt):
+        found = RuntimeError(f"the suite's code raised {type(error).__name__}")
+        found.__cause__ = error
+        return found
+    return error

@@ -1,0 +1,1 @@
+"""What a suite is: its samples, where they work, and the environment they need."""

@@ -1,0 +1,401 @@
+"""The workspace of an attempt: made from a template, removed or kept when the attempt has ended.
+
+Directories and archives become a workspace by the same rules: files, directories and relative links that stay
+inside; nothing else. Python's ``tarfile`` has filters for that only from 3.11.4, so they are not used.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import itertools
+import logging
+import lzma
+import os
+import secrets
+import stat
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import IO, BinaryIO, Final, Literal, TypeAlias, cast
+
+from sessiontree import ConfigError
+from sessiontree.bench.suite.suite import Sample, Suite
+
+Keep: TypeAlias = Literal["failed", "all", "none"]
+ARCHIVES: Final = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".zip")
+LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
+NAME_CHARS: Final = 60
+MAX_BYTES: Final = 4 * 2**30
+"""Most bytes that a workspace may begin with: a small archive can hold very large files."""
+MAX_ENTRIES: Final = 1_000_000
+MAX_HEADER: Final = 1 << 16
+"""Most bytes of one extended header of an archive: a long name, a comment, attributes."""
+MAX_HEADER_BYTES: Final = 128 * 2**20
+"""Most bytes of all of them together."""
+_NEAR: Final = 1 << 20
+_CHUNK: Final = 1 << 20
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOG = logging.getLogger("sessiontree")
+
+
+def template_of(suite: Suite, sample: Sample) -> Path | None:
+    """Return the template of a sample's workspace; None = it begins empty.
+
+    Raises:
+        ConfigError: it is missing, is neither a directory nor an archive, or is a sample's and not inside the
+            suite's folder.
+    """
+    template = suite.workspace if sample.files is None else suite.folder / sample.files
+    if template is None:
+        return None
+    where = f"sample {sample.id!r}: the template {str(template)!r}"
+    if sample.files is not None and not _is_inside(template, suite.folder):
+        raise ConfigError(
+            f"{where} is not inside the suite's folder {str(suite.folder)!r}; put the sample's files there"
+        )
+    if template.is_dir():
+        return template
+    if not template.exists():
+        raise ConfigError(f"{where} does not exist")
+    if not template.name.endswith(ARCHIVES):
+        raise ConfigError(f"{where} is not a directory, and its name ends in none of {', '.join(ARCHIVES)}")
+    return template
+
+
+def workspace_name(sample_id: str, epoch: int, number: int, lease_id: str) -> str:
+    """Return the name of an attempt's directory: readable, and unique by its lease."""
+    readable = "".join(letter if letter in LETTERS else "_" for letter in sample_id)[:NAME_CHARS]
+    mark = hashlib.sha256(f"{sample_id} {lease_id}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{readable.lstrip('.-') or '_'}-{epoch}-{number}-{mark}"
+
+
+def make_workspace(
+    path: Path, template: Path | None, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES
+) -> None:
+    """Make a workspace from its template; what is in its place is removed.
+
+    Args:
+        path: The workspace.
+        template: A directory or an archive; None = it begins empty.
+        max_bytes: Most bytes that all its files may have together.
+        max_entries: Most files, directories and links that it may begin with.
+
+    Raises:
+        ConfigError: the template can't be read, is too large, or holds what leads outside or is not a file,
+            directory or link. Nothing of it is left.
+    """
+    remove_workspace(path)
+    try:
+        path.mkdir(parents=True)
+        if template is not None:
+            content = _NewContent(path, max_bytes, max_entries)
+            if template.is_dir():
+                _copy(template, content)
+            elif template.suffix == ".zip":
+                _unpack_zip(template, content)
+            else:
+                _unpack_tar(template, content)
+            content.finish()
+    except Exception as error:  # a damaged archive raises almost anything
+        remove_workspace(path)
+        raise ConfigError(
+            f"workspace {path.name!r}: the template {str(template)!r} can't be "
+            f"{'unpacked' if template is None or not template.is_dir() else 'copied'}: "
+            f"{error if isinstance(error, ConfigError | OSError) else f'{type(error).__name__}: {error}'}"
+        ) from error
+
+
+class _NewContent:
+    """Writes what a template holds into a new workspace, and refuses what does not belong there."""
+
+    def __init__(self, root: Path, max_bytes: int, max_entries: int) -> None:
+        self.root = root
+        """The workspace."""
+        self.max_bytes = max_bytes
+        self._max_entries = max_entries
+        self._bytes = 0
+        self._entries = 0
+        self._links: dict[Path, str] = {}
+
+    def folder(self, name: str, mode: int) -> None:
+        """Make a directory that its owner may change."""
+        place = self._place(name)
+        place.mkdir(parents=True, exist_ok=True)
+        if place != self.root:
+            place.chmod((mode & 0o777) | 0o700)
+
+    def file(self, name: str, source: IO[bytes], mode: int, modified_s: float | None = None) -> None:
+        """Write a file that its owner may change, without the rights of another user."""
+        place = self._place(name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("wb") as made:
+            while data := source.read(_CHUNK):
+                self.count(len(data))
+                made.write(data)
+        place.chmod((mode & 0o777) | 0o600)
+        if modified_s is not None:
+            with suppress(OSError, OverflowError, ValueError):  # an archive may say anything
+                os.utime(place, (modified_s, modified_s))
+
+    def count(self, more: int) -> None:
+        """Count bytes that were read.
+
+        Raises:
+            ConfigError: they are too many.
+        """
+        self._bytes += more
+        if self._bytes > self.max_bytes:
+            raise ConfigError(f"its files have more than {self.max_bytes:,} bytes; make it smaller")
+
+    def link(self, name: str, target: str) -> None:
+        """Note a link; links are made last, so that nothing is written through one."""
+        self._links[self._place(name)] = target
+
+    def refuse(self, name: str) -> None:
+        """Refuse a pipe, a socket or a device.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(f"{name!r} is neither a file, a directory nor a link; leave it out")
+
+    def finish(self) -> None:
+        """Make the links.
+
+        Raises:
+            ConfigError: one leads outside.
+        """
+        for place, target in self._links.items():
+            through = any(folder in self._links for folder in place.parents)
+            self._check_link(place, target, PurePosixPath(target).is_absolute() or through)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(target)
+        for place, target in self._links.items():
+            self._check_link(place, target, not _is_inside(place, self.root))
+
+    def _check_link(self, place: Path, target: str, is_outside: bool) -> None:
+        if is_outside:
+            raise ConfigError(
+                f"{str(place.relative_to(self.root))!r} is a link to {target!r}, which is outside; use a "
+                "relative link to what the template holds"
+            )
+
+    def _place(self, name: str) -> Path:
+        self._entries += 1
+        if self._entries > self._max_entries:
+            raise ConfigError(f"it has more than {self._max_entries:,} entries; make it smaller")
+        parts = PurePosixPath(name)
+        if parts.is_absolute() or ".." in parts.parts:
+            raise ConfigError(f"{name!r} is outside; pack names below the workspace")
+        return self.root / parts
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    """Return whether a path leads into a folder, links followed."""
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # a circle of links, or a name that no file can have
+        return False
+
+
+def _copy(template: Path, content: _NewContent) -> None:
+    if _is_inside(content.root, template):
+        raise ConfigError("the run's directory is inside it, so it would hold itself; use another one")
+    waiting = [""]
+    while waiting:
+        folder = waiting.pop()
+        for entry in sorted(os.scandir(template / folder), key=lambda entry: entry.name):
+            name = f"{folder}{entry.name}"
+            found = entry.stat(follow_symlinks=False)
+            if entry.is_symlink():
+                content.link(name, str(Path(entry.path).readlink()))
+            elif stat.S_ISDIR(found.st_mode):
+                content.folder(name, found.st_mode)
+                waiting.append(f"{name}/")
+            elif stat.S_ISREG(found.st_mode):
+                with open(entry.path, "rb") as source:  # noqa: PTH123 - the path of a directory's entry
+                    content.file(name, source, found.st_mode, found.st_mtime)
+            else:
+                content.refuse(name)
+
+
+class _TarSource:
+    """An archive as ``tarfile`` reads it: what is unpacked in memory and on the way is counted.
+
+    ``tarfile`` reads a long name or other extended header whole, whatever its size, and goes back in a
+    compressed archive by unpacking it from the beginning.
+    """
+
+    def __init__(self, source: IO[bytes], max_bytes: int) -> None:
+        self._source = source
+        self._left = max_bytes
+        self._headers = MAX_HEADER_BYTES
+        self.is_in_file = False
+        """Whether the content of a file is read, which is counted when it is written."""
+
+    def read(self, size: int) -> bytes:
+        """Read at most as many bytes.
+
+        Raises:
+            ConfigError: they are a header that is too long, or one too many.
+        """
+        if not self.is_in_file and size != tarfile.BLOCKSIZE:
+            self._headers -= size
+            if size > MAX_HEADER or self._headers < 0:
+                raise ConfigError(
+                    f"a header of it has {size:,} bytes; at most {MAX_HEADER:,} are read, and "
+                    f"{MAX_HEADER_BYTES:,} of all together; pack shorter names and attributes"
+                )
+        return self._source.read(size)
+
+    def seek(self, place: int) -> int:
+        """Go to a place.
+
+        Raises:
+            ConfigError: too much would have to be unpacked.
+        """
+        at = self._source.tell()
+        self._left -= place - at if place >= at else max(place - _NEAR, 0)
+        if self._left < 0:
+            raise ConfigError("more of it would have to be unpacked than its files may have; make it smaller")
+        return self._source.seek(place)
+
+    def tell(self) -> int:
+        """Return the place."""
+        return self._source.tell()
+
+
+@contextmanager
+def _unpacked(archive: Path) -> Iterator[BinaryIO]:
+    with archive.open("rb") as packed:
+        begin = packed.read(6)
+        packed.seek(0)
+        if begin.startswith(b"\x1f\x8b"):
+            with gzip.open(packed) as source:
+                yield cast("BinaryIO", source)
+        elif begin.startswith(b"BZh"):
+            with bz2.open(packed) as source:
+                yield cast("BinaryIO", source)
+        elif begin == b"\xfd7zXZ\0":
+            with lzma.open(packed) as source:
+                yield cast("BinaryIO", source)
+        else:
+            yield packed
+
+
+def _unpack_tar(archive: Path, content: _NewContent) -> None:
+    with _unpacked(archive) as unpacked:
+        source = _TarSource(unpacked, content.max_bytes + MAX_HEADER_BYTES)
+        with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r:") as tar:
+            _take_tar(tar, source, content)
+
+
+def _take_tar(tar: tarfile.TarFile, counted: _TarSource, content: _NewContent) -> None:
+    for entry in tar:
+        if entry.isdir():
+            content.folder(entry.name, entry.mode)
+        elif entry.issym():
+            content.link(entry.name, entry.linkname)
+        elif (entry.isfile() or entry.islnk()) and (source := tar.extractfile(entry)) is not None:
+            counted.is_in_file = True
+            with source:
+                content.file(entry.name, source, entry.mode, entry.mtime)
+            counted.is_in_file = False
+        else:
+            content.refuse(entry.name)
+    counted.is_in_file = True
+    while tar.fileobj is not None and (rest := tar.fileobj.read(_CHUNK)):  # the check sum is at its end
+        content.count(len(rest))
+
+
+def _unpack_zip(archive: Path, content: _NewContent) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        for entry in packed.infolist():
+            mode = entry.external_attr >> 16
+            if stat.S_ISLNK(mode) or "\\" in entry.filename:
+                raise ConfigError(
+                    f"{entry.filename!r} is a link or is outside; pack plain files and directories"
+                )
+            if entry.is_dir():
+                content.folder(entry.filename, mode or 0o755)
+            else:
+                with packed.open(entry) as source:
+                    content.file(entry.filename, source, mode or 0o644)
+
+
+def remove_workspace(path: Path) -> None:
+    """Remove a workspace, whatever is in it: directories that may not be written, or of any depth.
+
+    What can't be removed is logged and stays; nothing is raised.
+    """
+    try:
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+            return
+        with _opened(str(path)) as top:
+            _remove_content(top)
+        path.rmdir()
+    except OSError as error:
+        _LOG.warning("workspace %r can't be removed: %s", str(path), error)
+
+
+def _remove_content(top: int) -> None:
+    """Remove what an open directory holds; each directory below is first moved up into it.
+
+    So no path is long and few directories are open, however deep they are.
+    """
+    failed: OSError | None = None
+    numbers = itertools.count()
+    mark = f".{secrets.token_hex(6)}"
+    waiting = list(_folders_left(top))
+    while waiting:
+        name = waiting.pop()
+        try:
+            with _opened(name, top) as folder:
+                for inner in _folders_left(folder):
+                    moved = f"{mark}-{next(numbers)}"
+                    _move_up(inner, folder, moved, top)
+                    waiting.append(moved)
+            os.rmdir(name, dir_fd=top)
+        except OSError as error:  # the others can still be removed
+            failed = failed or error
+    if failed is not None:
+        raise failed
+
+
+def _move_up(name: str, folder: int, moved: str, top: int) -> None:
+    try:
+        os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=top)
+    except PermissionError:  # a directory that may not be written can't be moved
+        with _opened(name, folder):
+            os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=top)
+
+
+def _folders_left(folder: int) -> list[str]:
+    """Remove everything but directories from an open directory; return the names of those."""
+    with os.scandir(folder) as found:
+        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+    for name, is_folder in entries:
+        if not is_folder:
+            with suppress(OSError):  # its directory then can't be removed, which is the error
+                os.unlink(name, dir_fd=folder)
+    return [name for name, is_folder in entries if is_folder]
+
+
+@contextmanager
+def _opened(name: str, folder: int | None = None) -> Iterator[int]:
+    """Open a directory, not a link to one, and let its owner change it."""
+    try:
+        descriptor = os.open(name, _FOLDER, dir_fd=folder)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=folder)
+        descriptor = os.open(name, _FOLDER, dir_fd=folder)
+    try:
+        os.fchmod(descriptor, 0o700)
+        yield descriptor
+    finally:
+        os.close(descriptor)
