@@ -10,6 +10,7 @@ to act. Confining files does not prevent that.
 
 from sessiontree.sandbox.command_bounds import Bounds
 from sessiontree.sandbox.command_shell import CommandShell
+from sessiontree.sandbox.containers.container_shell import ContainerShell
 from sessiontree.sandbox.kernel_support import (
     CommandConfinement,
     Level,
@@ -27,6 +28,7 @@ __all__ = [
     "CommandConfinement",
     "CommandShell",
     "CommandTurns",
+    "ContainerShell",
     "Jail",
     "Level",
     "SelfTest",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import ExecSecurity, PermissionTier, WorkspaceAccess
 from sessiontree.contracts.ports import COMMAND_CLEANUP_S, Finished
 from sessiontree.contracts.skills import Skill
@@ -33,15 +32,15 @@ from sessiontree.sandbox.environment import (
     running_interpreter,
 )
 from sessiontree.sandbox.kernel_support import bubblewrap, confining_machine
-from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.sandbox.resources.command_turns import SessionTurns
+from sessiontree.sandbox.resources.running_commands import RunningCommands
 
 MAX_COMMAND_BYTES: Final = 100_000
 """The kernel accepts no argument longer than 128 KiB."""
 SHOWN_CHARS: Final = 200
 
 
-class CommandShell:
+class CommandShell(RunningCommands):
     """Runs confined commands in one workspace; see :class:`~sessiontree.contracts.ports.Shell`.
 
     A command sees the system's programs, this environment's Python and the workspace. It can write to the
@@ -76,32 +75,14 @@ class CommandShell:
         skills: Mapping[str, Skill] | None = None,
         turns: SessionTurns | None = None,
     ) -> None:
+        super().__init__(cleanup_s, turns)
         self._workspace = os.path.realpath(workspace)
         self._hidden = tuple(hidden)
         self._bounds = bounds or Bounds()
         self._own = own or OwnPlaces()
         self._security = security
         self._may_write = access == "rw" and security != "paranoid"
-        self._cleanup_s = cleanup_s
         self._skills = {skill.folder: skill.place for skill in (skills or {}).values()}
-        self._turns = turns
-        self._has_ended = False
-        self._running: set[CommandProcess] = set()
-        self._none_runs = asyncio.Event()
-        self._none_runs.set()
-
-    def end(self) -> set[ProcessIdentity]:
-        """Kill the running commands; return their processes.
-
-        From now on a command that must end is killed at once, because no caller can wait for it.
-        """
-        self._cleanup_s = 0.0
-        self._has_ended = True
-        return set().union(*(process.kill() for process in self._running))
-
-    async def ended(self) -> None:
-        """Wait until no command runs and nothing that one started still exists."""
-        await self._none_runs.wait()
 
     async def run(
         self,
@@ -114,19 +95,12 @@ class CommandShell:
         on_output: OnOutput | None = None,
     ) -> Finished:
         """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`."""
-        _check_command(command)
+        check_command(command)
         check_workspace(self._workspace)  # before its places are looked for: it may be the whole machine
         start = self._start_in(workdir)
-        if self._turns is None:
-            return await self._run_now(command, start, env or {}, timeout_s, keep_bytes, on_output)
-        if not self._turns.enter_at_once():
-            await self._turns.enter()
-        try:
-            if self._has_ended:
-                raise ExecutionError("the command was not started: its session has left while it waited")
-            return await self._run_now(command, start, env or {}, timeout_s, keep_bytes, on_output)
-        finally:
-            self._turns.leave()
+        return await self._take_turn(
+            lambda: self._run_now(command, start, env or {}, timeout_s, keep_bytes, on_output)
+        )
 
     async def _run_now(
         self,
@@ -140,14 +114,8 @@ class CommandShell:
         seen = await self._seen()
         try:
             process = self._prepared(command, start, env, keep_bytes, on_output, seen)
-            self._running.add(process)
-            self._none_runs.clear()
-            try:
+            with self._hold(process):
                 finished = await process.run(timeout_s)
-            finally:
-                self._running.discard(process)
-                if not self._running:
-                    self._none_runs.set()
         finally:
             put_back = seen.put_back()
         top = len(self._workspace.rstrip("/")) + 1
@@ -229,7 +197,12 @@ def _cut(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
-def _check_command(command: str) -> None:
+def check_command(command: str) -> None:
+    """Accept a command line that can be given to a shell.
+
+    Raises:
+        ValidationError: it has a NUL or no UTF-8 form, or is too long.
+    """
     try:
         length = len(command.encode())
     except UnicodeEncodeError as error:

@@ -50,6 +50,7 @@ def made() -> Made:
     return {user: as_user(user) for user in USERS}
 
 
+@pytest.mark.short(60)
 @pytest.mark.covers("REL-L33", "REL-L71", "EXE3")
 @pytest.mark.slow
 @pytest.mark.parametrize("user", USERS)

@@ -15,6 +15,7 @@ from sessiontree.sandbox.command_plan import (
     command_program,
 )
 from sessiontree.sandbox.jail import ALLOW, ENOSYS, EPERM, KILL, MACHINES, Machine
+from tests.example_fixtures import examples
 from tests.unit.sandbox.test_filter import NEW_NAMESPACES, denied_numbers, verdict
 
 each_machine = pytest.mark.parametrize("here", MACHINES.values(), ids=list(MACHINES))
@@ -55,7 +56,7 @@ def test_ways_out_are_denied_and_changes_of_files_are_not(here: Machine) -> None
 
 
 @each_machine
-@settings(max_examples=100, derandomize=True, database=None)
+@settings(max_examples=examples(100), derandomize=True, database=None)
 @given(family=WORDS, kind=WORDS)
 @example(family=1, kind=1 | 0o2000000 | 0o4000)
 @example(family=1, kind=2)
@@ -69,7 +70,7 @@ def test_only_pairs_of_local_streams_are_made(here: Machine, family: int, kind: 
 
 
 @each_machine
-@settings(max_examples=50, derandomize=True, database=None)
+@settings(max_examples=examples(50), derandomize=True, database=None)
 @given(address=st.integers(0, 0xFFFFFFFFFFFFFFFF))
 @example(address=0)
 @example(address=1 << 32)
@@ -94,7 +95,7 @@ def test_calls_no_filter_can_read_are_missing(here: Machine) -> None:
 
 
 @each_machine
-@settings(max_examples=200, derandomize=True, database=None)
+@settings(max_examples=examples(200), derandomize=True, database=None)
 @given(data=st.data(), mode=MODES, flags=WORDS)
 def test_no_file_runs_as_its_owner_or_group(
     here: Machine, data: st.DataObject, mode: int, flags: int

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sessiontree.sandbox import command_process
 from sessiontree.sandbox.command_process import Decoder, OutputKeeper, shown
+from tests.example_fixtures import examples
 
 TEXTS = st.text(max_size=120)
 PIECES = st.lists(st.one_of(st.binary(max_size=40), TEXTS.map(str.encode)), max_size=12)
@@ -94,7 +95,7 @@ def test_memory_stays_bounded() -> None:
     assert (len(head), len(tail), dropped) == (500, 500, 9_970_000 - 1000)
 
 
-@settings(max_examples=200, derandomize=True, database=None)
+@settings(max_examples=examples(200), derandomize=True, database=None)
 @given(data=st.binary(max_size=60), cuts=st.lists(st.integers(0, 60), max_size=6))
 def test_decoder_tells_what_the_whole_would(data: bytes, cuts: list[int]) -> None:
     """Piece by piece or at once, the text is the same."""

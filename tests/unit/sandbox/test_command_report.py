@@ -19,6 +19,7 @@ from sessiontree.sandbox import Bounds, CommandShell
 from sessiontree.sandbox.command_bounds import CommandWatch, Excess
 from sessiontree.sandbox.command_process import Report, read_report
 from sessiontree.sandbox.process_tree import process_of
+from tests.example_fixtures import examples
 from tests.unit.sandbox import command_shell_fakes as planting
 from tests.unit.sandbox.command_shell_fakes import CarelessShell
 
@@ -41,7 +42,7 @@ def forging(line: str) -> str:
     return FORGE.replace("%s", line)
 
 
-@settings(max_examples=100, database=None)
+@settings(max_examples=examples(100), database=None)
 @given(
     st.one_of(st.binary(max_size=60), st.lists(LINES, max_size=4).map(lambda lines: "".join(lines).encode()))
 )

@@ -167,6 +167,7 @@ def test_variables_that_choose_code_are_refused(tmp_path: Path, name: str) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize(
     ("command", "code", "signal", "reason"),
     [
@@ -213,6 +214,7 @@ def test_command_that_cannot_be_passed_is_refused(tmp_path: Path, command: str) 
     assert refusal.value.field == "/command"
 
 
+@pytest.mark.short(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["/", "/proc", "/dev/shm"])
 def test_workspace_of_the_system_is_refused(place: str) -> None:
@@ -417,6 +419,7 @@ signal.pause()
 " """
 
 
+@pytest.mark.short(2)
 @pytest.mark.covers("REL-L66")
 @pytest.mark.slow
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.sandbox import CommandShell, SessionTurns
 from sessiontree.sandbox.resources.command_turns import Turns
+from tests.example_fixtures import examples
 
 Step = tuple[str, int]
 STEPS = st.lists(
@@ -95,7 +96,7 @@ async def walk(make: Callable[[int], Turns], steps: list[Step]) -> None:
     assert came | gone == set(range(len(hall.tasks)))
 
 
-@settings(max_examples=100, database=None)
+@settings(max_examples=examples(100), database=None)
 @given(STEPS)
 @example([*[("come", 0)] * 5, ("come", 1), ("done", 0), ("come", 1), ("done", 1), ("done", 0), ("gone", 4)])
 @example([*[("come", 1)] * 3, ("gone", 4), ("gone", 0), ("come", 1)])

@@ -123,6 +123,7 @@ def test_errand_is_done(tables: Tables, user: str, name: str) -> None:
     assert tables.of(user, "jailed").outcomes[name] == "succeeded"
 
 
+@pytest.mark.short(30)
 @pytest.mark.slow
 @as_every_user
 @pytest.mark.parametrize("name", [*CONTENTS, *METADATA, *SECRETS, *sorted(LOCKED_OUT)])
@@ -132,6 +133,7 @@ def test_row_is_noticed_without_a_jail(tables: Tables, user: str, name: str) -> 
         assert_refused(tables.of(user, "free"), name)
 
 
+@pytest.mark.short(12)
 @pytest.mark.slow
 @as_every_user
 @pytest.mark.parametrize("name", METADATA)
@@ -141,6 +143,7 @@ def test_metadata_row_is_noticed_without_seccomp(tables: Tables, user: str, name
         assert_refused(tables.of(user, "without seccomp"), name)
 
 
+@pytest.mark.short(20)
 @pytest.mark.slow
 @as_every_user
 @pytest.mark.parametrize("name", sorted({*CONTENTS, *SECRETS} - {"make_node", "make_pipe"}))
@@ -159,6 +162,7 @@ def test_each_half_does_its_own_work(tables: Tables, user: str) -> None:
         assert_refused(tables.of(user, "without Landlock"), name)
 
 
+@pytest.mark.short(20)
 @pytest.mark.slow
 @as_every_user
 @pytest.mark.parametrize("name", SYSTEM)

@@ -18,6 +18,7 @@ from benchmarks.escape_trials.memory_trial import try_hogs
 from benchmarks.escape_trials.unprivileged import NOBODY, run_as_nobody, words_as_nobody
 from sessiontree.sandbox.resources import kernel_memory
 from sessiontree.sandbox.resources.kernel_memory import KernelMemory, taken_of
+from tests.example_fixtures import examples
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -142,7 +143,7 @@ def test_sockets_count_by_their_number(here: Machine, monkeypatch: pytest.Monkey
     assert 20 * MIB <= charged(here, kernel=GIB) < 21 * MIB
 
 
-@settings(database=None, max_examples=60)
+@settings(database=None, max_examples=examples(60))
 @given(
     st.lists(
         st.tuples(*[st.integers(0, GIB >> 9).map(lambda pages: pages << 10)] * 3), min_size=1, max_size=5

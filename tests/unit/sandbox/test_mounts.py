@@ -20,6 +20,7 @@ from sessiontree.sandbox.environment import (
     programs_of,
     running_interpreter,
 )
+from tests.example_fixtures import examples
 
 PROGRAM = """
 import asyncio, pathlib, sys
@@ -72,7 +73,7 @@ def order_of(words: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, derandomize=True, database=None)
+@settings(max_examples=examples(200), derandomize=True, database=None)
 @given(hidden=st.lists(NAMES, max_size=4), prefix=NAMES)
 def test_deeper_places_lie_upon_shallower_ones(
     tmp_path_factory: pytest.TempPathFactory, hidden: list[str], prefix: str

@@ -45,6 +45,7 @@ def started(place: Path, commands: list[list[str]], end: str) -> subprocess.Pope
     )
 
 
+@pytest.mark.short(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["exits", "killed"])
 @pytest.mark.parametrize("kind", KINDS)
