@@ -2,8 +2,8 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-suites setup-bench demo test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
-  test-changed room hooks release setup-release mutation setup-mutation
+.PHONY: help setup setup-local setup-suites setup-page screenshots setup-bench demo test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
+  test-changed room hooks release setup-lab setup-release mutation setup-mutation
 
 # Another environment's modules must not leak into this one.
 unexport PYTHONPATH PYTHONHOME
@@ -49,7 +49,16 @@ setup setup-local:
 
 # Each lock gets an environment in .venv/suites: suites pin other libraries than each other and the package.
 setup-suites: setup-local ## make the environments of the benchmark suites, 350 MB (test does it itself)
-	@$(BIN)/python -I -c 'from sessiontree.bench import environment; environment.prepare_shipped()' >&2
+	@$(BIN)/python -I -c 'from sessiontree.bench.suite import environment; environment.prepare_shipped()' >&2
+
+# What checks the page's modules; the page itself needs none of it.
+setup-page: setup ## install what checks the page, 30 MB, from npm (test does it itself)
+	@cmp -s .ci/page/package-lock.json .ci/page/node_modules/.built || { cd .ci/page \
+	  && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2 \
+	  && cp package-lock.json node_modules/.built; }
+
+screenshots: setup-page ## make the pictures of the page in docs/images anew; look at them before you commit
+	SESSIONTREE_PICTURES=docs/images $(BIN)/pytest --numprocesses=0 --quiet tests/system/pages/test_pictures.py tests/system/bench/view/test_run_pictures.py
 
 # The peers stand apart: what they need must not decide what the package is tested with.
 setup-bench: setup ## make .venv-bench: other libraries, for benchmarks.dispatch --peers
@@ -69,10 +78,10 @@ demo: setup-local ## survey this checkout twice, show the trees, ask, then run a
 # Parts are dealt out in the order of tests/conftest.py (long ones first), not by their number of tests.
 PYTEST := $(BIN)/pytest --dist=loadfile --no-loadscope-reorder
 
-test: setup-suites ## the whole suite, in as many processes as processors and memory allow
+test: setup-suites setup-page setup-lab ## the whole suite, in as many processes as processors and memory allow
 	$(PYTEST) --numprocesses=auto -m 'not long' $(ARGS)
 
-test-long: setup-suites ## what is random, long or repeats; a short form of each is in test
+test-long: setup-suites setup-page setup-lab ## what is random, long or repeats; a short form of each is in test
 	SESSIONTREE_TEST_EXAMPLES=500 $(PYTEST) --numprocesses=auto -m 'long or hypothesis' --timeout=3600 $(ARGS)
 
 check: setup ## lint, floors, types and the tests of the pure rooms
@@ -123,7 +132,7 @@ docs: setup ## build the site into build/site: strictly, every link checked, not
 COMPILE := pip compile --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
   --no-emit-find-links --python-version 3.11
 
-LOCKED := all minilm otel plot survey testing
+LOCKED := all minilm notebook otel plot serve survey testing
 SUITE_LOCKS := sessiontree/bench/suites/locks
 
 lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
@@ -133,12 +142,13 @@ lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
 	printf '%s\n' inspect-ai==0.3.285 'pydantic[email]' backoff deepdiff jinja2 pyyaml toml \
 	  | $(UV) $(COMPILE) - >$(SUITE_LOCKS)/inspect.txt
 	$(UV) $(COMPILE) --group release -o .ci/locks/release.txt
+	$(UV) $(COMPILE) --group lab -o .ci/locks/lab.txt
 	$(UV) $(COMPILE) --group mutation -c requirements.lock -o .ci/locks/mutation.txt
 	echo inspect-evals==0.26.0 | $(UV) $(COMPILE) --no-deps - >>$(SUITE_LOCKS)/inspect.txt
 	printf '%s\n' bfcl-eval==2026.3.23 mpmath | $(UV) $(COMPILE) --no-deps - >$(SUITE_LOCKS)/bfcl.txt
 
 clean: ## remove what can be made again
-	rm -rf .venv .venv-bench .venv-docs .venv-release .venv-mutation build dist mutants SURVEY.md $(CACHES)
+	rm -rf .ci/page/node_modules .venv .venv-bench .venv-docs .venv-lab .venv-release .venv-mutation build dist mutants SURVEY.md $(CACHES)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 hooks: setup ## have git run the hooks of .pre-commit-config.yaml at each commit
@@ -150,8 +160,8 @@ test-changed: setup ## the fast tests that a change concerns; BASE=main
 room: setup ## the tests of one room but the long ones: make room R=journal
 	$(BIN)/python .ci/selected_tests.py room $(R) $(ARGS)
 
-# What makes a release and what changes the code on purpose stand apart, as the peers do.
-setup-release setup-mutation: setup-%: setup
+# What makes a release, what changes the code on purpose and JupyterLab stand apart, as the peers do.
+setup-lab setup-release setup-mutation: setup-%: setup
 	@cmp -s .ci/locks/$*.txt .venv-$*/.built || { rm -rf .venv-$* \
 	  && $(BIN)/python -m venv .venv-$* \
 	  && .venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \

@@ -60,7 +60,6 @@ DIRECT = {"call_id", "session_id", "tool", "arguments", "params", "params_of", "
 ON_OWN_LEASE = {"StoredTrees"}
 """Classes that need no open tree."""
 ITERATIONS = {
-    "events": ("512", "512"),
     "transcript": ("64", "64"),
     "as_completed": ("64", "1"),
     "__aiter__": ("64", "1"),
@@ -70,8 +69,11 @@ RENAMED = {"__aiter__": "__iter__"}
 WRAPPERS = {
     "SessionHandle": "SessionHandle(self._crossing, {})",
     "Approvals": "Approvals(self._crossing, {})",
+    "Questions": "Questions(self._crossing, {})",
+    "list[PendingQuestion]": "[PendingQuestion(self._crossing, each) for each in {}]",
     "ClientCalls": "ClientCalls(self._crossing, {})",
     "ProgressReader": "ProgressReader(self._crossing, {})",
+    "FactReader": "FactReader(self._crossing, {})",
     "list[WaitingCall]": "[WaitingCall(self._crossing, each) for each in {}]",
     "list[PendingApproval]": "[PendingApproval(self._crossing, each) for each in {}]",
     "AsyncIterator[WaitingCall]": "(WaitingCall(self._crossing, each) for each in {})",
@@ -145,7 +147,7 @@ ORIGIN = "Written by ``.ci/generate_sync.py`` from the async classes: change tho
 FACES = (
     Face(
         f"{SYNC}/session.py",
-        "A session, its approvals and its client calls, as a program without ``await`` holds them.",
+        "A session, its approvals, questions and client calls, as a program without ``await`` holds them.",
         """
         from sessiontree.sync.bases import Crossed, SessionBase
         from sessiontree.sync.channels import crossed_approver
@@ -160,6 +162,14 @@ FACES = (
                 fields={"request: ApprovalRequest": "What is asked."},
             ),
             Twin("Approvals", "api.inbox", "Crossed", methods=("pending", "forget")),
+            Twin(
+                "PendingQuestion",
+                "api.questions",
+                "Crossed",
+                methods=("answer",),
+                fields={"question: QuestionRequest": "What is asked."},
+            ),
+            Twin("Questions", "api.questions", "Crossed", methods=("pending",)),
             Twin(
                 "WaitingCall",
                 "api.client_calls",
@@ -197,8 +207,8 @@ FACES = (
         from sessiontree.sync.bases import RuntimeBase, TreeBase, runtime_on_loop, with_own_lease
         from sessiontree.sync.bridge import Crossing
         from sessiontree.sync.channels import chosen_channel, crossed_approver
-        from sessiontree.sync.event_buffer import ProgressReader, drained
-        from sessiontree.sync.session import Approvals, ClientCalls, SessionHandle
+        from sessiontree.sync.event_buffer import FactReader, ProgressReader
+        from sessiontree.sync.session import Approvals, ClientCalls, Questions, SessionHandle
         """,
         (
             Twin(
@@ -215,7 +225,16 @@ FACES = (
                 "TreeBase",
                 "self._made",
                 methods=(
-                    *("__init__", "resume", "tree_id", "state_dir", "main", "session", "approvals"),
+                    *(
+                        "__init__",
+                        "resume",
+                        "tree_id",
+                        "state_dir",
+                        "main",
+                        "session",
+                        "approvals",
+                        "questions",
+                    ),
                     *("client_calls", "events", "progress"),
                     *("fork", "run", "cancel", "finish", "receipt", "usage"),
                 ),

@@ -1,12 +1,17 @@
 """Change the code of pure rooms on purpose, one place at a time, and list the changes that no test finds.
 
-``python .ci/mutation.py [--minutes N] [ROOM | ROOM.MODULE]…``; without a name policy, schema, session, tree.
+``python .ci/mutation.py [--minutes N] [--share 0.2] [--processes 1] [ROOM | ROOM.MODULE+MODULE]…``; without
+a name policy, schema, session, tree. ``--share`` tries that part of the changes: those whose names have the
+smallest checksums. The choice is the same each time, and a larger share contains a smaller one.
 ``make mutation R=policy`` makes the environment that this needs (mutmut, over the libraries of ``.venv``).
 
 Each name's code is copied with the tests to ``mutants/NAME``, where mutmut runs the fast tests of the folders
 that have the room's name; only those that call a changed function. A change that was found stays found the
 next time, so a run that was stopped, or had ``--minutes``, goes on; survivors are tried again. Remove
 ``mutants/`` to start again. Hypothesis draws few examples there, always the same ones.
+
+Code that runs only while its module is imported, such as that of a table, cannot be changed in this way: all
+changes of it survive.
 
 ``mutants/NAME/survivors.txt`` holds each surviving change as a diff. The exit code is 0 also with survivors:
 a person decides which of them deserve a test (another wording of an error rarely does).
@@ -29,7 +34,6 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 PYTHON = CHECKOUT / ".venv-mutation" / "bin" / "python"
 ROOMS = ("policy", "schema", "session", "tree")
-PROCESSES = 2
 STOP_S = 60
 FOUND = 1
 """Exit code of pytest where a test failed."""
@@ -37,11 +41,11 @@ SETTINGS = """[tool.pytest.ini_options]
 addopts = "--strict-markers --import-mode=importlib"
 anyio_mode = "auto"
 filterwarnings = ["error"]
-markers = ["slow", "long", "covers"]
+markers = ["slow", "long", "short", "covers"]
 
 [tool.mutmut]
 source_paths = ["sessiontree"]
-only_mutate = ["sessiontree/{code}"]
+only_mutate = [{code}]
 also_copy = ["sessiontree_tools", "mutation_profile.py"]
 pytest_add_cli_args = ["-p", "mutation_profile", "--hypothesis-profile=mutation"]
 pytest_add_cli_args_test_selection = [{folders}, "-m", "not slow and not long"]
@@ -51,6 +55,17 @@ PROFILE = """from hypothesis import HealthCheck, settings
 settings.register_profile(
     "mutation", max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
+"""
+RUN = """
+import sys, zlib
+from mutmut import __main__ as mutmut
+share, processes = float(sys.argv[1]), sys.argv[2]
+collect = mutmut.collect_source_file_mutation_data
+def collect_share(**filters):
+    mutants, files = collect(**filters)
+    return [each for each in mutants if zlib.crc32(each[1].encode()) < share * 2**32], files
+mutmut.collect_source_file_mutation_data = collect_share
+mutmut.run(["--max-children", processes])
 """
 COUNT = """
 import collections, json, pathlib
@@ -71,31 +86,35 @@ for path in sorted(pathlib.Path("mutants").rglob("*.meta")):
 """
 
 
-def prepare(room: str, module: str) -> Path:
+def prepare(room: str, modules: str) -> Path:
     """Copy what mutmut needs and return the copy's directory; results of an earlier run stay in it.
 
     Args:
         room: A room of the package.
-        module: A module of it; empty = all of them.
+        modules: Modules of it, with ``+`` between them; empty = all of them.
 
     Raises:
         FileNotFoundError: no such room, no such module, or no tests of it.
     """
-    code = f"{room}/{module}.py" if module else f"{room}/*"
-    if not list((CHECKOUT / "sessiontree").glob(code)):
-        raise FileNotFoundError(f"the package has no {code}")
+    code = [f"{room}/{each}.py" for each in modules.split("+")] if modules else [f"{room}/*"]
+    for each in code:
+        if not list((CHECKOUT / "sessiontree").glob(each)):
+            raise FileNotFoundError(f"the package has no {each}")
     folders = [path.relative_to(CHECKOUT) for path in (CHECKOUT / "tests").rglob(room) if path.is_dir()]
     if not folders:
         raise FileNotFoundError(f"tests/ has no folder {room}")
-    place = CHECKOUT / "mutants" / (f"{room}.{module}" if module else room)
+    place = CHECKOUT / "mutants" / (f"{room}.{modules}" if modules else room)
     _forget(place / "mutants")
     ignore = shutil.ignore_patterns("__pycache__")
     for name in ("sessiontree", "tests", "tools/sessiontree_tools"):
         copy = place / Path(name).name
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(CHECKOUT / name, copy, ignore=ignore)
-    listed = ", ".join(f'"{folder.as_posix()}"' for folder in sorted(folders))
-    (place / "pyproject.toml").write_text(SETTINGS.format(code=code, folders=listed), "utf-8")
+    settings = SETTINGS.format(
+        code=", ".join(f'"sessiontree/{each}"' for each in code),
+        folders=", ".join(f'"{folder.as_posix()}"' for folder in sorted(folders)),
+    )
+    (place / "pyproject.toml").write_text(settings, "utf-8")
     (place / "mutation_profile.py").write_text(PROFILE, "utf-8")
     return place
 
@@ -126,10 +145,20 @@ def start(place: Path, *words: str, output: int | None = None) -> subprocess.Pop
     )
 
 
-def mutate(place: Path, seconds: float | None) -> int:
-    """Run mutmut in a copy for so long at most; return its exit code, 0 where the time was up."""
+def mutate(place: Path, share: float, processes: int, seconds: float | None) -> int:
+    """Run mutmut in a copy.
+
+    Args:
+        place: The copy.
+        share: Which part of the changes it tries, more than 0 and at most 1.
+        processes: How many of them at a time.
+        seconds: When it stops; None = when it has tried them.
+
+    Returns:
+        Its exit code, 0 where the time was up.
+    """
     with (place / "run.log").open("w") as log:
-        process = start(place, "-m", "mutmut", "run", f"--max-children={PROCESSES}", output=log.fileno())
+        process = start(place, "-c", RUN, str(share), str(processes), output=log.fileno())
         try:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -152,19 +181,21 @@ def main(*words: str) -> int:
     """Run over the named rooms; return the exit code."""
     parser = argparse.ArgumentParser(prog="mutation.py", allow_abbrev=False)
     parser.add_argument("--minutes", type=float, help="stop each room after so many minutes")
-    parser.add_argument("rooms", nargs="*", metavar="ROOM[.MODULE]")
+    parser.add_argument("--share", type=float, default=1.0, help="try this part of the changes, such as 0.2")
+    parser.add_argument("--processes", type=int, default=2, help="how many changes are tried at a time")
+    parser.add_argument("rooms", nargs="*", metavar="ROOM[.MODULE[+MODULE]]")
     options = parser.parse_args(words)
     failed = 0
     for name in options.rooms or ROOMS:
-        room, _, module = name.partition(".")
+        room, _, modules = name.partition(".")
         began = time.monotonic()
         try:
-            place = prepare(room, module)
+            place = prepare(room, modules)
         except FileNotFoundError as failure:
             print(f"{name}: {failure}", file=sys.stderr)
             failed = 1
             continue
-        code = mutate(place, options.minutes and options.minutes * 60)
+        code = mutate(place, options.share, options.processes, options.minutes and options.minutes * 60)
         survivors = place / "survivors.txt"
         survivors.write_text(ask(place, DIFFS), "utf-8")
         minutes = (time.monotonic() - began) / 60

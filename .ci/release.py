@@ -42,10 +42,12 @@ MODULES = {
     "mistral": ("mistralai", "pydantic_ai.models.mistral"),
     "all": ("openai", "anthropic", "google.genai", "mistralai"),
     "otel": ("sessiontree.runtime.otlp_export",),
-    "plot": ("sessiontree.bench.plots",),
+    "plot": ("sessiontree.bench.results.plots",),
+    "serve": ("sessiontree.serve.listen",),
     "minilm": ("sessiontree.memory.minilm",),
     "survey": ("sessiontree.survey.symbols", "tree_sitter_swift"),
     "testing": ("sessiontree.testing.strategies",),
+    "notebook": ("sessiontree.notebook.widget",),
     "inspect": ("sessiontree.bench.adapters.inspect_solver",),
 }
 """What each extra is for; a new one is added here."""

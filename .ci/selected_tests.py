@@ -8,11 +8,13 @@ The rule for a change, by the import graph of the packages and by what each test
 
 1. A changed test file runs. A changed module of ``tests/`` counts for the files that import it, and a
    ``conftest.py`` for the files of its folder.
-2. A changed module of the packages runs the folders of its room, and every test file that imports it itself.
-   These run however many they are.
-3. Then come the test files one import further away (they import a module, or a module of ``tests/``, that
-   imports the changed one), then two, and so on, as long as all files together are at most ``MAX_FILES``.
-4. Any other changed file runs the test files that name it; a file that every test depends on (``WHOLE``)
+2. A changed module of the packages runs the folders of its room, however many files they have.
+3. Then come the test files that import it themselves, the quickest first, as long as they take at most
+   ``MAX_FURTHER_S`` by ``tests/seconds.txt``; that is all of them, unless half of the house imports it.
+4. Then come the test files one import further away (they import a module, or a module of ``tests/``, that
+   imports the changed one), then two, and so on. Each step is taken as a whole, as long as the further files
+   stay within that time and all files together are at most ``MAX_FILES``.
+5. Any other changed file runs the test files that name it; a file that every test depends on (``WHOLE``)
    runs everything that is fast.
 
 Far effects of a change are left to ``make check`` and ``make test``.
@@ -25,7 +27,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import grimp
@@ -34,6 +36,9 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 PACKAGES = {"sessiontree": "sessiontree", "sessiontree_tools": "tools/sessiontree_tools"}
 WHOLE = frozenset({"pyproject.toml", "requirements.lock", "tests/conftest.py"})
 MAX_FILES = 40
+MAX_FURTHER_S = 20.0
+EXAMPLES = "10"
+"""Of each property: `make test` makes longer searches."""
 FAST = "not slow and not long"
 IMPORT = re.compile(r"^\s*(?:from ([\w.]+) import (\([^)]*\)|.*)|import ([\w., ]+))", re.MULTILINE)
 NO_TESTS = 5
@@ -49,11 +54,13 @@ class Sources:
         imports: For each module of ``tests/``, test files included, the modules that it imports, of the
             packages and of ``tests/``; by the file's path beneath the checkout.
         texts: The text of each test file, by its path.
+        seconds: How long the tests of a file take, by its path; files that take next to nothing are left out.
     """
 
     importers: Mapping[str, Collection[str]]
     imports: Mapping[str, Collection[str]]
     texts: Mapping[str, str]
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def select(changed: Iterable[str], sources: Sources, max_files: int = MAX_FILES) -> list[str] | None:
@@ -62,7 +69,8 @@ def select(changed: Iterable[str], sources: Sources, max_files: int = MAX_FILES)
     Args:
         changed: Paths beneath the checkout, also of files that were removed.
         sources: The packages' graph and the tests.
-        max_files: How many files at most, unless the nearest are more.
+        max_files: How many files at most, unless the nearest are more; a file that imports a changed module
+            itself is left out for its time alone.
     """
     changed = set(changed)
     if changed & WHOLE:
@@ -80,14 +88,27 @@ def select(changed: Iterable[str], sources: Sources, max_files: int = MAX_FILES)
         else:
             modules.add(module)
             nearest |= files_of_room(sources, module)
-    distances = measure(modules, sources)
-    chosen = nearest | {file for file, steps in distances.items() if steps == 0}
-    for further in range(1, max(distances.values(), default=0) + 1):
-        wider = chosen | {file for file, steps in distances.items() if steps == further}
-        if len(wider) > max_files:
+    return sorted(nearest | find_further(nearest, measure(modules, sources), sources.seconds, max_files))
+
+
+def find_further(
+    nearest: Collection[str], distances: Mapping[str, int], seconds: Mapping[str, float], max_files: int
+) -> set[str]:
+    """Return the files that run besides the nearest ones: by their distance, within time and number."""
+    found: set[str] = set()
+    spent_s = 0.0
+    for steps in range(max(distances.values(), default=0) + 1):
+        step = {file for file, away in distances.items() if away == steps} - set(nearest)
+        step_s = sum(seconds.get(file, 0.0) for file in step)
+        is_whole = spent_s + step_s <= MAX_FURTHER_S
+        if steps > 0 and not (is_whole and len(nearest) + len(found | step) <= max_files):
             break
-        chosen = wider
-    return sorted(chosen)
+        for file in sorted(step, key=lambda file: (seconds.get(file, 0.0), file)):
+            spent_s += seconds.get(file, 0.0)
+            if spent_s > MAX_FURTHER_S:
+                return found
+            found.add(file)
+    return found
 
 
 def module_of(path: str) -> str | None:
@@ -150,8 +171,12 @@ def read_sources(checkout: Path) -> Sources:
         if path.name.startswith("test_"):
             texts[file] = text
         known |= {module} if (module := module_of(file)) else set()
+    rows = map(str.split, (checkout / "tests" / "seconds.txt").read_text("utf-8").splitlines())
     return Sources(
-        importers, {file: found & known | benchmarks_of(found) for file, found in imports.items()}, texts
+        importers,
+        {file: found & known | benchmarks_of(found) for file, found in imports.items()},
+        texts,
+        {part: float(seconds) for seconds, part in rows},
     )
 
 
@@ -194,14 +219,21 @@ def find_room(checkout: Path, room: str) -> list[str]:
     return sorted(path.relative_to(checkout).as_posix() for path in folders)
 
 
-def run_pytest(checkout: Path, marks: str, *arguments: str) -> int:
+def run_pytest(checkout: Path, marks: str, *arguments: str, **variables: str) -> int:
     """Run tests in two processes, test by test: one long file must not keep a process waiting.
+
+    Args:
+        checkout: Where they run.
+        marks: Which of them, as pytest's ``-m`` has it.
+        arguments: Of pytest.
+        variables: Environment variables that hold where the environment has none of the name.
 
     Returns:
         The exit code; 0 where every test of the files is left out by its marks.
     """
     command = [sys.executable, "-m", "pytest", "--quiet", "--dist=worksteal", "--numprocesses=2", "-m", marks]
-    code = subprocess.run([*command, *arguments], cwd=checkout, check=False).returncode
+    environment = {**variables, **os.environ}
+    code = subprocess.run([*command, *arguments], cwd=checkout, env=environment, check=False).returncode
     return 0 if code == NO_TESTS else code
 
 
@@ -215,7 +247,8 @@ def main(*words: str, checkout: Path = CHECKOUT) -> int:
             print(f"{len(changed)} changed files: {shown}", flush=True)
             if selected == []:
                 return 0
-            return run_pytest(checkout, FAST, *(selected or ["tests"]), *arguments)
+            shorter = {"SESSIONTREE_TEST_EXAMPLES": EXAMPLES}
+            return run_pytest(checkout, FAST, *(selected or ["tests"]), *arguments, **shorter)
         case ("room", str(room), *arguments) if folders := find_room(checkout, room):
             return run_pytest(checkout, "not long", *folders, *arguments)
         case ("room", *_):

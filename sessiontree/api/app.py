@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias, TypedDict, cast
 
 from sessiontree.api.agents import AgentSpec
 from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.options import PluginsLike, hooks_of, tools_of
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.given_values import Instance, Parts, Toggle, check_fields
 from sessiontree.contracts.hooks import Hook
+from sessiontree.contracts.sandbox_spec import SandboxSpec
 from sessiontree.contracts.tool import Tool
 from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 
-if TYPE_CHECKING:
-    from sessiontree.api.skills import SkillsLike
+SkillsLike: TypeAlias = str | Path | Sequence[str | Path] | None
+"""A folder of skills, several, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +40,15 @@ class App:
     tools: Iterable[Tool[Any]] = ()
     """Tools in addition to those of installed distributions. A tree that is resumed loses those of its tools
     that are not given, and gets no new ones."""
-    agents: Mapping[str, AgentSpec] | None = None
+    agents: Annotated[
+        Mapping[str, Annotated[AgentSpec, Instance("an AgentSpec")]] | None,
+        Parts("agents by name, such as {'default': AgentSpec(…)}"),
+    ] = None
     """Agents by name; ``default`` is created if it is missing. The rights of a resumed tree's agents come
     from its journal."""
     plugins: PluginsLike = None
     """Plugin settings by id, or the path of a JSON or TOML file with them, which is read for each tree."""
-    web: WebSettings | None = PUBLIC_WEB
+    web: Annotated[WebSettings | None, Instance("WebSettings, or None for no web at all")] = PUBLIC_WEB
     """What the sessions may read on the web: by default public pages, with no search provider; None =
     nothing."""
     hooks: Iterable[Hook] = ()
@@ -51,14 +57,18 @@ class App:
     skills: SkillsLike = None
     """A folder of skills, or several: folders with a file ``SKILL.md``. Sessions see those that their agents
     name. None may be in the workspace."""
-    builtin_tools: bool = True
+    sandbox: Annotated[SandboxSpec | None, Instance("a SandboxSpec, or None")] = None
+    """The container in which sessions run their commands, unless their agent names another one; None = this
+    machine's confinement."""
+    builtin_tools: Toggle = True
     """False leaves out the tools of installed distributions."""
 
     def __post_init__(self) -> None:
         """Check tools and hooks, and keep copies: what the program changes later does not reach trees."""
+        check_fields(self)
         object.__setattr__(self, "tools", tools_of(self.tools))
         object.__setattr__(self, "hooks", hooks_of(self.hooks))
-        for name in ("models", "agents", "plugins"):
+        for name in ("models", "plugins"):
             if isinstance(given := getattr(self, name), Mapping):
                 object.__setattr__(self, name, dict(given))
         if isinstance(self.skills, list):
@@ -80,6 +90,7 @@ class AppOptions(TypedDict, total=False):
     web: WebSettings | None
     hooks: Iterable[Hook]
     skills: SkillsLike
+    sandbox: SandboxSpec | None
     builtin_tools: bool
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ READ_WAIT_S = 20.0
 """Seconds that a reader waits for the first fact before it asks again."""
 
 
-async def facts_after(supervisor: SupervisorApi, tree_id: str, after: int) -> AsyncIterator[JournalRecord]:
+async def facts_after(supervisor: SupervisorApi, tree_id: str, after: int) -> AsyncGenerator[JournalRecord]:
     """Yield facts after a number in order, then wait for more; ends when Main has ended."""
     over = await supervisor.is_over(tree_id)
     while True:

@@ -8,14 +8,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import R, SessionResult, explain_missing_value
 
 OnChildError: TypeAlias = Literal["return", "raise", "first"]
-ON_ERROR = get_args(OnChildError)
+"""What happens if one of several children fails; the option ``on_error`` says what each means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

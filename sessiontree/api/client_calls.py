@@ -107,18 +107,22 @@ class ClientCalls:
             seen.clear()  # only the first read can repeat a call that waited at the beginning
 
     async def answer(self, call_id: str, result: object) -> None:
-        """Give a call its result by its id; raises as :meth:`WaitingCall.answer`."""
+        """Give the call ``call_id`` its result; raises as :meth:`WaitingCall.answer`."""
         await self._send(call_id, answer_of(call_id, result))
 
     async def fail(self, call_id: str, message: str) -> None:
-        """Fail a call by its id; raises as :meth:`WaitingCall.answer`."""
+        """Fail the call ``call_id`` with a ``message``; raises as :meth:`WaitingCall.answer`."""
         await self._send(call_id, failure_of(call_id, message))
 
     async def _send(self, call_id: str, answer: ClientAnswer) -> None:
         await self._backend.supervisor.answer(self._tree_id, call_id, answer, secrets.token_hex(16))
 
     def params_of(self, call: ClientCall) -> Any:
-        """Return a call's arguments as :attr:`WaitingCall.params` does."""
+        """Return a call's arguments as :attr:`WaitingCall.params` does.
+
+        Raises:
+            ConfigError: its tool was not given in this process.
+        """
         entry = self._table.get(call.tool)
         if entry is None:
             raise ConfigError(

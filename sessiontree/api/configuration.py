@@ -30,11 +30,11 @@ from sessiontree.api.workspace_settings import (
 )
 from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.given_values import take_settings
 from sessiontree.contracts.settings import (
     Budget,
     Limits,
     StrictSettings,
-    faults_of,
     meant,
     suggestion,
 )
@@ -326,10 +326,7 @@ def _place_of(path: str) -> Path:
 
 
 def _check_file(values: Mapping[str, Any], file: Path) -> None:
-    try:
-        Configuration.model_validate(values)
-    except ValidationError as error:  # its cause would show values
-        raise ConfigError(f"configuration {str(file)!r}: {faults_of(error)}") from None
+    take_settings(lambda: Configuration.model_validate(values), f"configuration {str(file)!r}: ")
 
 
 def _with_variables(values: Mapping[str, Any]) -> Configuration:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, cast
@@ -15,14 +15,15 @@ from sessiontree.api.runtime import late
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.model_settings import ModelPrice
 from sessiontree.contracts.settings import StrictSettings
+from sessiontree.models.named_key import OF_FILE
 from sessiontree.models.port import Model
 from sessiontree.models.providers.call_limits import CallLimits
 from sessiontree.models.providers.provider_model import LOCAL, CallTimeouts, ProviderModel
 
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=1)]
-_VARIABLE: Final = r"^[A-Za-z_][A-Za-z0-9_]*$"
-_KEY_MEMBERS: Final = {"key", "api_key", "apikey", "token", "secret", "password"}
+_KEY_MEMBERS: Final = {"api_key", "apikey", "token", "secret", "password"}
+_VARIABLE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
 _DEFAULT: Final = CallTimeouts()
 
 
@@ -55,9 +56,9 @@ class ModelEntry(StrictSettings):
     """``provider:model``, such as ``openai:gpt-5``, or ``local:smollm2``."""
     base_url: str | None = None
     """Address of another server with the same protocol; None = as for :class:`sessiontree.ProviderModel`."""
-    key_variable: Annotated[str, Field(pattern=_VARIABLE)] | None = None
-    """Name of the environment variable that holds the key; None = the provider's own, or none with
-    ``base_url``."""
+    key: str | None = None
+    """The environment variable that holds the key, as ``env:VARIABLE``; None = the provider's own, or none
+    with ``base_url``."""
     key_file: str | None = None
     """Absolute path of a file that holds the key and that only its owner may read."""
     context_tokens: _Count | None = None
@@ -65,22 +66,27 @@ class ModelEntry(StrictSettings):
     price: ModelPrice | None = None
     """What its tokens cost; a budget in USD needs it with ``base_url``."""
     limits: RateSettings = RateSettings()
+    """How often it is asked."""
     timeouts: TimeoutSettings = TimeoutSettings()
+    """How long it may take."""
 
     @model_validator(mode="before")
     @classmethod
     def _name_no_key(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and any(str(name).lower() in _KEY_MEMBERS for name in given):
+        if isinstance(given, Mapping) and (
+            any(str(name).lower() in _KEY_MEMBERS for name in given)
+            or not _VARIABLE.fullmatch(str(given.get("key", "env:X")))
+        ):
             raise ValueError(
-                "a key is never written here; name its environment variable by key_variable, or its file "
-                "by key_file"
+                "a key is never written here; name its environment variable as key = 'env:VARIABLE', or its "
+                "file by key_file"
             )
         return given
 
     @model_validator(mode="after")
     def _name_one_key(self) -> Self:
-        if self.key_variable is not None and self.key_file is not None:
-            raise ValueError("give key_variable or key_file, not both")
+        if self.key is not None and self.key_file is not None:
+            raise ValueError("give key or key_file, not both")
         return self
 
     def built(self, place: str, workspace: Path | None) -> Model:
@@ -99,7 +105,7 @@ class ModelEntry(StrictSettings):
                 return cast("Model", late("local_model")(self.model))
             return ProviderModel(
                 self.model,
-                api_key=self._key(workspace),
+                key=self._key_name(workspace),
                 base_url=self.base_url,
                 context_tokens=self.context_tokens,
                 timeouts=CallTimeouts(**self.timeouts.model_dump()),
@@ -113,16 +119,12 @@ class ModelEntry(StrictSettings):
         for name in self.model_fields_set - {"model"}:
             raise ConfigError(f"{name}: a local model has no such setting; leave it out")
 
-    def _key(self, workspace: Path | None) -> str | None:
-        if self.key_variable is not None:
-            key = os.environ.get(self.key_variable, "").strip()
-            if not key:
-                raise ConfigError(f"key_variable: {self.key_variable} is not set; set it to the key")
-            return key
+    def _key_name(self, workspace: Path | None) -> str | None:
         if self.key_file is None:
-            return None
+            return self.key
         path = absolute_path(self.key_file, "key_file")
         if not self.key_file.startswith("~") and not Path(self.key_file).is_absolute():
             raise ConfigError(f"key_file {self.key_file!r}: give an absolute path")
         check_outside(path, "key_file", workspace)
-        return read_owned(path, "key_file", others_may=OTHERS_USE).strip()
+        read_owned(path, "key_file", others_may=OTHERS_USE)
+        return f"{OF_FILE}{path}"

@@ -1,4 +1,4 @@
-"""The inbox of one tree: shows requests on the channels that own them, and takes answers by id.
+"""The inbox of one tree: shows requests and questions on the channels that own them, takes answers by id.
 
 It reads the tree's facts like any other reader; requests and answers are written to the journal.
 """
@@ -11,16 +11,26 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from sessiontree.api.backend import READ_WAIT_S, Backend, facts_after
 from sessiontree.api.client_calls import ClientCalls
-from sessiontree.api.options import channel_show
+from sessiontree.api.options import channel_members
+from sessiontree.api.questions import (
+    PendingQuestion,
+    Questions,
+    ask_on_channel,
+    asks_questions,
+    new_answer_id,
+)
+from sessiontree.api.runtime import show_in_waiting_cell
 from sessiontree.channels.port import HumanChannel
-from sessiontree.channels.program_channels import DisplayListener, QueueChannel
+from sessiontree.channels.program_channels import DisplayListener
 from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.author_errors import report_error, report_frames
 from sessiontree.contracts.errors import (
     AnswerTooLate,
+    ConfigError,
     EngineLost,
     PermissionDenied,
     SessionTreeError,
@@ -29,6 +39,12 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.events import display_of
 from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.questions import (
+    SURFACES,
+    QuestionReply,
+    QuestionRequest,
+    Surface,
+)
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.dispatch.tool_table import ToolTable
@@ -38,6 +54,8 @@ from sessiontree.runtime.supervisor_api import (
     CodeRaised,
     InboxEvent,
     MessageSaid,
+    QuestionClosed,
+    QuestionOpened,
     RequestClosed,
     RequestOpened,
 )
@@ -57,7 +75,12 @@ class PendingApproval:
     _desk: HumanInbox
 
     async def approve(
-        self, *, always: bool = False, reason: str = "", sender: Sender | str | None = None
+        self,
+        *,
+        always: bool = False,
+        reason: str = "",
+        sender: Sender | str | None = None,
+        surface: Surface = "program",
     ) -> None:
         """Approve this call, or every later call of the tool in this tree too.
 
@@ -65,6 +88,7 @@ class PendingApproval:
             always: Whether later calls are approved too.
             reason: The reason, for the journal.
             sender: Who approves, if the program has several users; None = the program itself.
+            surface: Where the person approved, for the journal.
 
         Raises:
             AnswerTooLate: the request was decided in the meantime, or the session was asked to stop before
@@ -72,17 +96,21 @@ class PendingApproval:
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
         answer = ApprovalAnswer(True, reason, always, sender_of(sender))
-        await self._desk.answer(self.request.request_id, answer)
+        await self._desk.answer(self.request.request_id, answer, surface)
 
-    async def deny(self, reason: str = "", *, sender: Sender | str | None = None) -> None:
-        """Deny the call; the same call stays denied on this path until the tree ends.
+    async def deny(
+        self, reason: str = "", *, sender: Sender | str | None = None, surface: Surface = "program"
+    ) -> None:
+        """Deny the call, with a ``reason``; the same call stays denied on this path until the tree ends.
+
+        The other arguments are those of :meth:`approve`, ``surface`` too.
 
         Raises:
             AnswerTooLate: the request was decided in the meantime.
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
         answer = ApprovalAnswer(False, reason, sender=sender_of(sender))
-        await self._desk.answer(self.request.request_id, answer)
+        await self._desk.answer(self.request.request_id, answer, surface)
 
 
 class Approvals:
@@ -97,7 +125,7 @@ class Approvals:
         return self._desk.pending()
 
     async def forget(self, request_id: str) -> None:
-        """Lift a person's denial of a request, so that the same call is asked about again.
+        """Lift a person's denial of ``request_id``, so that the same call is asked about again.
 
         Raises:
             AnswerTooLate: no denial of this request holds.
@@ -110,6 +138,7 @@ class HumanInbox:
 
     def __init__(self, backend: Backend, tree_id: str) -> None:
         self.approvals = Approvals(self)
+        self.questions = Questions(self)
         self._backend = backend
         self._tree_id = tree_id
         self._channels: dict[str, HumanChannel] = {}
@@ -140,13 +169,17 @@ class HumanInbox:
         if self._reader is not None:
             self._show_waiting(session)
 
-    def open(self) -> None:
-        """Show the waiting requests, then follow the tree's facts."""
+    def open(self, after: int) -> None:
+        """Show the waiting requests, then follow the tree's facts.
+
+        Args:
+            after: The number of the tree's last fact; 0 = it is new, and nothing waits yet.
+        """
         self._loop = asyncio.get_running_loop()
-        after = self._backend.ask_now(lambda supervisor: supervisor.last_seq(self._tree_id))
         for session, channel in self._channels.items():
-            self._show_waiting(session)
-            if (show := channel_show(channel)) is not None:
+            if after:
+                self._show_waiting(session)
+            if (show := channel_members(channel).get("show")) is not None:
                 self._showing.append(asyncio.create_task(self._show_displays(session, show, after)))
         self._reader = asyncio.create_task(self._follow(after))
 
@@ -175,16 +208,39 @@ class HumanInbox:
             for request in self._backend.ask_now(lambda supervisor: supervisor.pending(self._tree_id))
         ]
 
-    async def answer(self, request_id: str, answer: ApprovalAnswer, by: str = "person") -> None:
+    def pending_questions(self) -> list[PendingQuestion]:
+        """Return the questions that wait for a person, oldest first."""
+        return [
+            PendingQuestion(question, self)
+            for question in self._backend.ask_now(
+                lambda supervisor: supervisor.pending_questions(self._tree_id)
+            )
+        ]
+
+    async def answer(self, request_id: str, answer: ApprovalAnswer, surface: Surface = "program") -> None:
         """Answer a request by its id.
 
         Raises:
             AnswerTooLate: the request was already decided.
+            ConfigError: the surface is unknown.
             PermissionDenied: the sender does not own the tree.
         """
         self.check_loop()
-        await self._backend.supervisor.decide(self._tree_id, request_id, answer, by)
+        _check_surface(surface)
+        await self._backend.supervisor.decide(self._tree_id, request_id, answer, "person", surface=surface)
         self._take_off(request_id)  # a request decided here is withdrawn at once
+
+    async def answer_question(self, question_id: str, reply: QuestionReply, surface: Surface) -> None:
+        """Answer a question by its id; raises as :meth:`PendingQuestion.answer`."""
+        self.check_loop()
+        _check_surface(surface)
+        await self._submit(question_id, reply, surface)
+        self._take_off(question_id)
+
+    async def _submit(self, question_id: str, reply: QuestionReply, surface: Surface) -> None:
+        await self._backend.supervisor.answer_question(
+            self._tree_id, question_id, reply, new_answer_id(), "person", surface=surface
+        )
 
     async def _follow(self, after: int) -> None:
         try:
@@ -202,6 +258,10 @@ class HumanInbox:
             self._show(event.request)
         elif isinstance(event, RequestClosed):
             self._take_off(event.request_id)
+        elif isinstance(event, QuestionOpened):
+            self._show_question(event.question)
+        elif isinstance(event, QuestionClosed):
+            self._take_off(event.question_id)
         elif isinstance(event, MessageSaid):
             await self._say(event.channel, event.text)
         elif isinstance(event, CodeRaised):
@@ -236,32 +296,71 @@ class HumanInbox:
         for pending in self.pending():
             if pending.request.asked == session:
                 self._show(pending.request)
+        for waiting in self.pending_questions():
+            if self._channel_above(waiting.question.asked)[0] == session:
+                self._show_question(waiting.question)
+
+    def _channel_above(self, session: str) -> tuple[str, HumanChannel | None]:
+        """Return the nearest channel at or above a session that asks questions, and the session it is of."""
+        while session:
+            channel = self._channels.get(session)
+            if channel is not None and asks_questions(channel):
+                return session, channel
+            session = session.rpartition("/")[0]
+        return "", None
+
+    def _show_question(self, question: QuestionRequest) -> None:
+        channel = self._channel_above(question.asked)[1] or self._channels.get(question.asked)
+        if channel is not None and question.question_id not in self._asking:
+            self._asking[question.question_id] = asyncio.create_task(self._put(channel, question))
+            what = f"{question.session_id} asks a question and waits for a person"
+            self._watch_heed(channel, question.question_id, what, "questions")
+
+    async def _put(self, channel: HumanChannel, question: QuestionRequest) -> None:
+        try:
+            submit = partial(self._submit, question.question_id, surface=surface_of(channel))
+            await ask_on_channel(channel, question, submit, self._say)
+        except SessionTreeError:
+            if self._backend.is_open(self._tree_id):
+                raise
+        finally:
+            self._asking.pop(question.question_id, None)
 
     def _show(self, request: ApprovalRequest) -> None:
         channel = self._channels.get(request.asked)
         if channel is not None and request.request_id not in self._asking:
             task = asyncio.create_task(self._ask(channel, request))
             self._asking[request.request_id] = task
-            if isinstance(channel, QueueChannel) and not self.is_heeded and self._unheeded is None:
-                loop = asyncio.get_running_loop()
-                self._unheeded = loop.call_later(UNHEEDED_S, self._warn_unheeded, request)
+            what = (
+                f"{request.session_id} wants to call {request.tool} ({request.tier}) and waits for a person"
+            )
+            self._watch_heed(channel, request.request_id, what, "approvals")
 
-    def _warn_unheeded(self, request: ApprovalRequest) -> None:
+    def _watch_heed(self, channel: HumanChannel, waiting_id: str, what: str, where: str) -> None:
+        """Warn after a while if the program only keeps requests and never looks at them."""
+        is_left = getattr(channel, "leaves_requests", False)
+        if is_left and not self.is_heeded and self._unheeded is None:
+            loop = asyncio.get_running_loop()
+            self._unheeded = loop.call_later(UNHEEDED_S, self._warn_unheeded, waiting_id, what, where)
+
+    def _warn_unheeded(self, waiting_id: str, what: str, where: str) -> None:
         """Warn once that a request waits unhandled; if it no longer waits, the next request may warn."""
         self._unheeded = None
-        if self.is_heeded or not any(
-            each.request.request_id == request.request_id for each in self.pending()
-        ):
+        waiting = {each.request.request_id for each in self.pending()}
+        waiting.update(each.question.question_id for each in self.pending_questions())
+        if self.is_heeded or waiting_id not in waiting:
             return
+        if show_in_waiting_cell(self._tree_id):
+            return  # a later request may show it again, in the cell that waits then
         self.is_heeded = True
+        instead = "an approver or a channel, such as approver=lambda request: True"
         _LOG.warning(
-            "tree %s: %s wants to call %s (%s) and waits for a person; this program does not listen; "
-            "answer with tree.approvals.pending() or `sessiontree approvals`, or give the tree an approver "
-            "or a channel, such as approver=lambda request: True",
+            "tree %s: %s; this program does not listen; answer with tree.%s.pending() or `sessiontree "
+            "approvals`, or give the tree %s",
             self._tree_id,
-            request.session_id,
-            request.tool,
-            request.tier,
+            what,
+            where,
+            instead if where == "approvals" else "a channel that answers questions",
         )
 
     async def lift(self, request_id: str) -> None:
@@ -284,7 +383,9 @@ class HumanInbox:
         if answer.sender is None:
             self._asking.pop(request.request_id, None)  # an answered request is not withdrawn in the meantime
         try:
-            await self._backend.supervisor.decide(self._tree_id, request.request_id, answer, by)
+            await self._backend.supervisor.decide(
+                self._tree_id, request.request_id, answer, by, surface=surface_of(channel)
+            )
         except PermissionDenied:
             return True
         except AnswerTooLate as closed:
@@ -298,6 +399,17 @@ class HumanInbox:
             if self._backend.is_open(self._tree_id):
                 raise
         return False
+
+
+def surface_of(channel: HumanChannel) -> Surface:
+    """Return where people of a channel answer; a channel that does not say so is the program's own."""
+    named = getattr(channel, "surface", SURFACES[0])
+    return named if named in SURFACES else SURFACES[0]
+
+
+def _check_surface(surface: str) -> None:
+    if surface not in SURFACES:
+        raise ConfigError(f"surface {surface!r} is not one of {', '.join(SURFACES)}")
 
 
 async def _hand_over(session: str, heard: Callable[..., Awaitable[None] | None], *said: str) -> None:

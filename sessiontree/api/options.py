@@ -9,23 +9,33 @@ import tomllib
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from sessiontree.api.agents import AgentSpec, check_not_inside
 from sessiontree.api.approval_modes import mode_of
 from sessiontree.api.model_choice import check_prices
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.program_channels import Approver, CallbackChannel, DisplayListener, QueueChannel
+from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.context import READER
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.given_values import (
+    Choice,
+    Give,
+    Instance,
+    Parts,
+    Text,
+    take_members,
+    take_settings,
+)
 from sessiontree.contracts.hooks import Hook, check_hook, name_of
 from sessiontree.contracts.kinds import SessionKind, SystemAnswer
-from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.plugins import PluginContext, PluginSettings
-from sessiontree.contracts.settings import Budget, Limits, MessagePolicy, faults_of, meant, suggestion
+from sessiontree.contracts.sandbox_spec import SandboxSpec
+from sessiontree.contracts.settings import Budget, Limits, MessagePolicy, meant, suggestion
 from sessiontree.contracts.tool import Tool, check_is_tool
 from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
@@ -40,9 +50,13 @@ from sessiontree.tree.budgets import endless
 from sessiontree.version import RULES, VERSION
 
 ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"
+"""Who answers requests for approval: a function, rules, a function as ``module:function``, or nobody."""
 ChannelLike = HumanChannel | Literal["queue"] | None
-PolicyLike: TypeAlias = "PolicyConfig | str | Path | None"
-PluginsLike: TypeAlias = "Mapping[str, PluginSettings | Mapping[str, Any]] | str | Path | None"
+"""Where a tree meets a person: a channel, ``queue`` for a :class:`QueueChannel`, or nowhere."""
+PolicyLike: TypeAlias = PolicyConfig | str | Path | None
+"""Which tools sessions may hold: a policy, the path of a JSON or TOML file with one, or None."""
+PluginsLike: TypeAlias = Mapping[str, PluginSettings | Mapping[str, Any]] | str | Path | None
+"""Settings of plugins by id, the path of a JSON or TOML file with them, or None."""
 GUIDANCE_FILE: Final = "AGENTS.md"
 """The file of a workspace that joins the prompts of sessions that may read it."""
 GuidanceSource: TypeAlias = Literal["workspace", "trusted", "owner"]
@@ -93,11 +107,9 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     """Return the configuration of a new tree.
 
     Raises:
-        ConfigError: the approval mode is unknown, a setting has the wrong type, or a budget can't be kept.
+        ConfigError: a budget can't be kept, or a number is endless.
     """
-    mode = mode_of(approvals)
-    _check_type(limits, Limits, "limits")
-    _check_type(budget, Budget, "budget")
+    members = channel_members(channel)
     if budget is not None and budget.cost_usd is not None:
         check_prices(agents.values())
     for numbers in (limits, budget):
@@ -113,12 +125,12 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         created_at_ms=machine_ms(),
         model=model_name,
         limits=limits or Limits(),
-        mode=mode,
+        mode=mode_of(approvals),
         rules=rules,
         smart_rules=tuple(smart_rules),
         owns_channel=channel is not None,
-        owners=channel_owners(channel),
-        system_tier=channel_system_tier(channel),
+        owners=tuple(dict.fromkeys(members.get("owners", ()))),
+        system_tier=members.get("system_tier", "allow"),
         messages=messages,
         budget=budget,
         tools=tuple(
@@ -145,19 +157,6 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     )
 
 
-def guidance_source(given: GuidanceSource | None) -> GuidanceSource | None:
-    """Return whose text AGENTS.md is; None = it joins no prompt.
-
-    Raises:
-        ConfigError: the value is unknown.
-    """
-    known = get_args(GuidanceSource)
-    if given is not None and given not in known:
-        near = meant(given, known)
-        raise ConfigError(f"agents_md {given!r} is not None or one of {', '.join(known)}{near}")
-    return given
-
-
 def policy_of(given: PolicyLike) -> PolicyConfig:
     """Return an owner's tool policy; a path refers to a JSON or TOML file.
 
@@ -168,8 +167,6 @@ def policy_of(given: PolicyLike) -> PolicyConfig:
         return PolicyConfig()
     if isinstance(given, PolicyConfig):
         return given
-    if not isinstance(given, str | Path):
-        raise ConfigError(f"policy: give a PolicyConfig, the path of its file or None, not {given!r}")
     text, form = _read(Path(given), "policy")
     return parse_policy(text, form=form, place=repr(str(given)))
 
@@ -200,11 +197,8 @@ def plugins_of(given: PluginsLike) -> dict[str, PluginSettings]:
             value = json.loads(text) if form == "json" else tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{place} is not valid {form.upper()}: {type(error).__name__}") from None
-    try:
-        return _SETTINGS.validate_python(dict(value) if isinstance(value, Mapping) else value)
-    except ValidationError as error:
-        # The cause would show a secret.
-        raise ConfigError(f"{place} can't be used: {faults_of(error)}") from None
+    members = dict(value) if isinstance(value, Mapping) else value
+    return take_settings(lambda: _SETTINGS.validate_python(members), f"{place} can't be used: ")
 
 
 def plugin_context(
@@ -253,9 +247,8 @@ def policy_row_of(
         rules: Approver rules, by the argument that holds them.
 
     Raises:
-        ConfigError: the policy is strict and it or a rule has a probable mistake, or the group is not text.
+        ConfigError: the policy is strict and it or a rule has a probable mistake.
     """
-    _check_type(group, str, "group")
     models = {name: spec.config.model for name, spec in agents.items()}
     named_tools = {name: frozenset(spec.tools or ()) for name, spec in agents.items()}
     row, slips = policy_row(policy, group, table, models, named_tools)
@@ -269,8 +262,6 @@ def policy_row_of(
     schemas = {entry.name: entry.compiled.schema for entry in table}
     aliases = {alias: entry.name for entry in table for alias in entry.tool.aliases}
     for place, listed in rules.items():
-        for rule in listed:
-            _check_type(rule, Rule, place)
         unknown += rule_slips(place, listed, schemas, aliases)
     if unknown and policy.strict:
         raise ConfigError(f"policy: {unknown[0]}")
@@ -397,55 +388,29 @@ def check_given(config: TreeConfig, agents: Mapping[str, AgentSpec], hooks: Iter
         )
 
 
-def channel_tools(channel: HumanChannel | None) -> tuple[Tool[Any], ...]:
-    """Return the tools in a channel's attribute ``tools``; a tree without the channel does not have them.
+class ChannelMembers(TypedDict, total=False):
+    """What a channel may have besides ``send`` and ``ask``."""
+
+    tools: Annotated[Sequence[Annotated[Tool[Any], Instance("a tool")]], Parts("a list of tools")]
+    """A tree without the channel does not have them."""
+    owners: Annotated[Sequence[Text], Parts("a list of senders' ids")]
+    system_tier: Annotated[SystemAnswer, Choice()]
+    """Its setting for System calls."""
+    show: Annotated[DisplayListener | None, Give("a function of tool and display")]
+    """Shows display lines of tools."""
+    message_policy: Annotated[MessagePolicy | None, Instance("a MessagePolicy, or None")]
+    """Limits on messages of Branches."""
+
+
+def channel_members(channel: HumanChannel | None) -> ChannelMembers:
+    """Return the attributes of a channel that it has of these.
 
     Raises:
-        ConfigError: one is not a tool.
+        ConfigError: one does not fit.
     """
-    tools = tuple(getattr(channel, "tools", ()))
-    for each in tools:
-        _check_type(each, Tool, "a channel's tools")
-    return tools
-
-
-def channel_owners(channel: HumanChannel | None) -> tuple[str, ...]:
-    """Return the ids of the senders in a channel's attribute ``owners``.
-
-    Raises:
-        ConfigError: an id is blank or not text, or the attribute is a single text.
-    """
-    owners = getattr(channel, "owners", ())
-    listed = [owners] if isinstance(owners, str) else list(owners)
-    if isinstance(owners, str) or not all(isinstance(each, str) and each.strip() for each in listed):
-        raise ConfigError(f"a channel's owners: give a list of senders' ids, not {owners!r}")
-    return tuple(dict.fromkeys(listed))
-
-
-def channel_system_tier(channel: HumanChannel | None) -> SystemAnswer:
-    """Return a channel's attribute ``system_tier``, its setting for System calls.
-
-    Raises:
-        ConfigError: the value is unknown.
-    """
-    said: Any = getattr(channel, "system_tier", "allow")
-    if said not in get_args(SystemAnswer):
-        raise ConfigError(
-            f"a channel's system_tier: {said!r} is not one of {', '.join(get_args(SystemAnswer))}"
-        )
-    return cast("SystemAnswer", said)
-
-
-def channel_show(channel: HumanChannel) -> DisplayListener | None:
-    """Return a channel's function ``show``, which shows display lines of tools; None = it has none.
-
-    Raises:
-        ConfigError: it is not a function.
-    """
-    show: Any = getattr(channel, "show", None)
-    if show is not None and not callable(show):
-        raise ConfigError(f"a channel's show: give a function of tool and display, not {show!r}")
-    return cast("DisplayListener | None", show)
+    names = ChannelMembers.__optional_keys__
+    given = {name: getattr(channel, name) for name in sorted(names) if hasattr(channel, name)}
+    return cast("ChannelMembers", take_members(given, ChannelMembers, "a channel's "))
 
 
 def message_policies(
@@ -456,10 +421,7 @@ def message_policies(
     Raises:
         ConfigError: the channel's is not a MessagePolicy, or names an agent that the tree does not have.
     """
-    said = getattr(channel, "message_policy", None)
-    if said is None:
-        said = MessagePolicy()
-    _check_type(said, MessagePolicy, "a channel's message_policy")
+    said = channel_members(channel).get("message_policy") or MessagePolicy()
     for name in said.agents or ():
         if name not in agents:
             raise ConfigError(
@@ -469,24 +431,38 @@ def message_policies(
 
 
 def agents_of(
-    agents: Mapping[str, AgentSpec] | None, root: Path, main: str = "default"
+    agents: Mapping[str, AgentSpec] | None,
+    root: Path,
+    main: str = "default",
+    sandbox: SandboxSpec | None = None,
 ) -> dict[str, AgentSpec]:
-    """Return agents by name, Main's first, each with its name set.
+    """Return agents by name, Main's first, each with its name and its container set.
 
     Raises:
-        ConfigError: one is not an AgentSpec, or comes from a file below ``root``, the workspace; or Main's is
-            missing.
+        ConfigError: one comes from a file below ``root``, the workspace; or Main's is missing.
     """
     given = {"default": AgentSpec(), **(agents or {})}
-    for name, spec in given.items():
-        _check_type(spec, AgentSpec, f"agent {name!r}")
     check_not_inside(given, root)
     if main not in given:
         raise ConfigError(f"agent: no agent is named {main!r}; {suggestion(main, given)}")
     return {
-        name: spec.model_copy(update={"config": spec.config.model_copy(update={"agent_id": name})})
+        name: spec.model_copy(update={"config": _placed(spec.config, name, sandbox)})
         for name, spec in {main: given[main], **given}.items()
     }
+
+
+def _placed(config: AgentConfig, name: str, sandbox: SandboxSpec | None) -> AgentConfig:
+    """Return an agent's configuration with its name, and with the place of its commands."""
+    place = config.sandbox or sandbox
+    if place is None:
+        return config.model_copy(update={"agent_id": name})
+    if config.exec_security != "full":
+        raise ConfigError(
+            f"agent {name!r}: exec_security={config.exec_security!r} excludes the tree's container, whose "
+            "programs are not known to be harmless; use 'full', or no sandbox"
+        )
+    prompt = f"{config.prompt}\n\n{place.description}"
+    return config.model_copy(update={"agent_id": name, "sandbox": place, "prompt": prompt})
 
 
 def without_tools(agents: Mapping[str, AgentSpec] | None) -> Mapping[str, AgentSpec] | None:
@@ -498,11 +474,6 @@ def without_tools(agents: Mapping[str, AgentSpec] | None) -> Mapping[str, AgentS
         name: spec.model_copy(update=gone) if isinstance(spec, AgentSpec) else spec
         for name, spec in agents.items()
     }
-
-
-def _check_type(value: object, wanted: type[object], name: str) -> None:
-    if value is not None and not isinstance(value, wanted):
-        raise ConfigError(f"{name}: give a {wanted.__name__}, not {value!r}")
 
 
 def channel_of(channel: ChannelLike, approver: HumanChannel | None) -> HumanChannel | None:
@@ -524,7 +495,7 @@ def channel_of(channel: ChannelLike, approver: HumanChannel | None) -> HumanChan
         raise ConfigError(
             f"channel {channel!r} is not valid: give an object with send and ask, 'queue' or None"
         )
-    channel_show(channel)
+    channel_members(channel)
     return channel
 
 
@@ -574,24 +545,3 @@ def kind_of(kind: SessionKind | str) -> SessionKind:
         raise ConfigError(
             f"kind {kind!r} can't be spawned; give 'branch' or 'worker'{meant(kind, spawned)}"
         ) from None
-
-
-def text_of(value: object, name: str) -> str:
-    """Return a value that must be a text that is not blank.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigError(f"{name} must be text with something in it, not {value!r}")
-    return value
-
-
-def check_settings(budget: object, ttl_s: object, settings: object) -> None:
-    """Refuse arguments of the wrong type; the tree itself refuses numbers out of bounds."""
-    if settings is not None and not isinstance(settings, ModelSettings):
-        raise ConfigError(f"settings: give ModelSettings, not {settings!r}")
-    if budget is not None and not isinstance(budget, Budget):
-        raise ConfigError(f"budget: give a Budget, not {budget!r}")
-    if ttl_s is not None and (isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float)):
-        raise ConfigError(f"ttl_s is {ttl_s!r}; give seconds above 0, or None for the default")

@@ -69,10 +69,15 @@ def resolve_state_dir(given: str | Path | None) -> Path:
 def check_not_around(place: Path, name: str, workspace: Path) -> None:
     """Refuse a hidden directory that is the workspace or contains it.
 
+    Args:
+        place: The directory; its links are resolved.
+        name: What the error calls it.
+        workspace: Absolute, without links.
+
     Raises:
         ConfigError: hiding the one would hide the other.
     """
-    if workspace.resolve().is_relative_to(place.resolve()):
+    if workspace.is_relative_to(place.resolve()):
         raise ConfigError(
             f"the workspace {str(workspace)!r} is in {name} {str(place)!r}, which is hidden from all "
             "tools; give a place outside, or leave it out"
@@ -92,12 +97,11 @@ def owner_folders(workspace: Path) -> tuple[Path, ...]:
     """
     root = workspace.resolve()
     folders = (config_folder(), user_state_path("sessiontree", appauthor=False))
-    resolved = [each.resolve() for each in folders]
     spelled = [_spelled(each, workspace, root) for each in folders]
     return tuple(
-        place
-        for place, path in zip(resolved, spelled, strict=True)
-        if place == path and place != root and place.is_relative_to(root)
+        path
+        for folder, path in zip(folders, spelled, strict=True)
+        if path != root and path.is_relative_to(root) and folder.resolve() == path
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any, Final, NoReturn
 
 from sessiontree.api.backend import Backend
@@ -15,6 +15,10 @@ from sessiontree.runtime.supervisor_api import Reply
 
 SEPARATOR: Final = "\n\n"
 """The piece between the texts of two replies of the model."""
+
+
+ON_LEFT: Final[list[Callable[[PendingReply], None]]] = []
+"""Called on a reply's loop when a wait for it is cancelled; a notebook interrupts the turn if ■ did it."""
 
 
 class PendingReply:
@@ -42,6 +46,15 @@ class PendingReply:
         """
         return self._wait().__await__()
 
+    async def interrupt(self, reason: str) -> None:
+        """Interrupt the turn of the session that writes the reply; nothing if the reply is there.
+
+        Args:
+            reason: What the journal and the session's transcript say.
+        """
+        if not self._task.done():
+            await self._backend.supervisor.interrupt(self._tree_id, self._session, reason)
+
     def __iter__(self) -> NoReturn:
         """Raise an error that says to use ``async for``.
 
@@ -54,7 +67,12 @@ class PendingReply:
         )
 
     async def _wait(self) -> str:
-        reply = await asyncio.shield(self._task)
+        try:
+            reply = await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            for hear in ON_LEFT:
+                hear(self)
+            raise
         if isinstance(reply, SessionClosed | EngineLost):
             raise reply
         if reply.error is not None:

@@ -8,22 +8,21 @@ import importlib
 import linecache
 import logging
 import os
-import re
 import sys
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, Self, Unpack
 
 from sessiontree.api.paths import absolute_path
-from sessiontree.api.runtime_options import BackendName, RuntimeOptions, Shards
+from sessiontree.api.runtime_options import TREE_CPUS, BackendName, RuntimeOptions, Shards
 from sessiontree.api.traces import Traces
 from sessiontree.contracts.errors import ConfigError, WrongLoop
-from sessiontree.contracts.settings import check_options, meant
+from sessiontree.contracts.given_values import Edge, Give, check_options, take_settings
 from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
@@ -33,20 +32,17 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tree_config import ShardRow, TreeSummary
     from sessiontree.journal.claim import JournalClaim
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-BACKENDS = ("ray", "local")
-ENFORCEMENTS = ("required", "best_effort")
-MAX_SHARDS = 64
-LEAST_HOST_BYTES = 128 * 2**20
 _LATE = {
     "ray": "sessiontree.backends.ray.backend:RayBackend",
     "cluster_shards": "sessiontree.backends.ray.node_shards:ClusterShards",
+    "node_work": "sessiontree.backends.ray.node_tasks:NodeWork",
     "call_on_nodes": "sessiontree.backends.ray.node_tasks:call_on_nodes",
     "local": "sessiontree.backends.local.backend:LocalBackend",
     "shard": "sessiontree.api.shards:Shard",
     "sharded": "sessiontree.api.shards:ShardedBackend",
     "live_sessions_of": "sessiontree.api.shards:live_sessions_of",
     "shard_row": "sessiontree.contracts.tree_config:ShardRow",
+    "placement": "sessiontree.contracts.placement:Placement",
     "placements": "sessiontree.contracts.placement:Placements",
     "claim": "sessiontree.journal.claim:JournalClaim",
     "journal_holding": "sessiontree.journal.claim:journal_holding",
@@ -67,6 +63,7 @@ _LATE = {
     "hook_desk": "sessiontree.api.program_hooks:ProgramHooks",
     "read_agents": "sessiontree.api.agent_files:read_agents",
     "guidance_of": "sessiontree.api.guidance:guidance_of",
+    "fill_workspace": "sessiontree.sandbox.containers.container:fill_workspace",
     "skills_of": "sessiontree.api.skills:skills_of",
     "owner_variables": "sessiontree.api.owner_variables:owner_variables",
     "local_model": "sessiontree.models.local_model:LocalModel",
@@ -76,6 +73,11 @@ _LATE = {
     "tree_log": "sessiontree.runtime.json_log:TreeLog",
     "tree_tracer": "sessiontree.runtime.tree_tracer:TreeTracer",
     "trace_content": "sessiontree.api.trace_export:content_by",
+    "show_trees": "sessiontree.notebook.tree_magic:show_trees",
+    "show_values": "sessiontree.notebook.displays:show_values",
+    "show_waiting": "sessiontree.notebook.displays:show_waiting",
+    "tree_bundle": "sessiontree.notebook.displays:tree_bundle",
+    "with_bar": "sessiontree.notebook.progress_bar:with_bar",
 }
 """Names that an open tree needs, loaded on demand; only the chosen backend is loaded."""
 
@@ -85,15 +87,6 @@ def late(name: str) -> Any:
     """Return a name that an open tree needs; it is loaded on first use."""
     module, _, wanted = _LATE[name].partition(":")
     return getattr(importlib.import_module(module), wanted)
-
-
-def _remembering(memory: MemorySettings | None) -> dict[str, Any]:
-    """Return a backend's arguments for memory; none if the default place and embedder are used."""
-    if memory is None:
-        return {}
-    if not isinstance(memory, MemorySettings):
-        raise ConfigError(f"memory: give MemorySettings, or None, not {memory!r}")
-    return {"memory": memory}
 
 
 def _placements_of(placement: object, shards: object) -> Placements | None:
@@ -113,22 +106,25 @@ def _placements_of(placement: object, shards: object) -> Placements | None:
     return found
 
 
-def _names_of(pass_env: object) -> tuple[str, ...]:
-    """Return names of environment variables.
+def _nodes_of(options: RuntimeOptions) -> dict[str, Any]:
+    """Return which nodes get shards, and what trees ask of them.
 
     Raises:
-        ConfigError: the names are not valid, or one of the variables can decide which code runs.
+        ConfigError: a condition on labels is not valid, or each tree is not wholly on one node.
     """
-    if isinstance(pass_env, str) or not isinstance(pass_env, Sequence):
-        raise ConfigError(f"pass_env is {pass_env!r}; give names in a list, such as ['HF_TOKEN']")
-    for name in pass_env:
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            raise ConfigError(f"pass_env holds {name!r}, which names no environment variable; give its name")
-        if name.startswith("PYTHON"):
-            raise ConfigError(f"pass_env holds {name!r}; Python's own variables choose code and stay outside")
-    return tuple(dict.fromkeys(pass_env))
+    label = options.get("shard_label")
+    if options.get("shards") != "per-node":
+        for name in ("shard_label", "tree_cpus"):
+            if options.get(name) is not None:
+                raise ConfigError(f"{name} is for shards='per-node'; leave it out")
+    wanted = late("placement")
+    found = take_settings(lambda: wanted.model_validate({"label": label or {}}), "shard_label")
+    return {"wanted": found, "tree_cpus": options.get("tree_cpus", TREE_CPUS)}
 
 
+PURPOSE: Final = Edge[str | None](
+    Annotated[str | None, Give("the text trees were opened with, or None for all")]
+)
 OPEN: list[Runtime] = []
 """The runtimes of this process that are open."""
 _LOG = logging.getLogger("sessiontree")
@@ -162,9 +158,34 @@ class Cell:
         return None
 
 
+def ipython_shell() -> Any:
+    """Return the IPython shell in which this program is typed; None in any other program."""
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+
+
+def show_values_in_cells() -> None:
+    """Have values of this package show themselves in a notebook; nothing in any other program."""
+    shell = ipython_shell()
+    if shell is not None:
+        late("show_values")(shell)
+
+
+def show_in_waiting_cell(tree_id: str) -> bool:
+    """Show a tree in the notebook's cell that waits for a person; return False outside of one."""
+    if ipython_shell() is None:
+        return False
+    place = place_of_open(tree_id)
+    return place is not None and bool(late("show_waiting")(place, tree_id))
+
+
+def place_of_open(tree_id: str) -> Path | None:
+    """Return the state directory of a tree that is open in this process; None if it is not."""
+    return next((each.state_dir for each in OPEN if tree_id in each.sharing.open_trees()), None)
+
+
 def _front_end() -> tuple[str, str]:
     """Return the ids that JupyterLab or VS Code give to the running cell and its run; empty if unknown."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell = ipython_shell()
     parent: Any = getattr(shell, "get_parent", dict)()
     said = parent.get("metadata", {}).get("cellId", "") if isinstance(parent, dict) else ""
     return said if isinstance(said, str) else "", str(getattr(shell, "execution_count", ""))
@@ -350,39 +371,14 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def check_backend(name: str) -> None:
-    """Check a backend's name.
-
-    Raises:
-        ConfigError: no backend has it.
-    """
-    if name not in BACKENDS:
-        raise ConfigError(f"backend {name!r} is not one of {', '.join(BACKENDS)}{meant(name, BACKENDS)}")
-
-
-def check_purpose(purpose: object) -> None:
-    """Check the purpose of the trees to list.
-
-    Raises:
-        ConfigError: it is neither text nor None.
-    """
-    if purpose is not None and not isinstance(purpose, str):
-        raise ConfigError(f"purpose is {purpose!r}; give the text trees were opened with, or None for all")
-
-
-def shard_count(shards: object, backend: str, memory: MemorySettings | None) -> int:
+def shard_count(shards: Shards, backend: str, memory: MemorySettings | None) -> int:
     """Return the maximum number of shards on this node.
 
     Raises:
-        ConfigError: it is out of bounds, or several shards can't use this backend or this memory.
+        ConfigError: several shards can't use this backend or this memory.
     """
-    if shards == "per-node":
-        if backend != "ray":
-            raise ConfigError(f"shards='per-node' needs backend 'ray'; {backend!r} is in this process alone")
-    elif not isinstance(shards, int) or isinstance(shards, bool) or not 1 <= shards <= MAX_SHARDS:
-        raise ConfigError(
-            f"shards is {shards!r}; give a whole number from 1 to {MAX_SHARDS}, or 'per-node' on a cluster"
-        )
+    if shards == "per-node" and backend != "ray":
+        raise ConfigError(f"shards='per-node' needs backend 'ray'; {backend!r} is in this process alone")
     if shards != 1 and memory is not None and memory.directory_in(Path("/")) is None:
         raise ConfigError(
             f"shards={shards!r} can't share memory at {memory.uri!r}, because each of them would write it; "
@@ -395,40 +391,25 @@ def _backend_options(options: RuntimeOptions) -> dict[str, Any]:
     """Return the arguments of a runtime's backend.
 
     Raises:
-        ConfigError: the backend is unknown, an option is out of bounds, or it is for the other backend.
+        ConfigError: an option is for the other backend.
     """
-    backend, slots, host_bytes = (
-        options.get("backend", "ray"),
-        options.get("slots"),
-        options.get("max_host_bytes"),
-    )
-    check_backend(backend)
-    for name in ("slots", "num_cpus", "max_host_bytes"):
-        number = options.get(name)
-        if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
-            raise ConfigError(f"{name} is {number!r}; give a whole number, or None")
-    if slots is not None and slots < 1:
-        raise ConfigError(f"slots is {slots}; give at least 1, or no session can go on")
-    enforcement = options.get("kernel_enforcement", "required")
-    if enforcement not in ENFORCEMENTS:
-        raise ConfigError(f"kernel_enforcement {enforcement!r} is not one of {', '.join(ENFORCEMENTS)}")
-    if host_bytes is not None and host_bytes < LEAST_HOST_BYTES:
-        raise ConfigError(f"max_host_bytes is {host_bytes:,}; a host needs {LEAST_HOST_BYTES:,} for itself")
+    backend, enforcement = options.get("backend", "ray"), options.get("kernel_enforcement", "required")
     wishes: dict[str, Any] = {
         "address": options.get("address"),
         "num_cpus": options.get("num_cpus"),
         "insecure": options.get("insecure") or None,
         "enforcement": None if enforcement == "required" else enforcement,
-        "host_bytes": host_bytes,
-        "pass_env": _names_of(options.get("pass_env", ())) or None,
+        "host_bytes": options.get("max_host_bytes"),
+        "pass_env": tuple(dict.fromkeys(options.get("pass_env", ()))) or None,
         "placement": _placements_of(options.get("placement"), options.get("shards", 1)),
     }
     given = {name: value for name, value in wishes.items() if value is not None}
     if given and backend != "ray":
         raise ConfigError(f"only backend 'ray' takes {', '.join(given)}; {backend!r} runs in this process")
-    if slots is not None:
-        given["slots"] = slots
-    return given | _remembering(options.get("memory"))
+    for name in ("slots", "memory"):
+        if (value := options.get(name)) is not None:
+            given[name] = value
+    return given
 
 
 class Runtime:
@@ -465,7 +446,7 @@ class Runtime:
         """Where the journal is: the state directory, or a directory beneath it."""
         self.state_dir: Path = late("state_dir_of_journal")(self.journal_dir)
         try:
-            self.backend: Backend = self._backend(backend, shards, most, given)
+            self.backend: Backend = self._backend(backend, shards, most, given, _nodes_of(options))
         except BaseException:
             self._claim.release()
             raise
@@ -473,13 +454,15 @@ class Runtime:
         """The trees of this program that use it."""
         OPEN.append(self)
 
-    def _backend(self, name: BackendName, shards: Shards, most: int, given: dict[str, Any]) -> Backend:
+    def _backend(
+        self, name: BackendName, shards: Shards, most: int, given: dict[str, Any], nodes: Mapping[str, Any]
+    ) -> Backend:
         if shards == 1:
             one: Backend = late(name)(self.state_dir, journal_dir=self.journal_dir, **given)
             return one
         remote: Callable[[Any], Any] | None = None
         if shards == "per-node":
-            remote = partial(late("cluster_shards"), self.state_dir, dict(given))
+            remote = partial(late("cluster_shards"), self.state_dir, dict(given), **nodes)
         elif name == "ray":
             given["sharing"] = most
 
@@ -513,7 +496,7 @@ class Runtime:
         Raises:
             JournalError: a journal can't be read.
         """
-        check_purpose(purpose)
+        PURPOSE.take(purpose, "purpose")
         found: list[TreeSummary] = await asyncio.to_thread(late("summaries_of"), self.state_dir, purpose)
         if self._sharded is None:
             return found

@@ -9,37 +9,44 @@ from contextlib import aclosing
 from dataclasses import replace
 from operator import attrgetter
 from typing import (
+    Annotated,
     Any,
     Generic,
     TypeVar,
     Unpack,
     cast,
-    get_args,
     overload,
 )
 
 from sessiontree.api.backend import Backend
-from sessiontree.api.child_results import ON_ERROR, ChildResult, ResultAccess, results_by_end
+from sessiontree.api.child_results import ChildResult, ResultAccess, results_by_end
 from sessiontree.api.handle_arguments import (
-    check_count,
-    check_one_of,
-    checked_concurrency,
+    TASKS,
     images_of,
-    labels_of,
     lifetimes_of,
-    skill_names,
-    tasks_of,
+    values_for,
 )
 from sessiontree.api.inbox import HumanInbox
-from sessiontree.api.keyword_options import MapOptions, SpawnOptions
-from sessiontree.api.options import ApproverLike, check_settings, kind_of, split_approver, text_of
+from sessiontree.api.keyword_options import MapOptions, SettingsGiven, SpawnOptions
+from sessiontree.api.options import ApproverLike, kind_of, split_approver
 from sessiontree.api.pending_reply import PendingReply
 from sessiontree.api.program_hooks import ProgramHooks
+from sessiontree.api.runtime import late, place_of_open
 from sessiontree.contracts.errors import (
     ConfigError,
     EngineLost,
     SessionClosed,
     SessionError,
+)
+from sessiontree.contracts.given_values import (
+    ANY_TEXT,
+    NATURAL,
+    TEXT,
+    Choice,
+    Edge,
+    Give,
+    Natural,
+    check_options,
 )
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.kinds import ChildKind, SessionKind, SessionStatus
@@ -50,7 +57,6 @@ from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.session_facts import ContextCompacted, MessagesShortened
 from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.settings import check_options
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.supervisor_api import Reply, SessionRecord, SupervisorApi, tool_reply
@@ -60,7 +66,9 @@ from sessiontree.session.state import SessionState, initial
 from sessiontree.tree import protocol as tree_stimuli
 from sessiontree.tree.report import ReceiptLine
 
-SEND_MODES = get_args(SendMode)
+_MODE = Edge[SendMode](Annotated[SendMode, Choice()])
+_SETTINGS = Edge[ModelSettings | None](SettingsGiven)
+_LIMIT = Edge[int | None](Annotated[Natural | None, Give("a whole number, at least 0, or None for all")])
 FACTS_PER_PAGE = 512
 """Number of facts of a transcript that are read at a time."""
 T = TypeVar("T")
@@ -89,6 +97,14 @@ class SessionHandle(Generic[R]):
     def __repr__(self) -> str:
         """Name tree and session."""
         return f"<session {self.session_id} of tree {self._tree_id}>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, Any]:
+        """Return the session and those below it for a notebook's cell: widget, HTML and text."""
+        place = place_of_open(self._tree_id)
+        if place is None:
+            return {"text/plain": repr(self)}
+        bundle: Mapping[str, Any] = late("tree_bundle")(place, self._tree_id, self.session_id)
+        return bundle
 
     @overload
     async def spawn(
@@ -140,30 +156,28 @@ class SessionHandle(Generic[R]):
             SpawnRefused, LimitExceeded: a rule or limit forbids it; nothing was started.
             ConfigError: an argument is wrong.
         """
-        check_options(options, SpawnOptions, "spawn", "kind", "task", "result_type", "approver")
-        budget, settings, ttl_s = options.get("budget"), options.get("settings"), options.get("ttl_s")
-        check_settings(budget, ttl_s, settings)
+        given = check_options(options, SpawnOptions, "spawn", "kind", "task", "result_type", "approver")
         rules, function, channel = split_approver(approver)
-        spawned, label, stays_open = kind_of(kind), options.get("label"), options.get("stays_open")
+        spawned, stays_open = kind_of(kind), options.get("stays_open")
         asked = tree_stimuli.SpawnAsked(
             0,
             self.session_id,
             spawned,
-            text_of(task, "task"),
+            TEXT.take(task, "task"),
             "handle",
-            label=None if label is None else text_of(label, "label"),
+            label=options.get("label"),
             agent=options.get("agent"),
             result_schema=_schema_of(result_type),
-            budget=budget,
+            budget=options.get("budget"),
             rules=rules,
             approver=function,
             owns_channel=channel is not None,
-            ttl_s=ttl_s,
+            ttl_s=options.get("ttl_s"),
             dedicated=options.get("dedicated", False),
             stays_open=spawned is SessionKind.BRANCH if stays_open is None else stays_open,
             key=secrets.token_hex(16),
-            settings=settings,
-            skills=skill_names(options.get("skills")),
+            settings=options.get("settings"),
+            skills=given.get("skills"),
         )
         if self._hooks is not None:
             asked = await self._hooks.judged(asked)
@@ -274,14 +288,10 @@ class SessionHandle(Generic[R]):
         self, kind: ChildKind | SessionKind, tasks: Sequence[str], result_type: Any, options: MapOptions
     ) -> AsyncGenerator[ChildResult[Any], None]:
         """Check the arguments for several children; they start with the first step of the iteration."""
-        most = checked_concurrency(options.get("concurrency", 8))
-        on_error = options.get("on_error", "return")
-        check_one_of(on_error, ON_ERROR, "on_error")
-        words = tasks_of(tasks)
-        names = labels_of(options.get("labels"), len(words))
+        words = TASKS.take(tasks, "tasks")
+        most, labels = options.get("concurrency", 8), options.get("labels")
+        names = [*values_for([None] * len(words) if labels is None else labels, len(words), "labels")]
         times = lifetimes_of(options.get("ttl_s"), len(words))
-        check_settings(options.get("budget"), None, options.get("settings"))
-        skill_names(options.get("skills"))
 
         async def spawn(index: int, label: str | None) -> SessionHandle[Any]:
             return await self.spawn(
@@ -298,7 +308,8 @@ class SessionHandle(Generic[R]):
             )
 
         how = ResultAccess(SessionHandle._awaited_result, SessionHandle._typed)
-        return results_by_end(spawn, how, names, min(most, self._room()), on_error)
+        ended = results_by_end(spawn, how, names, min(most, self._room()), options.get("on_error", "return"))
+        return late("with_bar")(ended, len(words), str(kind)) if options.get("progress") else ended
 
     @property
     def _supervisor(self) -> SupervisorApi:
@@ -321,12 +332,16 @@ class SessionHandle(Generic[R]):
 
         ReadOnly calls run at once; others wait for the end of the session's turn. Approvals climb from here.
 
+        Args:
+            tool: Name of the tool.
+            arguments: Its arguments by name; None = none.
+
         Raises:
+            ConfigError: ``tool`` is not text, or ``arguments`` are not a mapping that JSON can hold.
             ValidationError, PermissionDenied, Timeout, ExecutionError: the call failed.
             SessionClosed, SessionNotFound: the session takes no calls.
         """
-        if not isinstance(tool, str) or not tool.strip():
-            raise ConfigError(f"tool must be text with something in it, not {tool!r}")
+        TEXT.take(tool, "tool")
         try:
             given = to_json_value({} if arguments is None else arguments)
         except RecursionError as error:
@@ -367,10 +382,10 @@ class SessionHandle(Generic[R]):
         Raises:
             ConfigError: the text is empty, the mode is unknown, or the sender or an image is not valid.
         """
-        check_one_of(mode, SEND_MODES, "mode")
+        _MODE.take(mode, "mode")
         message_id = secrets.token_hex(16)
-        words = text_of(text, "text")
-        check_settings(None, None, settings)
+        words = TEXT.take(text, "text")
+        _SETTINGS.take(settings, "settings")
         message = (words, mode, message_id, sender_of(sender), settings, images_of(images))
         task = asyncio.create_task(self._deliver(*message))
         return PendingReply(task, self.session_id, self._backend, self._tree_id)
@@ -416,8 +431,7 @@ class SessionHandle(Generic[R]):
         Raises:
             ConfigError: the reason is not text.
         """
-        if not isinstance(reason, str):
-            raise ConfigError(f"reason must be text, not {reason!r}")
+        ANY_TEXT.take(reason, "reason")
         return await self._supervisor.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
 
     async def interrupt(self, reason: str = "interrupted by the program") -> tuple[ReceiptLine, ...]:
@@ -434,8 +448,7 @@ class SessionHandle(Generic[R]):
             SessionClosed, SessionNotFound: the session has ended or does not exist.
             ConfigError: the reason is not text.
         """
-        if not isinstance(reason, str):
-            raise ConfigError(f"reason must be text, not {reason!r}")
+        ANY_TEXT.take(reason, "reason")
         await asyncio.sleep(0)  # messages sent just before go first
         return await self._supervisor.interrupt(self._tree_id, self.session_id, reason)
 
@@ -456,9 +469,8 @@ class SessionHandle(Generic[R]):
         Raises:
             ConfigError: a number is not valid, or below 0.
         """
-        check_count(after, "after")
-        if limit is not None:
-            check_count(limit, "limit")
+        NATURAL.take(after, "after")
+        _LIMIT.take(limit, "limit")
         found: list[Message] = []
         for messages in self._pages():
             found += messages[after:]
@@ -478,7 +490,7 @@ class SessionHandle(Generic[R]):
         Raises:
             ConfigError: the number is not valid, or below 0.
         """
-        check_count(after, "after")
+        NATURAL.take(after, "after")
         for messages in self._pages():
             for message in messages[after:]:
                 yield message

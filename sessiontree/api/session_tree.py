@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 
 from sessiontree.api.agents import AgentSpec, with_own_policies
-from sessiontree.api.app import App, take_app
+from sessiontree.api.app import App, SkillsLike, take_app
 from sessiontree.api.approval_modes import restricted
-from sessiontree.api.backend import facts_after
+from sessiontree.api.fact_reader import FactReader
 from sessiontree.api.keyword_options import ChildOptions, ResumeOptions, TreeOptions
 from sessiontree.api.model_choice import models_of, warn_of_many_tools, with_models
 from sessiontree.api.options import (
@@ -29,12 +29,11 @@ from sessiontree.api.options import (
     ChannelLike,
     agents_of,
     agents_without_readers,
+    channel_members,
     channel_of,
-    channel_tools,
     check_given,
     check_reach,
     check_schemas,
-    guidance_source,
     main_approver,
     message_policies,
     new_nonce,
@@ -44,7 +43,6 @@ from sessiontree.api.options import (
     plugins_of,
     policy_of,
     policy_row_of,
-    text_of,
     tree_config,
     without_tools,
 )
@@ -58,14 +56,14 @@ from sessiontree.api.paths import (
     workspace_root,
 )
 from sessiontree.api.plugins import check_claims, installed_tools
-from sessiontree.api.runtime import Cell, Runtime, Sharing, Tenant, late
+from sessiontree.api.runtime import Cell, Runtime, Sharing, Tenant, late, show_values_in_cells
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
+from sessiontree.contracts.given_values import ANY_TEXT, TEXT, check_options
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.settings import check_options
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
@@ -79,12 +77,11 @@ if TYPE_CHECKING:
     from sessiontree.api.client_calls import ClientCalls
     from sessiontree.api.inbox import Approvals, HumanInbox
     from sessiontree.api.program_hooks import ProgramHooks
+    from sessiontree.api.questions import Questions
     from sessiontree.api.session_handle import SessionHandle
-    from sessiontree.api.skills import SkillsLike
     from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.skills import Skill
     from sessiontree.contracts.tree_config import PolicyRow, TreeConfig
-    from sessiontree.journal.record import JournalRecord
     from sessiontree.runtime.supervisor_api import SupervisorApi
     from sessiontree.tree.report import ReceiptLine
 
@@ -142,7 +139,7 @@ class SessionTree:
         self._state_dir = _place_of(runtime, options.get("state_dir"), memory, self._root)
         agent, group = options.get("agent", "default"), options.get("group", "")
         tree_id, group, agent = _identity_of(_taken_up, group, agent, app.agents or {})
-        named = agents_of(app.agents, self._root, agent)
+        named = agents_of(app.agents, self._root, agent, app.sandbox)
         owners = with_own_policies(policy_of(options.get("policy")), named)
         answering = models_of(app.model, app.models, named)
         approvals, smart_rules = options.get("approvals"), options.get("smart_rules", ())
@@ -181,11 +178,12 @@ class SessionTree:
             messages=message_policies(owners, self._channel, self._agents),
             hooks=self._setup.hooks,
         )
-        self._agents_md = guidance_source(options.get("agents_md", "workspace"))
+        self._agents_md = options.get("agents_md", "workspace")
         self._runtime = self._given = runtime
         self._wishes = (options.get("backend", "ray"), options.get("slots"), memory)
         self._cell = Cell.now()
         self._readers = weakref.WeakSet()
+        show_values_in_cells()
 
     def _skills_of(
         self, given: SkillsLike, agents: Mapping[str, AgentSpec], policy: PolicyRow
@@ -200,13 +198,24 @@ class SessionTree:
         app, plugins = self._app, plugins_of(self._app.plugins)
         context = plugin_context(self._root, self._agents, self._channel, group, self._state_dir, tree_id)
         found = installed_tools(context, plugins) if app.builtin_tools else ()
-        given = (*app.tools, *channel_tools(self._channel))
+        given = (*app.tools, *channel_members(self._channel).get("tools", ()))
         check_claims(found, given)
         brought = {each.tool.name: each.plugin for each in found if each.plugin}
         table = ToolTable((*(each.tool for each in found), *given), brought)
         own = {each.tool.name for each in found if not each.plugin}
         check_reach(table, self._agents, own)
         return check_schemas(table, own)
+
+    def __repr__(self) -> str:
+        """Name the tree."""
+        return f"<tree {self.tree_id}>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, Any]:
+        """Return the tree for a notebook's cell: a widget, HTML for a saved notebook, and text."""
+        if not self._was_open:
+            return {"text/plain": repr(self)}
+        bundle: Mapping[str, Any] = late("tree_bundle")(self.state_dir, self.tree_id)
+        return bundle
 
     @property
     def tree_id(self) -> str:
@@ -239,10 +248,13 @@ class SessionTree:
             read = late("guidance_of")
             guidance = await asyncio.to_thread(read, self._root, self._agents_md, self.state_dir)
             self._config = replace(self._config, guidance=guidance)
+        spec = next(iter(self._agents.values())).config.sandbox
+        if spec is not None and spec.fill:
+            await late("fill_workspace")(spec, self._root)
         runtime = self._given or Sharing.join(self._state_dir, *self._wishes)
         async with self._entering(runtime):
             await runtime.backend.create(self._config, self._setup)
-            self._open_desk(runtime.backend, after=0)
+            self._open_desk(runtime.backend, after=0, last=0)
         return self
 
     def _offers_guidance(self) -> bool:
@@ -300,7 +312,7 @@ class SessionTree:
         check_options(options, ResumeOptions, "SessionTree.resume", *_PARAMETERS, "tree_id")
         app, memory = take_app(app, options), options.get("memory")
         _check_memory(memory, runtime)
-        text_of(tree_id, "tree_id")
+        TEXT.take(tree_id, "tree_id")
         cell, wishes = Cell.now(), (options.get("backend", "ray"), options.get("slots"), memory)
         serving = runtime or Sharing.join(
             resolve_state_dir(options.get("state_dir")), *wishes, tree_id=tree_id
@@ -325,7 +337,8 @@ class SessionTree:
             tree._runtime = tree._given = runtime
             async with tree._entering(serving):
                 await serving.backend.resume(tree_id, tree._setup)
-                tree._open_desk(serving.backend, after=after)
+                last = await serving.backend.supervisor.last_seq(tree_id)
+                tree._open_desk(serving.backend, after=after, last=last)
         return tree
 
     async def fork(
@@ -357,13 +370,20 @@ class SessionTree:
             tree_id, self._app, runtime=runtime, approver=approver, channel=channel
         )
 
-    def _open_desk(self, backend: Backend, *, after: int) -> None:
+    def _open_desk(self, backend: Backend, *, after: int, last: int) -> None:
+        """Begin the services of an open tree.
+
+        Args:
+            backend: Serves it.
+            after: The number of its last fact before it was opened; 0 = it is new.
+            last: The same of its last fact now, as far as requests that wait are concerned.
+        """
         desk: HumanInbox = late("desk")(backend, self.tree_id)
         self._desk = desk
         self._was_open = True
         if self._channel is not None:
             desk.attach("main", self._channel)
-        desk.open()
+        desk.open(last)
         self._hook_desk = late("hook_desk")(backend, self.tree_id, self._setup.hooks)
         self._hook_desk.open(after)
         if self._tenant is not None:
@@ -434,7 +454,7 @@ class SessionTree:
         return self.session("main")
 
     def session(self, session_id: str) -> SessionHandle:
-        """Return a handle of any session of the tree, by its path."""
+        """Return a handle of any session of the tree; its path is ``session_id``, such as ``main/w1``."""
         backend, desk = self._backend, self._open()
         handle: SessionHandle = late("handle")(backend, desk, self.tree_id, session_id, hooks=self._hook_desk)
         return handle
@@ -484,20 +504,25 @@ class SessionTree:
         return self._open().approvals
 
     @property
+    def questions(self) -> Questions:
+        """Questions that wait for a person."""
+        return self._open().questions
+
+    @property
     def client_calls(self) -> ClientCalls:
         """Calls of client tools that wait for the program."""
         return self._open().client_calls(self._table)
 
-    def events(self, *, after: int = 0) -> AsyncIterator[JournalRecord]:
+    def events(self, *, after: int = 0) -> FactReader:
         """Iterate over the tree's durable facts in order, then wait for more; ends when Main has ended.
 
         ``record.fact`` is an object of a class of :mod:`sessiontree.facts`, or several of them in
-        ``record.facts``.
+        ``record.facts``. ``await tree.events().to_pandas()`` returns those so far.
 
         Args:
             after: Number of the last fact to skip.
         """
-        return facts_after(self._supervisor, self.tree_id, after)
+        return FactReader(self._supervisor, self.tree_id, after)
 
     def progress(self, session_id: str | None = None) -> ProgressReader:
         """Return a reader of events, which are not journaled: deltas, calls, and progress of tools.
@@ -514,19 +539,21 @@ class SessionTree:
     async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
         """End the whole tree.
 
+        Args:
+            reason: What the journal and the sessions' results say.
+
         Returns:
             The receipt: every session and how it ended.
         """
         return await self.main.cancel(reason)
 
     async def finish(self, summary: str) -> tuple[ReceiptLine, ...]:
-        """End the tree as completed, with Main's final message; live children are cancelled first.
+        """End the tree as completed, with ``summary`` as Main's final message; live children are cancelled.
 
         Raises:
             ConfigError: the final message is not text.
         """
-        if not isinstance(summary, str):
-            raise ConfigError(f"summary must be text, not {summary!r}")
+        ANY_TEXT.take(summary, "summary")
         supervisor = self._supervisor
         for child in (await supervisor.report(self.tree_id, "main")).children:
             await self.session(child).cancel(summary)

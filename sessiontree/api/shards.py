@@ -27,6 +27,7 @@ from sessiontree.contracts.errors import (
     SessionTreeError,
     ShardLost,
     TreeNotFound,
+    words_of,
 )
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.thread_calls import claim_in_thread
@@ -49,6 +50,8 @@ LOST_ENDS_S = 60.0
 AGAIN_S = 0.2
 COUNT_EVERY_S = 1.0
 """How often, at most, shards are asked how many live sessions they have."""
+FOLLOW_S = 5.0
+"""How often a runtime looks for nodes that have joined the cluster."""
 COUNT_S = 1.0
 """How long they may take to answer; one that takes longer counts as the busiest until the next question."""
 _TREE = "tree_id"
@@ -80,14 +83,17 @@ class Shard:
 
     lost: str = ""
     """Why it is lost; empty = it is not."""
+    weight: float = 1
+    """How many trees it takes in proportion to others; 0 = none while another one takes some."""
     sessions: float = 0
     """How many live sessions it reported; infinitely many if it did not answer in time."""
     change: int = 0
     """How many trees were created in it since then, less those that were released."""
 
     def load(self) -> tuple[float, int]:
-        """Return its live sessions, as far as known, and its open trees: what new trees are placed by."""
-        return max(self.sessions + self.change, len(self.trees)), len(self.trees)
+        """Return what new trees are placed by: its sessions with one more, for its weight, and its trees."""
+        live = max(self.sessions + self.change, len(self.trees))
+        return (live + 1) / self.weight if self.weight else math.inf, len(self.trees)
 
     def row(self) -> ShardRow:
         """Return its place, its trees and its live sessions, for which its supervisor is asked."""
@@ -118,6 +124,8 @@ class RemoteShard(Backend, Protocol):
 
     node: str
     journal_dir: Path
+    weight: float
+    """How many trees it takes in proportion to others."""
 
     def watch_loss(self, lost: Callable[[str], None]) -> None:
         """Have a function called with the reason when the shard is lost."""
@@ -126,6 +134,17 @@ class RemoteShard(Backend, Protocol):
 
 class RemoteShards(Protocol):
     """The other nodes of a cluster."""
+
+    own_weight: float
+    """That of the program's node; known once the others have begun."""
+
+    async def join(self) -> Sequence[RemoteShard]:
+        """Start a shard on each node that has joined since; one that can't have any is logged."""
+        ...
+
+    async def ask_for(self, trees: int) -> None:
+        """Let the cluster know how many trees are open, so that it gets nodes for them."""
+        ...
 
     async def begin(self) -> Sequence[RemoteShard]:
         """Start a shard on each node that has none; return the new ones.
@@ -172,6 +191,7 @@ class ShardedBackend:
         self._make = make
         self._remote = None if remote is None else remote(first.backend)
         self._has_remote = remote is None
+        self._following: asyncio.Task[None] | None = None
         self._shards = [first]
         self._places: dict[str, Shard] = {}
         self._choosing = asyncio.Lock()
@@ -285,6 +305,9 @@ class ShardedBackend:
 
     async def close(self) -> None:
         """Close every shard, then raise the first error that one of them raised."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
         closing = [asyncio.ensure_future(shard.backend.close()) for shard in self._shards]
         try:
             await asyncio.wait(closing)
@@ -306,11 +329,35 @@ class ShardedBackend:
     async def _reach_remote(self, *, again: bool = False) -> None:
         """Start a shard on each other node; with ``again``, on nodes that have joined since."""
         if self._remote is not None and (again or not self._has_remote):
-            for each in await self._remote.begin():
-                shard = Shard(each, each.journal_dir, each.node)
-                self._shards.append(shard)
-                each.watch_loss(shard.note_lost)
+            self._add(await self._remote.begin())
+            self._shards[0].weight = self._remote.own_weight
             self._has_remote = True
+            if self._following is None:
+                self._following = asyncio.create_task(self._follow())
+
+    def _add(self, begun: Sequence[RemoteShard]) -> None:
+        for each in begun:
+            shard = Shard(each, each.journal_dir, each.node, weight=each.weight)
+            self._shards.append(shard)
+            each.watch_loss(shard.note_lost)
+
+    async def _follow(self) -> None:
+        failed = ""
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            try:
+                await self.follow_cluster()
+                failed = ""
+            except Exception as error:  # noqa: BLE001 - the trees go on; the cluster is asked again
+                if failed != words_of(error):
+                    failed = words_of(error)
+                    _LOG.warning("can't look for new nodes, and look again in %g s: %s", FOLLOW_S, failed)
+
+    async def follow_cluster(self) -> None:
+        """Take in the nodes that have joined the cluster, and let it know how many trees are open."""
+        if self._remote is not None and self._has_remote:
+            self._add(await self._remote.join())
+            await self._remote.ask_for(sum(len(shard.trees) for shard in self._shards if not shard.lost))
 
     async def _least_loaded(self) -> Shard:
         await self._reach_remote()

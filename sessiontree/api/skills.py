@@ -7,9 +7,10 @@ import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from sessiontree.api.agents import AgentSpec
+from sessiontree.api.app import SkillsLike
 from sessiontree.api.front_matter import Malformed, RefusedFile, entries_of, front_matter
 from sessiontree.api.owned_files import check_owned, fault_of
 from sessiontree.api.paths import absolute_path
@@ -17,7 +18,6 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings import suggestion
 from sessiontree.contracts.skills import FILE, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, PLACE, Skill
 
-SkillsLike: TypeAlias = "str | Path | Sequence[str | Path] | None"
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sessiontree.api.options import text_of
 from sessiontree.api.paths import absolute_path, resolve_state_dir
-from sessiontree.api.runtime import check_purpose, late
+from sessiontree.api.runtime import PURPOSE, late
+from sessiontree.contracts.given_values import TEXT
 from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class StoredTrees:
             JournalError: its journal can't be read.
             OSError: the file can't be written; the earlier file is unchanged.
         """
-        tree_id, out = text_of(tree_id, "tree_id"), absolute_path(path, "path")
+        tree_id, out = TEXT.take(tree_id, "tree_id"), absolute_path(path, "path")
         records: int = (await asyncio.to_thread(late("export_tree"), self._state_dir, tree_id, out)).records
         return records
 
@@ -106,7 +106,7 @@ class StoredTrees:
             ConfigError: no tree can be forked at this fact; says where it can.
             JournalError: the journal can't be read or written.
         """
-        tree_id = text_of(tree_id, "tree_id")
+        tree_id = TEXT.take(tree_id, "tree_id")
         new_id: str = (await asyncio.to_thread(late("fork_tree"), self._state_dir, tree_id, at)).tree_id
         return new_id
 
@@ -126,7 +126,7 @@ class StoredTrees:
             TreeNotFound: no journal here holds the tree.
             JournalError: it can't be read.
         """
-        tree_id = text_of(tree_id, "tree_id")
+        tree_id = TEXT.take(tree_id, "tree_id")
         report: ReplayReport = await asyncio.to_thread(late("replay_tree"), self._state_dir, tree_id)
         return report
 
@@ -151,7 +151,7 @@ class StoredTrees:
             JournalError, MemoryFailed: the journal or memory can't be written.
         """
         uri = None if keep_memory else (memory or MemorySettings()).uri_in(self._state_dir)
-        forgotten: int = await late("erase_tree")(self._state_dir, text_of(tree_id, "tree_id"), uri)
+        forgotten: int = await late("erase_tree")(self._state_dir, TEXT.take(tree_id, "tree_id"), uri)
         return forgotten
 
     async def prune(
@@ -204,6 +204,6 @@ class StoredTrees:
             ConfigError: the purpose is not text.
             JournalError: a journal can't be read.
         """
-        check_purpose(purpose)
+        PURPOSE.take(purpose, "purpose")
         found: Sequence[TreeSummary] = await asyncio.to_thread(late("summaries_of"), self._state_dir, purpose)
         return found

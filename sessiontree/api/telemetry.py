@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.given_values import Toggle, check_fields
 
 _TRUE: Final = frozenset({"true", "1"})
 _CONTENT: Final = frozenset({"true", "1", "span_only", "span_and_event"})
@@ -31,32 +32,30 @@ class Telemetry:
     provider: Any = None
     """A ``TracerProvider`` of ``opentelemetry-sdk``. None = the one that the program has set; without one,
     spans go to an OTLP collector over HTTP, configured by the standard ``OTEL_*`` variables."""
-    content: bool = False
+    content: Toggle = False
     """Whether spans hold what sessions read and wrote: messages, system prompts, arguments and results of
     calls, texts of errors. Secrets are removed as :class:`Redact` does, also by the tree's own hooks of that
     class."""
 
 
 TelemetryLike: TypeAlias = Telemetry | bool | None
+"""Settings of the export of traces, True for the defaults, or None or False for no export."""
 
 
 def checked(telemetry: TelemetryLike) -> TelemetryLike:
     """Return the setting as given.
 
     Raises:
-        ConfigError: it is of another type, or its provider is not of the SDK.
+        ConfigError: its provider is not of the SDK, or its content is no truth value.
     """
-    if telemetry is None or isinstance(telemetry, bool):
-        return telemetry
     if not isinstance(telemetry, Telemetry):
-        raise ConfigError(f"telemetry is {telemetry!r}; give Telemetry(…), True, False, or None")
+        return telemetry
+    check_fields(telemetry, "telemetry: ")
     if telemetry.provider is not None and not _is_sdk(telemetry.provider):
         kind = type(telemetry.provider).__name__
         raise ConfigError(
             f"telemetry: a {kind} is not a TracerProvider of opentelemetry-sdk; give one, or None"
         )
-    if not isinstance(telemetry.content, bool):
-        raise ConfigError(f"telemetry: content is {telemetry.content!r}; give True or False")
     return telemetry
 
 

@@ -12,15 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from sessiontree.api.agents import AgentSpec
 from sessiontree.api.approval_modes import MODES, governed_system, mode_of
 from sessiontree.api.owned_files import open_text, reason_of
 from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.given_values import take_settings
 from sessiontree.contracts.kinds import SystemAnswer
-from sessiontree.contracts.settings import Budget, Limits, StrictSettings, faults_of
+from sessiontree.contracts.settings import Budget, Limits, StrictSettings
 from sessiontree.contracts.untrusted import marked_lines
 from sessiontree.policy.settings import PolicyConfig, PolicyEntry
 from sessiontree.tree.spawn import strictest
@@ -80,10 +81,9 @@ def read_workspace_settings(workspace: Path) -> WorkspaceSettings:
         values = tomllib.loads(open_text(file, follow=False)[0])
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{place} can't be read: {reason_of(error)}") from None
-    try:
-        return WorkspaceSettings.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(f"{place} may only narrow rights and add a prompt; {faults_of(error)}") from None
+    return take_settings(
+        lambda: WorkspaceSettings.model_validate(values), f"{place} may only narrow rights and add a prompt; "
+    )
 
 
 def narrowed(options: Mapping[str, Any], settings: WorkspaceSettings) -> dict[str, Any]:

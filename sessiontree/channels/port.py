@@ -25,12 +25,18 @@ class HumanChannel(Protocol):
     Optional attribute ``message_policy``, a MessagePolicy: which Branches of those trees may send messages,
     how often, and how long one may be. The value at the creation of a tree applies.
 
+    Optional function ``ask_question(question)``: shows a QuestionRequest and returns a QuestionReply; None =
+    it is not answered here. It is cancelled as :meth:`ask` is. Without it, or with a false attribute
+    ``asks``, questions go to the next channel above, and wait in the tree.
+
+    Optional attribute ``surface``: where its people answer, for the journal; ``program`` if it is missing.
+
     Optional function ``show(tool, display)``: receives the display line that each tool of the channel's
     session gave with its result. It may be async; the next line waits until it returns.
     """
 
     async def send(self, text: str) -> None:
-        """Deliver a message."""
+        """Deliver the ``text`` of a message."""
         ...
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:

@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SystemAnswer
+from sessiontree.contracts.questions import AnswerGiven, QuestionReply, QuestionRequest, reply_from
 from sessiontree.contracts.settings import MessagePolicy
 
 AnswerLike: TypeAlias = ApprovalAnswer | bool | None
+"""What an approver returns: an answer, True or False for one without a reason, or None to leave the request
+pending."""
+Answerer: TypeAlias = Callable[
+    [QuestionRequest], "QuestionReply | Sequence[AnswerGiven] | Awaitable[Any] | None"
+]
+"""A function, plain or async, that answers questions of ``ask_user``; None leaves them pending."""
 Approver: TypeAlias = Callable[[ApprovalRequest], AnswerLike | Awaitable[AnswerLike]]
+"""A function, plain or async, that answers a request for approval."""
 Listener: TypeAlias = Callable[[str], Awaitable[None] | None]
+"""A function, plain or async, that receives the text of a message."""
 DisplayListener: TypeAlias = Callable[[str, str], Awaitable[None] | None]
+"""A function, plain or async, that receives a tool's name and the line to display."""
 
 
 class CallbackChannel:
@@ -28,6 +38,8 @@ class CallbackChannel:
         system_tier: What happens to System calls in trees whose Main has this channel.
         message_policy: Limits on messages of those trees' Branches.
         show: Receives a tool's name and the display line that it gave with its result.
+        answerer: Receives each question for a person; returns a QuestionReply, a text, a sequence with an
+            answer for each of its items, or None to leave it pending.
     """
 
     def __init__(
@@ -38,6 +50,7 @@ class CallbackChannel:
         system_tier: SystemAnswer = "allow",
         message_policy: MessagePolicy | None = None,
         show: DisplayListener | None = None,
+        answerer: Answerer | None = None,
     ) -> None:
         self.owners = owners
         self.system_tier = system_tier
@@ -45,14 +58,20 @@ class CallbackChannel:
         self.show = show
         self._approver = approver
         self._listener = listener
+        self._answerer = answerer
 
     @property
     def hears(self) -> bool:
         """Whether it accepts messages; messages to a channel without a listener go to the one above it."""
         return self._listener is not None
 
+    @property
+    def asks(self) -> bool:
+        """Whether it answers questions; those of a channel without an answerer go to the one above it."""
+        return self._answerer is not None
+
     async def send(self, text: str) -> None:
-        """Hand a message to the listener."""
+        """Hand the ``text`` of a message to the listener."""
         if self._listener is not None:
             said = self._listener(text)
             if inspect.isawaitable(said):
@@ -75,9 +94,27 @@ class CallbackChannel:
             return answer
         raise ConfigError(f"an approver answered {answer!r}; return True, False, None or an ApprovalAnswer")
 
+    async def ask_question(self, question: QuestionRequest) -> QuestionReply | None:
+        """Hand a question to the answerer.
+
+        Raises:
+            ConfigError: the answerer returned another type.
+        """
+        if self._answerer is None:
+            return None
+        given = self._answerer(question)
+        if inspect.isawaitable(given):
+            given = await given
+        if given is None or isinstance(given, QuestionReply):
+            return given
+        return reply_from(question.items, [given] if isinstance(given, str) else given)
+
 
 class QueueChannel:
     """Messages wait in ``messages``; requests wait in the tree until they are answered there."""
+
+    leaves_requests = True
+    """Requests are left to whoever looks for them; nobody is informed."""
 
     def __init__(
         self,
@@ -98,7 +135,7 @@ class QueueChannel:
         self.messages: asyncio.Queue[str] = asyncio.Queue()
 
     async def send(self, text: str) -> None:
-        """Keep a message."""
+        """Keep the ``text`` of a message."""
         self.messages.put_nowait(text)
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:

@@ -64,6 +64,8 @@ def make_visible(text: str) -> str:
 
     Spaces other than U+0020 are escaped too; letters, marks, digits, punctuation and symbols stay.
     """
+    if text.isascii() and text.isprintable():  # nearly every text is: it is not looked at letter by letter
+        return text
     return "".join(_visible(character) for character in text)
 
 

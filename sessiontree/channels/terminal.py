@@ -1,4 +1,4 @@
-"""The terminal as a channel: it prints messages, and asks for requests to be answered by a key."""
+"""The terminal as a channel: it prints messages, and asks for requests and questions to be answered."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import asyncio
 import threading
 from typing import TextIO
 
+from sessiontree.channels.question_text import item_text, parse_line, prompt_text, question_heading
 from sessiontree.channels.safe_text import approval_text, make_visible, question_text, refuse_always
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.questions import QuestionAnswer, QuestionReply, QuestionRequest
 
 _ANSWERS = {
     "y": ApprovalAnswer(approve=True),
@@ -22,12 +24,15 @@ LATER = ("l", "later")
 
 
 class TerminalChannel:
-    """Asks one request at a time; an end of input means no.
+    """Asks one request or question at a time; an end of input means no, and leaves a question open.
 
     Args:
         reads: Where answers come from.
         writes: Where messages and questions go.
     """
+
+    surface = "terminal"
+    """Where its person answers."""
 
     def __init__(self, reads: TextIO, writes: TextIO) -> None:
         self._reads = reads
@@ -37,7 +42,7 @@ class TerminalChannel:
         self._withdrawn = False
 
     async def send(self, text: str) -> None:
-        """Print a message line by line, with its invisible characters made visible."""
+        """Print the ``text`` of a message line by line, with its invisible characters made visible."""
         for line in text.splitlines() or [""]:
             self._writes.write(make_visible(line) + "\n")
         self._writes.flush()
@@ -55,26 +60,13 @@ class TerminalChannel:
             # On a line of its own: the program may have shown the beginning of a reply.
             self._writes.write("\n" + approval_text(request) + "\n")
             while True:
-                self._writes.write(question_text(request))
-                self._writes.flush()
-                try:
-                    line = await self._read_line()
-                except asyncio.CancelledError:
-                    self._withdrawn = True
-                    self._writes.write("\n(the question was withdrawn)\n")
-                    self._writes.flush()
-                    raise
-                if self._withdrawn and line != "":
-                    self._withdrawn = False
-                    self._writes.write("(that line was for the withdrawn question)\n")
-                    continue
+                line = await self._asked(question_text(request))
                 if line == "":
                     self._writes.write("\n")
                     return ApprovalAnswer(approve=False, reason="the terminal's input ended")
                 word = line.strip().lower()
                 if word in LATER:
-                    self._writes.write(f"(it waits: sessiontree approvals --approve {request.request_id})\n")
-                    self._writes.flush()
+                    await self.send(f"(it waits: sessiontree approvals --approve {request.request_id})")
                     return None
                 answer = _ANSWERS.get(word)
                 problem = refuse_always(request, answer)
@@ -82,6 +74,42 @@ class TerminalChannel:
                     self._writes.write(problem + "\n")
                 elif answer is not None:
                     return answer
+
+    async def ask_question(self, question: QuestionRequest) -> QuestionReply | None:
+        """Show the questions one after the other and wait for numbers or texts. None = they stay open."""
+        async with self._turn:
+            self._writes.write("\n" + question_heading(question) + "\n")
+            answers: list[QuestionAnswer] = []
+            for item in question.items:
+                self._writes.write(item_text(item) + "\n")
+                answer: QuestionAnswer | str = ""
+                while not isinstance(answer, QuestionAnswer):
+                    if answer:
+                        self._writes.write(answer + "\n")
+                    line = await self._asked(prompt_text(item))
+                    if line == "" or line.strip().lower() in LATER:
+                        await self.send(f"(it waits: sessiontree approvals --answer {question.question_id})")
+                        return None
+                    answer = parse_line(item, line)
+                answers.append(answer)
+            return QuestionReply(tuple(answers))
+
+    async def _asked(self, prompt: str) -> str:
+        """Show a prompt and return the line typed for it; empty at the end of input."""
+        while True:
+            self._writes.write(prompt)
+            self._writes.flush()
+            try:
+                line = await self._read_line()
+            except asyncio.CancelledError:
+                self._withdrawn = True
+                self._writes.write("\n(the question was withdrawn)\n")
+                self._writes.flush()
+                raise
+            if not self._withdrawn or line == "":
+                return line
+            self._withdrawn = False
+            self._writes.write("(that line was for the withdrawn question)\n")
 
     async def _read_line(self) -> str:
         """Read in a daemon thread, so that an unanswered question does not keep the process alive.

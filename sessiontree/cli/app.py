@@ -26,6 +26,7 @@ from sessiontree.cli.options import (
     Quiet,
     Session,
     StateDir,
+    View,
     Workspace,
     WorkspaceOption,
     load,
@@ -136,6 +137,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
         bool, typer.Option("--json", help="Print a JSON object per line; the last one is the result.")
     ] = False,
     quiet: Quiet = False,
+    view: View = False,
 ) -> None:
     """Give a task to a tree of sessions, show the tree and print the answer.
 
@@ -230,15 +232,51 @@ def tree(
     followed: Annotated[
         bool, typer.Option("--follow", help="Update until it ends; with --json, one object per change.")
     ] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write the tree to this file instead, as a page of its own.")
+    ] = None,
 ) -> None:
-    """Show a tree from its journal: sessions, approvals, totals. Never writes."""
+    """Show a tree from its journal: sessions, approvals, totals. Never writes to the journal."""
     if listed and followed:
         raise typer.BadParameter("--list shows all trees, --follow goes on showing one; leave one out")
+    if html is not None:
+        if listed or followed or as_json:
+            raise typer.BadParameter("--html writes a page; leave --list, --follow and --json out")
+        run_body("tree page", path=path, state_dir=state_dir, tree_id=tree_id, html=html)
     if followed:
         run_body("follow", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
     if listed:
         run_body("trees", path=path, state_dir=state_dir, as_json=as_json)
     run_body("tree", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
+
+
+@app.command()
+def serve(  # noqa: PLR0913 - each option is a parameter
+    path: Workspace = None,
+    state_dir: StateDir = None,
+    tree_id: Annotated[
+        str | None, typer.Option("--tree", help="A tree's id, or the beginning of it [default: the list].")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="The port [default: one that is free].", min=0, max=65535, show_default=False)
+    ] = 0,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Certificate chain, PEM: needed where other machines reach it.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's key, PEM.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token that lets browsers in, readable by you alone.")
+    ] = None,
+    opens: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Show trees in a browser: live ones while they grow, past ones from the journal; answer there.
+
+    Only this machine reaches it, unless you name another address with TLS material and a token file.
+
+    Exit codes: 2 can't begin, 130 after Ctrl-C.
+    """
+    run_body("serve", **locals())
 
 
 @app.command()
@@ -317,11 +355,18 @@ def approvals(  # noqa: PLR0913 - each option is a parameter
     forget: Annotated[
         str | None, typer.Option(help="Lift the denial of the request with this id: it is asked again.")
     ] = None,
+    answer_id: Annotated[
+        str | None, typer.Option("--answer", help="Answer the question with this id, by --text.")
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="An answer: numbers of options, or words. Once for each question."),
+    ] = None,
     reason: Annotated[str | None, typer.Option(help="Why; a denial shows it to the model.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="List all requests, decided ones too.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and ask about new requests.")] = False,
 ) -> None:
-    """List pending approval requests; at a terminal, answer them one by one.
+    """List approval requests and questions that wait; at a terminal, answer them one by one.
 
     Answers go to the live runtime of the workspace; without one the journal is only read.
     """
@@ -364,6 +409,7 @@ def chat(  # noqa: PLR0913 - each option is a parameter
     agent: MainAgent = None,
     config: ConfigFile = None,
     backend: Backend = "ray",
+    view: View = False,
 ) -> None:
     """Chat with a session of a live tree; approval requests are shown in between.
 

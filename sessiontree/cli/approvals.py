@@ -1,159 +1,48 @@
-"""The command ``sessiontree approvals``: lists requests, and answers them from another process.
+"""The command ``sessiontree approvals``: lists requests and questions, and answers them from another process.
 
-Requests are read from the journal, with or without a live runtime; they are shown to a person one after the
-other. An answer typed here becomes a decision in a live runtime.
+They are read from the journal, with or without a live runtime, and shown to a person one after the other. An
+answer typed here takes effect in a live runtime.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from sessiontree.channels.safe_text import approval_text, question_text, refuse_always
-from sessiontree.channels.terminal import LATER
+from sessiontree.channels.question_text import item_text, parse_line
 from sessiontree.cli.connect import HOW_TO_RESUME, follow_facts, open_tree
+from sessiontree.cli.request_queue import SAID_NO, AnsweredLine, Asked, RequestQueue, id_of, request_text
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, read_tree, whole_tree_id
+from sessiontree.cli.tree import (
+    TreeReport,
+    find_journal,
+    find_state_dir,
+    newest_tree,
+    read_tree,
+    whole_tree_id,
+)
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest, decision_words
-from sessiontree.contracts.errors import AnswerTooLate, ConfigError
+from sessiontree.contracts.client_tool import question_in
+from sessiontree.contracts.errors import AnswerTooLate, ConfigError, ValidationError
 from sessiontree.contracts.jsonable import dump_json, dump_readable
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting
+from sessiontree.contracts.questions import QuestionAnswer, QuestionReply, QuestionRequest, Surface
+from sessiontree.contracts.tree_facts import (
+    ApprovalDecided,
+    ApprovalWaiting,
+    ClientCallEnded,
+    ClientCallOpened,
+)
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.tree.report import request_of
-
-SAID_NO = "said no at the terminal"
-_YES = {"y": False, "yes": False, "a": True, "always": True}
-"""Words that approve, and whether they also approve every later call of the tool."""
-_NO = ("n", "no")
-
-
-class AnsweredLine(NamedTuple):
-    """A line that answered a request."""
-
-    tree_id: str
-    request: ApprovalRequest
-    answer: ApprovalAnswer
-
-
-class NoAnswer(NamedTuple):
-    """A line that was meant for a request but is not an answer."""
-
-
-class RequestQueue:
-    """Requests that wait for one person, shown one at a time in the order they came.
-
-    A line answers only the request that is on the screen: a line typed for a withdrawn request never
-    answers the next one.
-
-    Args:
-        say: Shows a line.
-        names_tree: Whether to say which tree a request is of.
-    """
-
-    def __init__(self, say: Callable[[str], None], *, names_tree: bool = False) -> None:
-        self._say = say
-        self._names_tree = names_tree
-        self._waiting: dict[tuple[str, str], ApprovalRequest] = {}
-        self._shown: tuple[str, str] | None = None
-        self._answered: tuple[str, str] | None = None
-        """The request whose answer was accepted and is in transit."""
-        self._is_late = False
-        """Whether the next answer may be meant for a request that was withdrawn."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing is left to ask."""
-        return not self._waiting
-
-    def add(self, tree_id: str, request: ApprovalRequest) -> None:
-        """Add a request; a known request is not asked twice."""
-        self._waiting.setdefault((tree_id, request.request_id), request)
-        self._show()
-
-    def withdraw(self, tree_id: str, request_id: str, why: str) -> None:
-        """Withdraw a decided request, unless the answer in transit from here decided it."""
-        key = (tree_id, request_id)
-        if key == self._answered:
-            return  # it was decided from here
-        if self._waiting.pop(key, None) is not None and self._shown == key:
-            self._shown = None
-            self._is_late = True
-            self._say(f"(the question was withdrawn: {why})")
-        self._show()
-
-    def take(self, line: str) -> AnsweredLine | NoAnswer | None:
-        """Take a line; return None if it is not for a request."""
-        answer = parse_answer(line)
-        is_put_off = line.strip().lower() in LATER
-        if self._is_late:
-            self._is_late = False
-            if answer is not None or is_put_off:
-                self._say("(that line was for the withdrawn question)")
-                self._ask()
-                return NoAnswer()
-        if self._shown is None:
-            return None
-        if is_put_off:
-            self._leave()
-            return NoAnswer()
-        problem = refuse_always(self._waiting[self._shown], answer)
-        if problem:
-            self._say(problem)
-        if answer is None or problem:
-            self._ask()
-            return NoAnswer()
-        key = self._answered = self._shown
-        self._shown = None
-        return AnsweredLine(key[0], self._waiting[key], answer)
-
-    def _leave(self) -> None:
-        """Go on to the next request: this one stays open, and is not asked about here again."""
-        if self._shown is not None:
-            self._say(f"(left open: {self._waiting.pop(self._shown).request_id})")
-        self._shown = None
-        self._show()
-
-    def settle(self, answered: AnsweredLine) -> None:
-        """Go on to the next request: this one's answer was given."""
-        self._waiting.pop((answered.tree_id, answered.request.request_id), None)
-        self._answered = None
-        self._show()
-
-    def _show(self) -> None:
-        if self._shown is not None or self._answered is not None or not self._waiting:
-            return
-        self._shown = next(iter(self._waiting))
-        for line in request_text(self._waiting[self._shown], self._shown[0] if self._names_tree else None):
-            self._say(line)
-        self._ask()
-
-    def _ask(self) -> None:
-        if self._shown is not None:
-            self._say(question_text(self._waiting[self._shown]).rstrip())
-
-
-def request_text(request: ApprovalRequest, tree_id: str | None = None) -> list[str]:
-    """Return the text a person decides on, the tree named where it is given."""
-    lines = approval_text(request).split("\n")
-    return lines if tree_id is None else [*lines, f"  tree:      {tree_id}"]
-
-
-def parse_answer(line: str) -> ApprovalAnswer | None:
-    """Return the answer a line gives: ``y``, ``a``, or ``n`` with or without a reason; None for any other."""
-    word, _, rest = line.strip().partition(" ")
-    if word.lower() in _NO:
-        return ApprovalAnswer(approve=False, reason=rest.strip() or SAID_NO)
-    if word.lower() in _YES and not rest:
-        return ApprovalAnswer(approve=True, always=_YES[word.lower()])
-    return None
 
 
 class ApprovalPrompt:
@@ -180,6 +69,8 @@ class ApprovalPrompt:
         after_seq = await self._client.supervisor.last_seq(tree_id)
         for request in await self._client.supervisor.pending(tree_id):
             self._asked.add(tree_id, request)
+        for question in await self._client.supervisor.pending_questions(tree_id):
+            self._asked.add(tree_id, question)
         return after_seq
 
     async def take_fact(self, tree_id: str, fact: Any) -> None:
@@ -190,6 +81,10 @@ class ApprovalPrompt:
                 self._asked.add(tree_id, request)
         elif isinstance(fact, ApprovalDecided):
             self._asked.withdraw(tree_id, fact.request_id, decision_words(fact.decision, fact.by))
+        elif isinstance(fact, ClientCallOpened) and (question := question_in(fact.call)) is not None:
+            self._asked.add(tree_id, question)
+        elif isinstance(fact, ClientCallEnded):
+            self._asked.withdraw(tree_id, fact.client_id, end_words(fact))
 
     async def take(self, line: str) -> bool:
         """Take a line; False where it is not an answer to anything asked here."""
@@ -197,30 +92,49 @@ class ApprovalPrompt:
         if isinstance(taken, AnsweredLine):
             try:
                 tree_id, request, answer = taken
-                said = await decide(self._client, tree_id, request.request_id, answer, request)
-                self._screen.line(said)
+                self._screen.line(await give(self._client, tree_id, id_of(request), answer, request))
             except AnswerTooLate as closed:
                 self._screen.line(f"too late: {closed}")
+            except ValidationError as refused:
+                self._screen.line(str(refused))
             finally:
                 self._asked.settle(taken)
         return taken is not None
 
 
-async def decide(
+SURFACE: Surface = "terminal"
+"""Where whoever uses a command answers, for the journal."""
+
+
+async def give(
     client: ControlClient,
     tree_id: str,
     request_id: str,
-    answer: ApprovalAnswer,
-    request: ApprovalRequest | None,
+    answer: ApprovalAnswer | QuestionReply,
+    request: Asked | None,
 ) -> str:
-    """Answer a request and return what was done, in words.
+    """Answer a request or a question and return what was done, in words.
 
     Raises:
-        AnswerTooLate: it was decided before.
+        AnswerTooLate: it was decided or answered before.
+        ValidationError: an answer does not fit its question.
     """
-    await client.supervisor.decide(tree_id, request_id, answer)
+    if isinstance(answer, QuestionReply):
+        answer_id = secrets.token_hex(16)
+        await client.supervisor.answer_question(tree_id, request_id, answer, answer_id, surface=SURFACE)
+        return "answered" if request is None else f"answered: {request.session_id} ({request_id})"
+    await client.supervisor.decide(tree_id, request_id, answer, surface=SURFACE)
     what = "denied" if not answer.approve else "approved, from now on always" if answer.always else "approved"
-    return what if request is None else f"{what}: {request.tool} for {request.session_id} ({request_id})"
+    if not isinstance(request, ApprovalRequest):
+        return what
+    return f"{what}: {request.tool} for {request.session_id} ({request_id})"
+
+
+def end_words(ended: ClientCallEnded) -> str:
+    """Return how a question ended."""
+    if ended.answer_id:
+        return f"answered by {ended.by}"
+    return "nobody answered in time" if ended.how == "timeout" else "its session does not wait any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +154,7 @@ def show_listed(
     as_json: bool,
     everything: bool,
 ) -> None:
-    """Show the requests in the journal.
+    """Show the requests and questions in the journal.
 
     Args:
         screen: Where it is shown.
@@ -254,13 +168,34 @@ def show_listed(
         JournalError: the journal or the tree does not exist or can't be read.
     """
     listed: list[_Listed] = []
+    questions: list[tuple[str, QuestionRequest]] = []
     for directory, names in trees.items():
         with Journal.open(directory, read_only=True) as journal:
-            listed += [each for tree in names for each in _requests(journal, tree, everything)]
+            for tree in names:
+                portrait = read_tree(journal, tree)
+                listed += _requests(portrait, tree, everything)
+                calls = portrait.state.client_calls.values()
+                questions += [(tree, asked) for call in calls if (asked := question_in(call)) is not None]
     if as_json:
         members = [each.members for each in listed]
-        screen.raw(dump_json({"state_dir": str(place), "live": list(live), "approvals": members}))
+        open_ones = [_question_members(tree, question) for tree, question in questions]
+        listing = {"state_dir": str(place), "live": list(live), "approvals": members, "questions": open_ones}
+        screen.raw(dump_json(listing))
         return
+    _show_requests(screen, listed, everything)
+    for tree, question in questions:
+        for line in (*request_text(question, tree), *map(item_text, question.items)):
+            screen.line(line)
+    waiting = [each for each in listed if each.shown is not None]
+    screen.line(f"{len(waiting)} of {len(listed)} wait for a person" if everything else _count(waiting))
+    if questions:
+        screen.line(f"{len(questions)} questions wait for a person" if len(questions) > 1 else _ONE_QUESTION)
+    asking = {each.members["tree"] for each in waiting} | {tree for tree, _ in questions}
+    for tree in sorted(asking - set(live)):
+        screen.line(f"requests can't be answered: no runtime has tree {tree} open; {HOW_TO_RESUME}")
+
+
+def _show_requests(screen: RichScreen, listed: Sequence[_Listed], everything: bool) -> None:
     if everything:
         screen.table(
             ("request", "of", "approval for", "decision", "by", "arguments"), [_row(each) for each in listed]
@@ -269,14 +204,24 @@ def show_listed(
         for each in listed:
             for line in [] if each.shown is None else request_text(each.shown, each.members["tree"]):
                 screen.line(line)
-    waiting = [each for each in listed if each.shown is not None]
-    screen.line(f"{len(waiting)} of {len(listed)} wait for a person" if everything else _count(waiting))
-    for tree in sorted({each.members["tree"] for each in waiting} - set(live)):
-        screen.line(f"requests can't be answered: no runtime has tree {tree} open; {HOW_TO_RESUME}")
 
 
-def _requests(journal: Journal, tree_id: str, everything: bool) -> list[_Listed]:
-    portrait = read_tree(journal, tree_id)
+_ONE_QUESTION = "1 question waits for a person"
+
+
+def _question_members(tree_id: str, question: QuestionRequest) -> dict[str, Any]:
+    return {
+        "tree": tree_id,
+        "question_id": question.question_id,
+        "session": question.session_id,
+        "items": [item.model_dump(mode="json") for item in question.items],
+        "asked_at_ms": question.asked_at_ms,
+        "expires_at_ms": question.expires_at_ms,
+        "asked": question.asked,
+    }
+
+
+def _requests(portrait: TreeReport, tree_id: str, everything: bool) -> list[_Listed]:
     listed = []
     for line, members in zip(portrait.approvals, portrait.to_json()["approvals"], strict=True):
         shown = request_of(portrait.state, line.asked.question.request_id)
@@ -310,6 +255,10 @@ class ApprovalAction:
     deny: str | None = None
     forget: str | None = None
     """The request whose denial is lifted."""
+    answer_id: str | None = None
+    """The question to answer."""
+    text: Sequence[str] | None = None
+    """The answers to the question, one for each of its parts."""
     reason: str | None = None
     everything: bool = False
     """Show those that were decided, too."""
@@ -327,6 +276,7 @@ class ApprovalAction:
                 ("--approve", self.approve),
                 ("--deny", self.deny),
                 ("--forget", self.forget),
+                ("--answer", self.answer_id),
                 ("--all", self.everything),
                 ("--watch", self.watch),
             )
@@ -336,6 +286,8 @@ class ApprovalAction:
             raise ConfigError(f"{' and '.join(chosen)} exclude each other; give one of them")
         if self.reason is not None and self.answered is None:
             raise ConfigError("--reason says why a request is answered; give --approve or --deny with it")
+        if bool(self.text) != (self.answer_id is not None):
+            raise ConfigError("--answer names a question, and --text the answer: give both")
         if self.watch and self.as_json:
             raise ConfigError("--watch asks a person; programs watch with `sessiontree tree --follow --json`")
 
@@ -345,8 +297,20 @@ class ApprovalAction:
         return self.approve if self.approve is not None else self.deny
 
     @property
-    def answer(self) -> ApprovalAnswer:
-        """The answer to give."""
+    def decision(self) -> str:
+        """What the answer does, in a word."""
+        if self.answer_id is not None:
+            return "answered"
+        return "approved" if self.approve is not None else "denied"
+
+    def answer_to(self, asked: Asked | None) -> ApprovalAnswer | QuestionReply:
+        """Return the answer to give.
+
+        Raises:
+            ConfigError: its texts do not fit the question.
+        """
+        if self.answer_id is not None:
+            return _reply(asked, self.text or ()) if isinstance(asked, QuestionRequest) else QuestionReply(())
         if self.approve is not None:
             return ApprovalAnswer(approve=True, reason=self.reason or "")
         return ApprovalAnswer(approve=False, reason=self.reason or SAID_NO)
@@ -361,8 +325,9 @@ def approvals(
     ``as_json`` one object is printed: ``state_dir``, ``live`` (ids of the open trees) and ``approvals``, each
     of ``tree``, ``request_id``, ``session``, ``tool``, ``arguments``, ``tier``, ``asked_by`` (whom the
     call is for; empty = the program), ``asked_at_ms``, ``decision`` (``open`` while it waits), ``by``,
-    ``reason``, ``expires_at_ms``, and ``asked`` (the session whose channel shows it, null where none does).
-    An answer given prints ``tree``, ``request_id`` and ``decision``.
+    ``reason``, ``expires_at_ms``, and ``asked`` (the session whose channel shows it, null where none does);
+    and ``questions``, each of ``tree``, ``question_id``, ``session``, ``items``, ``asked_at_ms``,
+    ``expires_at_ms`` and ``asked``. An answer given prints ``tree``, ``request_id`` and ``decision``.
 
     Args:
         screen: Where it is shown.
@@ -398,10 +363,12 @@ async def _serve(screen: RichScreen, place: Path, tree_id: str | None, action: A
         everybody = [tree for trees in live.values() for tree in trees]
         if action.forget is not None:
             await _forget(screen, clients, live, action)
-        elif action.answered is not None:
-            chosen = await _asked_in(clients, live, action.answered)
-            client, trees = await _reached(clients, live, place, tree_id, chosen)
-            await _answer(screen, client, trees, action)
+        elif (action.answered or action.answer_id) is not None:
+            waiting = await _find_waiting(clients, live, tree_id, action)
+            if not waiting:
+                client, trees = await _reached(clients, live, place, tree_id, next(iter(live), None))
+                waiting = [_RequestPlace(client, each, None) for each in trees]
+            await _answer(screen, waiting, action)
         elif action.watch or (everybody and _at_terminal() and not action.as_json and not action.everything):
             if action.watch and len(live) > 1:
                 raise ConfigError(f"{len(live)} programs are at work, name a tree: {', '.join(everybody)}")
@@ -438,15 +405,16 @@ async def _forget(
     raise closed
 
 
-async def _asked_in(
-    clients: Mapping[Path, ControlClient], live: Mapping[Path, Sequence[str]], request_id: str
-) -> Path | None:
-    """Return the journal of the program where a request waits, else the first of those at work."""
-    for each, trees in live.items():
-        for tree in trees:
-            if await clients[each].supervisor.shown(tree, request_id) is not None:
-                return each
-    return next(iter(live), None)
+def _reply(question: QuestionRequest, texts: Sequence[str]) -> QuestionReply:
+    if len(texts) != len(question.items):
+        raise ConfigError(f"--text: {len(texts)} given; give one for each of {len(question.items)} questions")
+    answers: list[QuestionAnswer] = []
+    for item, text in zip(question.items, texts, strict=True):
+        answer = parse_line(item, text)
+        if isinstance(answer, str):
+            raise ConfigError(f"--text {text!r} is not an answer to {item.question!r} {answer}")
+        answers.append(answer)
+    return QuestionReply(tuple(answers))
 
 
 async def _reached(
@@ -473,25 +441,72 @@ def _at_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-async def _answer(
-    screen: RichScreen, client: ControlClient, trees: Sequence[str], action: ApprovalAction
-) -> None:
-    """Answer the one request that is named."""
-    request_id = action.answered or ""
-    shown = {tree: await client.supervisor.shown(tree, request_id) for tree in trees}
-    waiting = [tree for tree, request in shown.items() if request is not None]
-    if len(waiting) > 1:
-        raise ConfigError(f"{request_id} waits in {len(waiting)} trees; name one of them with --tree")
-    closed = AnswerTooLate("approval", request_id, "unknown to this runtime")
-    for tree in waiting or trees:
+@dataclass(frozen=True, slots=True)
+class _RequestPlace:
+    """A request or a question that waits, and where."""
+
+    client: ControlClient
+    tree_id: str
+    asked: Asked | None
+    """None = it does not wait, and an attempt to answer it says why."""
+
+
+async def _find_waiting(
+    clients: Mapping[Path, ControlClient],
+    live: Mapping[Path, Sequence[str]],
+    tree_id: str | None,
+    action: ApprovalAction,
+) -> list[_RequestPlace]:
+    """Return where the request or the question waits that an action names.
+
+    Args:
+        clients: The programs at work, by their journals.
+        live: Their trees.
+        tree_id: The tree that is meant; None = all.
+        action: What names it.
+    """
+    found = []
+    for place, trees in live.items():
+        for tree in trees if tree_id is None else [each for each in trees if each == tree_id]:
+            supervisor = clients[place].supervisor
+            asked: Asked | None
+            if action.answer_id is None:
+                asked = await supervisor.shown(tree, action.answered or "")
+            else:
+                questions = await supervisor.pending_questions(tree)
+                asked = next((each for each in questions if each.question_id == action.answer_id), None)
+            if asked is not None:
+                found.append(_RequestPlace(clients[place], tree, asked))
+    return found
+
+
+async def _answer(screen: RichScreen, waiting: Sequence[_RequestPlace], action: ApprovalAction) -> None:
+    """Answer the one request or question that is named.
+
+    Args:
+        screen: Where it is shown.
+        waiting: Where it waits, or where it may have waited.
+        action: What names it, and the answer.
+
+    Raises:
+        ConfigError: it waits in several trees.
+        AnswerTooLate: it does not wait.
+    """
+    asked_id = action.answered or action.answer_id or ""
+    if len([each for each in waiting if each.asked is not None]) > 1:
+        raise ConfigError(f"{asked_id} waits in {len(waiting)} trees; name one of them with --tree")
+    closed = AnswerTooLate(
+        "question" if action.answer_id else "approval", asked_id, "unknown to this runtime"
+    )
+    for each in waiting:
         try:
-            said = await decide(client, tree, request_id, action.answer, shown[tree])
+            said = await give(each.client, each.tree_id, asked_id, action.answer_to(each.asked), each.asked)
         except AnswerTooLate as error:
             closed = closed if "unknown" in error.state else error
             continue
-        decision = "approved" if action.answer.approve else "denied"
         if action.as_json:
-            screen.raw(dump_json({"tree": tree, "request_id": request_id, "decision": decision}))
+            decision = {"tree": each.tree_id, "request_id": asked_id, "decision": action.decision}
+            screen.raw(dump_json(decision))
         else:
             screen.line(said)
         return

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
-from sessiontree.cli.options import BODIES, AsJson, Backend, load, run_body
+from sessiontree.cli.options import BODIES, AsJson, load, run_body
 
 commands = typer.Typer(
     help="Run benchmark suites over trees, and look at their results.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+DriverPlaces = Literal["one", "per-node"]
 SuiteName = Annotated[
     str,
     typer.Argument(
@@ -21,6 +23,29 @@ SuiteName = Annotated[
 ]
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's directory, or a suite that was run from here.")
+]
+
+SuiteOfRun = Annotated[
+    str | None, typer.Option(help="The suite [default: as the run's last command named it].")
+]
+Samples = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WHICH",
+        help="Only these samples: ids, patterns such as 'add-*', a range such as 1..50, or tag:NAME; "
+        "commas between them; repeatable.",
+    ),
+]
+FailOnError = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|RATE",
+        help="Stop at so many errors of the suite's code, or above such a share (0.2, 20%); 100% = never "
+        "[default: when the first ten samples all end in an error].",
+    ),
+]
+AcceptChanges = Annotated[
+    bool, typer.Option("--accept-changes", help="Go on with other code than the run was made with.")
 ]
 
 
@@ -36,24 +61,62 @@ def run(  # noqa: PLR0913 - each option is a parameter
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Only so many samples, the first ones.")] = None,
     sample_timeout: Annotated[
-        float | None, typer.Option(help="Seconds for one sample [default: the suite's].")
+        float | None,
+        typer.Option(help="Seconds of work for one sample, waits not counted [default: the suite's]."),
+    ] = None,
+    wall_timeout: Annotated[
+        float | None,
+        typer.Option(help="Seconds for one sample by the clock on the wall [default: the suite's]."),
     ] = None,
     max_cost: Annotated[
         float | None, typer.Option(help="Most US dollars that the whole run may spend.")
     ] = None,
-    concurrency: Annotated[int, typer.Option(help="How many samples at a time.")] = 16,
+    concurrency: Annotated[int, typer.Option(help="How many samples at a time, over all drivers.")] = 16,
     address: Annotated[str | None, typer.Option(help="Run on this Ray cluster: auto, or host:port.")] = None,
-    backend: Backend = "ray",
+    backend: Annotated[
+        str | None, typer.Option(help="ray: a process per session; local: all in this one [default: ray].")
+    ] = None,
     shards: Annotated[
-        str, typer.Option(help="How many supervisors share the trees: a number, or per-node.")
-    ] = "1",
+        str | None,
+        typer.Option(help="How many supervisors share the trees: a number, or per-node [default: 1]."),
+    ] = None,
+    drivers: Annotated[
+        DriverPlaces,
+        typer.Option(help="Who works on the samples: this program, or one on each node that mounts --dir."),
+    ] = "one",
+    placement: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON", help="Where Workers and Branches run, as Runtime(placement=…) takes it."
+        ),
+    ] = None,
+    runtime: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A TOML file with further options of the Runtime, by name."),
+    ] = None,
+    state_dir: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="Where the journals are, on a disk of each node [default: DIR/state]."
+        ),
+    ] = None,
     directory: Annotated[
         str | None, typer.Option("--dir", metavar="PATH", help="Directory of the run [default: runs/SUITE].")
     ] = None,
     retries: Annotated[
-        int, typer.Option(help="How many infrastructure errors a sample may have before it has failed.")
+        int, typer.Option(help="How often a sample may be lost by its own doing before it has failed.")
     ] = 3,
+    provider_wait: Annotated[
+        float, typer.Option(help="Seconds to wait for a provider that does not answer, before the run ends.")
+    ] = 3_600.0,
     keep: Annotated[str, typer.Option(help="Whose workspaces are kept: failed, all or none.")] = "failed",
+    samples: Samples = None,
+    fail_on_error: FailOnError = None,
+    accept_changes: AcceptChanges = False,
+    tags: Annotated[list[str] | None, typer.Option("--tag", help="A name for the run; repeatable.")] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Something to note of the run; repeatable.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object per line; the last one is the result.")
     ] = False,
@@ -62,7 +125,9 @@ def run(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 all samples are scored, 1 some are not, 2 can't begin, 130 after Ctrl-C.
     """
-    run_body("bench run", **locals())
+    lists = {"samples": samples or [], "tags": tags or [], "metadata": metadata or []}
+    given = {name: value for name, value in locals().items() if name not in {*lists, "lists"}}
+    run_body("bench run", **given, **lists)
 
 
 @commands.command("list")
@@ -91,11 +156,35 @@ def prepare(
 
 
 @commands.command()
+def matrix(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Models, suites and settings, in TOML; see docs/matrix.md.")
+    ],
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="PATH", help="Folder of the runs and the page [default: the file's]."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run each of some models on each of some suites, or go on: all runs in one folder, with one page.
+
+    Exit codes: 0 all runs are complete, 1 some are not, 2 the file is wrong, 130 after Ctrl-C.
+    """
+    run_body("bench matrix", **locals())
+
+
+@commands.command()
 def report(
     run: RunName,
     html: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write a page that needs no other file (extra: plot)."),
+    ] = None,
+    samples: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Write a folder of pages of all samples, too; the page links to them."
+        ),
     ] = None,
     plots: Annotated[
         str | None,
@@ -114,12 +203,40 @@ def report(
 
 
 @commands.command()
+def metrics(
+    run: RunName,
+    reducers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reducer",
+            metavar="NAME",
+            help="mean, median, mode, max, at_least_K, pass_at_K or pass_hat_K; may be repeated.",
+        ),
+    ] = None,
+    by: Annotated[str, typer.Option(metavar="FIELD", help="Groups by this field of the metadata.")] = "",
+    cluster: Annotated[
+        str,
+        typer.Option(metavar="FIELD", help="Samples with an equal value of this field are not independent."),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show what epochs and groups of samples come to: pass rates, pass@k, pass^k, with standard errors.
+
+    Exit codes: 0 shown, 2 no such run, reducer or field.
+    """
+    run_body("bench metrics", **locals())
+
+
+@commands.command()
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A run's directory.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The directory of another run of the suite.")],
+    others: Annotated[
+        list[str] | None, typer.Argument(metavar="C", help="More runs; each is compared with A.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two runs of a suite, sample by sample; differences are B minus A.
+    """Compare two runs of a suite, sample by sample; differences are B minus A. More runs are too.
 
     Exit codes: 0 compared, 2 no such run, or they can't be compared.
     """
@@ -134,10 +251,142 @@ def show(
         int | None,
         typer.Option(help="Which epoch [default: the first that did not pass, or the first]."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write its tree to this file instead, as a page of its own."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a sample of a run: its scores, its attempts, its tree and the transcript.
 
     Exit codes: 0 shown, 2 no such run, sample or epoch.
     """
-    run_body("bench show", **locals(), show_tree=load(BODIES["tree"]))
+    if html is not None and as_json:
+        raise typer.BadParameter("--html writes a page; leave --json out")
+    run_body("bench show", **locals(), show_tree=load(BODIES["tree"]), save_tree=load(BODIES["tree page"]))
+
+
+@commands.command()
+def retry(  # noqa: PLR0913 - each option is a parameter
+    run: RunName,
+    statuses: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--status",
+            help="How they ended: error, timeout, budget, empty, failed or not-passed; repeatable.",
+        ),
+    ] = None,
+    samples: Annotated[
+        list[str] | None, typer.Option("--sample", help="Only these: an id or a pattern; repeatable.")
+    ] = None,
+    suite: SuiteOfRun = None,
+    model: Annotated[str | None, typer.Option(help="The model [default: the run's].")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(help="How many samples at a time [default: as before].")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="Run on this Ray cluster: auto, or host:port.")] = None,
+    backend: Annotated[str | None, typer.Option(help="ray or local [default: as before].")] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(help="Most US dollars that the whole run may spend.")
+    ] = None,
+    fail_on_error: FailOnError = None,
+    accept_changes: AcceptChanges = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object per line; the last one is the result.")
+    ] = False,
+) -> None:
+    """Solve samples of a run again; their earlier scores stay in its history.
+
+    Exit codes: 0 all samples are scored, 1 some are not, 2 can't begin, 130 after Ctrl-C.
+    """
+    run_body(
+        "bench retry",
+        run=run,
+        suite=suite,
+        statuses=statuses or [],
+        samples=samples or [],
+        as_json=as_json,
+        model=model,
+        concurrency=concurrency,
+        address=address,
+        backend=backend,
+        max_cost_usd=max_cost,
+        fail_on_error=fail_on_error,
+        accept_changes=accept_changes,
+    )
+
+
+@commands.command()
+def rescore(
+    run: RunName,
+    scorers: Annotated[
+        list[str] | None, typer.Option("--scorer", help="Only this scorer; repeatable [default: all].")
+    ] = None,
+    samples: Samples = None,
+    reason: Annotated[str, typer.Option(help="Why, for the history.")] = "",
+    suite: SuiteOfRun = None,
+    accept_changes: AcceptChanges = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let scorers judge again what a run has kept: no model solves anything, and earlier scores stay.
+
+    Exit codes: 0 done, 1 some scores stay as they are: a scorer failed, or something was not kept;
+    2 can't begin.
+    """
+    run_body(
+        "bench rescore",
+        run=run,
+        suite=suite,
+        scorers=scorers or [],
+        samples=samples or [],
+        reason=reason,
+        accept_changes=accept_changes,
+        as_json=as_json,
+    )
+
+
+@commands.command()
+def pause(run: RunName) -> None:
+    """Let no more samples of a run begin; those that are worked on go on to their end."""
+    run_body("bench pause", run=run)
+
+
+@commands.command()
+def resume(run: RunName) -> None:
+    """Let a paused run go on."""
+    run_body("bench resume", run=run)
+
+
+@commands.command("set")
+def set_settings(
+    run: RunName,
+    values: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME=VALUE", help="concurrency=N, or sample_timeout=SECONDS or none."),
+    ],
+) -> None:
+    """Change settings of a run while it goes on; its programs take them over within seconds."""
+    run_body("bench set", run=run, values=values)
+
+
+@commands.command()
+def view(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN…",
+            help="Directories of runs, suites that were run from here, or a directory of runs.",
+        ),
+    ],
+    opens: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    html: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Write the runs as a folder that needs no server, instead."),
+    ] = None,
+    port: Annotated[int, typer.Option(help="The server's port; 0 = one that is free.")] = 0,
+) -> None:
+    """Look at runs in a browser, also while they go on: samples, answers, scores with reasons, trees.
+
+    Exit codes: 0 ended or written, 2 no such run, or it can't be served.
+    """
+    run_body("bench view", **locals())

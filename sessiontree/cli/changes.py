@@ -19,11 +19,9 @@ ends, unless its session ends first; one that only waits for an approval has not
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sessiontree.cli.live_tree import LiveTree, call_text
 from sessiontree.cli.live_view import LiveView
 from sessiontree.contracts.approvals import decision_words
 from sessiontree.contracts.events import display_of, failure_of
@@ -32,6 +30,8 @@ from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact
+from sessiontree.view.live_tree import FAILED_CALL, LiveTree
+from sessiontree.view.session_panel import call_text
 
 Change = dict[str, Any]
 
@@ -41,8 +41,6 @@ Say = Callable[[str, str], None]
 SUMMARY_CHARS = 400
 FAILURE = "red"
 """The style of a line about what went wrong."""
-_FAILED = re.compile(r'"isError":true|"exit_code":(?!0[,}])')
-"""Is in the fact of every call that failed, so that no other fact need be parsed."""
 
 
 class LiveChanges:
@@ -139,7 +137,7 @@ class CallFailures:
             fact = read_fact(record.text)
             if fact.decision != "approved":
                 self._settled.add((record.session, fact.key))
-        if kind != "call_resolved" or _FAILED.search(record.text) is None:
+        if kind != "call_resolved" or FAILED_CALL.search(record.text) is None:
             return None
         fact = read_fact(record.text)
         place = (record.session, fact.key)

@@ -26,6 +26,7 @@ from sessiontree.cli.connect import follow_facts, live_journal, open_tree
 from sessiontree.cli.edited_lines import EditedLines, PromptedScreen, is_editable
 from sessiontree.cli.reply_text import ReplyText
 from sessiontree.cli.screen import FAILED, RichScreen
+from sessiontree.cli.serve import serve_page
 from sessiontree.cli.tree import find_journal, find_state_dir, read_tree, whole_tree_id
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
@@ -56,6 +57,7 @@ def chat(  # noqa: PLR0913 - each option is a parameter
     agent: str | None,
     config: Path | None,
     backend: BackendName,
+    view: bool,
 ) -> int:
     """Send lines to a session and show its replies; return the exit code.
 
@@ -75,6 +77,7 @@ def chat(  # noqa: PLR0913 - each option is a parameter
         agent: Name of the agent that Main of a new tree runs as.
         config: The configuration's file; None = the owner's own.
         backend: What runs the sessions of an own tree.
+        view: Whether a page shows the tree, too.
 
     Raises:
         TreeNotFound, SessionClosed: nobody has the tree open, or tree or session have ended.
@@ -83,7 +86,7 @@ def chat(  # noqa: PLR0913 - each option is a parameter
         ConfigError: several trees are open and none is named.
     """
     if model is None and agent is None and config is None:
-        return asyncio.run(_talk(screen, find_state_dir(path, state_dir), tree_id, session))
+        return asyncio.run(_talk(screen, find_state_dir(path, state_dir), tree_id, session, view=view))
     if tree_id is not None and agent is not None:
         raise ConfigError("--agent is for a new tree; leave out --agent or --tree")
     if tree_id is None and session != "main":
@@ -94,7 +97,7 @@ def chat(  # noqa: PLR0913 - each option is a parameter
     opened = _opened(root, state_dir, tree_id, model=model, agent=agent, config=config, backend=backend)
     again = [("--config", None if config is None else str(config.absolute())), ("--model", model)]
     options = "".join(f" {name} {shlex.quote(value)}" for name, value in again if value is not None)
-    return asyncio.run(_talk_in(screen, opened, session, options))
+    return asyncio.run(_talk_in(screen, opened, session, options, view=view))
 
 
 def _opened(
@@ -127,14 +130,19 @@ def _opened(
 
 
 async def _talk_in(
-    screen: RichScreen, opened: Callable[[], Awaitable[SessionTree]], session: str, options: str
+    screen: RichScreen,
+    opened: Callable[[], Awaitable[SessionTree]],
+    session: str,
+    options: str,
+    *,
+    view: bool,
 ) -> int:
     async with await opened() as tree:
         tree.approvals.pending()  # this program listens: it asks in the chat
         try:
             reader = tree.progress(session)
             try:
-                return await _talk(screen, tree.state_dir, tree.tree_id, session, reader)
+                return await _talk(screen, tree.state_dir, tree.tree_id, session, reader, view=view)
             finally:
                 reader.close()
         finally:
@@ -146,7 +154,13 @@ async def _talk_in(
 
 
 async def _talk(
-    screen: RichScreen, place: Path, tree_id: str | None, session: str, reader: ProgressReader | None = None
+    screen: RichScreen,
+    place: Path,
+    tree_id: str | None,
+    session: str,
+    reader: ProgressReader | None = None,
+    *,
+    view: bool,
 ) -> int:
     tree_id = whole_tree_id(place, tree_id)
     place = await live_journal(place, tree_id)
@@ -166,7 +180,8 @@ async def _talk(
         else:
             reader = None
         talk = _Talk(client, screen, place, tree, session, reader)
-        return await talk.run(typed, describe_rights(report))
+        async with serve_page(place, tree, screen.line, is_wanted=view):
+            return await talk.run(typed, describe_rights(report))
 
 
 class _Talk:

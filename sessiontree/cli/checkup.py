@@ -18,16 +18,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from sessiontree.contracts.errors import ConfigError, JournalCorrupt, JournalError, SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.sandbox_spec import ContainerEngine, SandboxSpec
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.tables import check_header, log_of
 from sessiontree.runtime.supervisor_api import ActorRow
 from sessiontree.sandbox import Jail, Level, available_level, probe
+from sessiontree.sandbox.containers.engine import engine_failure
 from sessiontree.sandbox.py_executable import Enforcement
 from sessiontree.version import VERSION
 
@@ -216,6 +218,27 @@ def look_at_limits() -> SystemLimits:
         shared = None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     return SystemLimits(shared, None if most == resource.RLIM_INFINITY else most)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerProgram:
+    """A container engine that `SandboxSpec` can name, as this machine has it."""
+
+    engine: str
+    program: str | None
+    """Where its command line is; None = it is not installed."""
+    failure: str
+    """Why it can start nothing; empty = it answers, or is not installed."""
+
+
+def look_at_engines() -> list[ContainerProgram]:
+    """Return the container engines of this machine; each that is installed is asked for its containers."""
+    found = []
+    for engine in get_args(ContainerEngine):
+        program = shutil.which(engine)
+        failure = "" if program is None else engine_failure(SandboxSpec(image="none", engine=engine))
+        found.append(ContainerProgram(engine, program, failure))
+    return found
 
 
 def look_at_state(directory: Path) -> State:

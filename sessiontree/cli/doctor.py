@@ -13,10 +13,12 @@ from sessiontree.backends.ray.engine_settings import RayOptions
 from sessiontree.cli.checkup import (
     SHARED_MEMORY,
     Confinement,
+    ContainerProgram,
     Installation,
     LiveRuntime,
     State,
     SystemLimits,
+    look_at_engines,
     look_at_installation,
     look_at_limits,
     look_at_runtime,
@@ -56,10 +58,11 @@ def doctor(
     With ``as_json`` one object is printed: ``installation`` (``version``, ``python``, ``executable``,
     ``ray``, ``system``, ``kernel``, ``machine``), ``room`` (``shared_memory_bytes``, ``descriptors``; null =
     none, no limit), ``confinement`` (``offered``, ``full``, ``tried``, ``trial_ms``, ``failure``, ``holds``,
-    ``leaves``), ``commands`` (``bubblewrap``: null = none that works, ``kernel``, ``failure``), ``state``
-    (``directory``, ``mode``, ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``,
-    ``failure``, ``writer``), ``runtime`` (null where none is at work; else
-    ``release``, ``backend``, ``trees``, ``actors``: each ``name``, ``role``, ``pid``, ``confinement``,
+    ``leaves``), ``commands`` (``bubblewrap``: null = none that works, ``kernel``, ``failure``),
+    ``containers`` (each ``engine``, ``program``: null = not installed, ``failure``: empty = it answers),
+    ``state`` (``directory``, ``mode``, ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``,
+    ``damaged_trees``, ``failure``, ``writer``), ``runtime`` (null where none is at work; else ``release``,
+    ``backend``, ``trees``, ``actors``: each ``name``, ``role``, ``pid``, ``confinement``,
     ``tree_id``, ``session``, ``epoch``, ``node``: empty = the supervisor's; ``ray``: its security settings,
     null on the local backend),
     ``cluster`` (null without ``address``, and where none answers; else ``address``, ``ray`` as above, and
@@ -81,7 +84,7 @@ def doctor(
     RayOptions(address).check()
     installation, room = look_at_installation(), look_at_limits()
     confinement, state = try_confinement(directory), look_at_state(directory)
-    commands = command_confinement()
+    commands, engines = command_confinement(), look_at_engines()
     found = [
         *judge_installation(installation),
         *judge_limits(room),
@@ -102,6 +105,7 @@ def doctor(
             "room": asdict(room),
             "confinement": confinement.to_json(),
             "commands": commands.to_json(),
+            "containers": [asdict(each) for each in engines],
             "state": state.to_json(),
             "runtime": None if live is None else live.to_json(),
             "cluster": None if cluster is None else cluster.to_json(),
@@ -116,6 +120,7 @@ def doctor(
     else:
         _show_machine(screen, installation, room, confinement)
         _show_commands(screen, commands)
+        _show_engines(screen, engines)
         _show_state(screen, state)
         _show_live(screen, live, state.writer)
         for other, its in others:
@@ -182,6 +187,18 @@ def _show_commands(screen: RichScreen, commands: CommandConfinement) -> None:
         f"commands: each confined by bubblewrap {commands.bubblewrap} and {commands.kernel}: no network, "
         "no other process, nothing of the runtime"
     )
+
+
+def _show_engines(screen: RichScreen, engines: Sequence[ContainerProgram]) -> None:
+    told = [
+        f"{each.engine} is not installed"
+        if each.program is None
+        else f"{each.engine} can't start any: {each.failure}"
+        if each.failure
+        else f"{each.engine} answers"
+        for each in engines
+    ]
+    screen.line(f"containers: {'; '.join(told)}")
 
 
 def _show_state(screen: RichScreen, state: State) -> None:

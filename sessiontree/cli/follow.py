@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from sessiontree.cli.changes import LiveChanges, change_text, count_files
-from sessiontree.cli.live_tree import LiveTree
 from sessiontree.cli.live_view import LiveView
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
@@ -21,6 +20,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config
+from sessiontree.view.live_tree import LiveTree
 
 READ_AT_ONCE = 512
 MIN_WAIT_S, MAX_WAIT_S = 0.1, 1.0

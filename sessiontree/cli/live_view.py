@@ -23,11 +23,12 @@ from rich.style import Style
 from rich.text import Text
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.cli.live_tree import LiveTree, SessionPanel
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import Usage
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.progress import ProgressReader
+from sessiontree.view.live_tree import LiveTree
+from sessiontree.view.session_panel import SessionPanel
 
 Piece: TypeAlias = tuple[str, str]
 """Text and the name of its style, empty for none."""
@@ -55,6 +56,7 @@ STYLES = {
     "waiting for model": "cyan",
     "waiting for children": "dim",
     "waiting for approval": "bold yellow",
+    "waiting for an answer": "bold yellow",
     "suspended": "dim",
     "stopping": "yellow",
     "completed": "green",

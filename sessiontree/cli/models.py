@@ -97,7 +97,7 @@ def _configured(configuration: Configuration) -> list[ConfiguredRow]:
             configuration.find_model(name)
         except ConfigError as error:
             problem = str(error).rpartition(f"models.{name}: ")[2]
-        key = entry.key_variable or entry.key_file or ""
+        key = entry.key or entry.key_file or ""
         found.append(ConfiguredRow(name, entry.model, entry.base_url or "", key, problem, name == first))
     return found
 

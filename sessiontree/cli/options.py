@@ -16,8 +16,10 @@ BODIES = {
     "ask": "sessiontree.survey.ask:ask",
     "ask model": "sessiontree.survey.investigation:ask_model",
     "tree": "sessiontree.cli.tree:show",
+    "tree page": "sessiontree.cli.tree_page:save",
     "trees": "sessiontree.cli.tree_list:show_list",
     "show": "sessiontree.cli.show:show",
+    "serve": "sessiontree.cli.serve:serve",
     "follow": "sessiontree.cli.follow:follow",
     "approvals": "sessiontree.cli.approvals:approvals",
     "cancel": "sessiontree.cli.cancel:cancel",
@@ -32,12 +34,20 @@ BODIES = {
     "journal import": "sessiontree.cli.journal:import_",
     "journal prune": "sessiontree.cli.journal:prune",
     "journal erase": "sessiontree.cli.journal:erase",
-    "bench run": "sessiontree.bench.command:run",
-    "bench list": "sessiontree.bench.command:list_suites",
-    "bench prepare": "sessiontree.bench.command:prepare",
+    "bench run": "sessiontree.bench.run_commands:run",
+    "bench list": "sessiontree.bench.run_commands:list_suites",
+    "bench prepare": "sessiontree.bench.run_commands:prepare",
+    "bench matrix": "sessiontree.bench.matrix.matrix_run:matrix",
     "bench report": "sessiontree.bench.result_commands:report",
+    "bench metrics": "sessiontree.bench.result_commands:metrics",
     "bench compare": "sessiontree.bench.result_commands:compare",
     "bench show": "sessiontree.bench.result_commands:show",
+    "bench view": "sessiontree.bench.view.view_command:view",
+    "bench retry": "sessiontree.bench.mend_commands:retry",
+    "bench rescore": "sessiontree.bench.mend_commands:rescore",
+    "bench pause": "sessiontree.bench.mend_commands:pause",
+    "bench resume": "sessiontree.bench.mend_commands:resume",
+    "bench set": "sessiontree.bench.mend_commands:set_settings",
     "memory search": "sessiontree.cli.memory:search",
     "memory list": "sessiontree.cli.memory:show_list",
     "memory export": "sessiontree.cli.memory:export",
@@ -55,6 +65,7 @@ StateDir = Annotated[
         "--state-dir", help="Where the journal is [default: the platform's state folder].", readable=False
     ),
 ]
+View = Annotated[bool, typer.Option("--view", help="Show the tree in a browser, too.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress: only the answer, questions and errors.")

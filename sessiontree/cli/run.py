@@ -47,6 +47,7 @@ from sessiontree.cli.changes import LiveChanges, TreeWatch
 from sessiontree.cli.configured_tree import checked_workspace, load_configuration, spare_tools, tree_options
 from sessiontree.cli.reply_text import ReplyText
 from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChannel
+from sessiontree.cli.serve import serve_page
 from sessiontree.cli.tree import place_option
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.record import JournalRecord, kind_in
@@ -78,6 +79,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
     backend: BackendName,
     as_json: bool,
     quiet: bool,
+    view: bool,
 ) -> int:
     """Open a tree, give Main a task, show the answer and return the exit code.
 
@@ -101,14 +103,12 @@ def run(  # noqa: PLR0913 - each option is a parameter
         backend: What runs the sessions.
         as_json: Whether a program reads it.
         quiet: Whether nothing but the answer, questions and errors is shown.
+        view: Whether a page shows the tree, too.
 
     Raises:
         SessionTreeError: it can't begin; nothing was changed.
     """
-    if not task.strip():
-        raise ConfigError("the task is empty; say what is to be done")
-    if any("\ud800" <= letter <= "\udfff" for letter in task):
-        raise ConfigError("the task holds bytes that are not UTF-8; write it in UTF-8")
+    _check_task(task)
     root, schema = checked_workspace(workspace), _schema_in(result_schema)
     options = tree_options(
         load_configuration(config, root), model=model, agent=agent, approve=approve, max_cost=max_cost
@@ -133,7 +133,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
         backend=backend,
         purpose=f"{beginning}{task[:_TASK_CHARS]}",
     )
-    task_run = TaskRun(screen, progress, tree.state_dir, as_json, config=config)
+    task_run = TaskRun(screen, progress, tree.state_dir, as_json, config=config, has_page=view)
 
     async def order(tree: SessionTree) -> SessionResult[Any]:
         if schema is None:
@@ -141,6 +141,13 @@ def run(  # noqa: PLR0913 - each option is a parameter
         return await task_run.ask_typed(tree, message, schema)
 
     return task_run.carry_out(tree.start, order)
+
+
+def _check_task(task: str) -> None:
+    if not task.strip():
+        raise ConfigError("the task is empty; say what is to be done")
+    if any("\ud800" <= letter <= "\udfff" for letter in task):
+        raise ConfigError("the task holds bytes that are not UTF-8; write it in UTF-8")
 
 
 def _with_tools(agents: Mapping[str, AgentSpec], main: str, tools: str) -> dict[str, AgentSpec]:
@@ -199,6 +206,8 @@ class TaskRun:
     """The configuration's file, if an option names it."""
     task: str = ""
     """What the tree was opened for, where it is taken up."""
+    has_page: bool = False
+    """Whether a page shows the tree, too."""
     tree_id: str | None = None
     """Once a tree is open, its id."""
     is_over: bool = False
@@ -287,7 +296,9 @@ class TaskRun:
         async with await opened() as tree:
             self.tree_id = tree.tree_id
             self._tell_begin(tree)
-            result, usage, heard = await self._work(tree, order)
+            say = self.progress.line
+            async with serve_page(tree.state_dir, tree.tree_id, say, is_wanted=self.has_page):
+                result, usage, heard = await self._work(tree, order)
         self.is_over = True
         failed = result.status is not SessionStatus.COMPLETED
         if self.as_json:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from sessiontree.contracts.kinds import ExecSecurity, SystemAnswer, WorkspaceAccess
 from sessiontree.contracts.model_settings import NO_SETTINGS, ModelPrice, ModelSettings
 from sessiontree.contracts.ports import COMMAND_CLEANUP_S, COMMAND_TIMEOUT_S, MAX_COMMAND_TIMEOUT_S
+from sessiontree.contracts.sandbox_spec import SandboxSpec
 from sessiontree.contracts.settings import ImageLimits, StrictSettings
 
 DEFAULT_PROMPT = (
@@ -58,6 +59,9 @@ class AgentConfig(StrictSettings):
     tree's ``tool_timeout_s``."""
     workspace_access: WorkspaceAccess = "rw"
     """What its sessions and their commands may do to the workspace; with ``ro`` they get no writer."""
+    sandbox: SandboxSpec | None = None
+    """The container in which its sessions run their commands; None = the tree's, or this machine's
+    confinement."""
     context_tokens: int | None = Field(default=None, ge=1)
     """Size of the model's context; None = not known."""
     model_price: ModelPrice | Literal["unknown"] | None = None
@@ -71,6 +75,15 @@ class AgentConfig(StrictSettings):
     images: ImageLimits | None = ImageLimits()
     """Size limits of images in tool results; None = the model reads only text. The images of one result take
     at most 30 % of ``context_tokens`` at 750 pixels per token. A line of text replaces each omitted image."""
+
+    @model_validator(mode="after")
+    def _may_run_there(self) -> Self:
+        if self.sandbox is not None and self.exec_security != "full":
+            raise ValueError(
+                f"sandbox and exec_security={self.exec_security!r} exclude each other: programs of a "
+                "container are not known to be harmless"
+            )
+        return self
 
     @model_validator(mode="before")
     @classmethod

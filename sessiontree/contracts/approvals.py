@@ -53,10 +53,12 @@ class RejectedCall:
 
 
 RuleAnswer: TypeAlias = Literal["approve", "deny", "escalate"]
+"""What a rule answers; ``escalate`` asks the next in line."""
 Decision: TypeAlias = Literal["approved", "denied", "expired", "cancelled"]
 _NOBODYS: Final = frozenset({"time", "stop", "nobody"})
 """What a decision is laid to where nobody made it; its reason says more."""
 ApprovalMode: TypeAlias = Literal["auto", "smart", "always", "never"]
+"""How a tree decides on calls that need an approval; the option ``approvals`` says what each mode does."""
 
 
 def decision_words(decision: str, by: str) -> str:
@@ -88,9 +90,10 @@ class Rule(StrictSettings):
     """JSON pointer into the arguments to a glob over the value (its JSON text unless it is a string). A
     pointer is ``""``, all arguments, or begins with ``/``."""
     answer: RuleAnswer = "escalate"
+    """What it answers where it matches."""
 
     def matches(self, tool: str, arguments: JsonValue) -> bool:
-        """Return whether the tool and every named argument match; a pointer to a missing value does not."""
+        """Return whether ``tool`` and every named one of ``arguments`` match; a missing value does not."""
         if not glob_of(self.tool).fits(tool):
             return False
         return all(_fits(arguments, pointer, glob) for pointer, glob in self.where.items())

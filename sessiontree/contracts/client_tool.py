@@ -13,13 +13,14 @@ from typing import Any, Final, Self, cast
 
 from pydantic import BaseModel
 
-from sessiontree.contracts.codec import recorded
+from sessiontree.contracts.codec import recorded, sparse
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.decorator import without_classes
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_json, to_json_value
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.questions import QuestionRequest, QuestionsAsked, items_of
 from sessiontree.contracts.results import Artifact, ToolResult, Untrusted, json_result
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, RawTool, Tool, ToolFlag, check_tool
 
@@ -41,14 +42,31 @@ class ClientCall:
     """The final arguments, after every check."""
     expires_at_ms: int
     """When an unanswered call times out, in milliseconds since the epoch."""
+    asked: str = sparse("")
+    """The session whose channel shows it to a person; empty = the program answers it."""
+    asked_at_ms: int = sparse(0)
+    """When a person was asked."""
+
+
+def question_in(call: ClientCall) -> QuestionRequest | None:
+    """Return the questions of a call that waits for a person; None if it waits for the program."""
+    if not call.asked:
+        return None
+    items = items_of(call.arguments)
+    times = (call.asked_at_ms, call.expires_at_ms)
+    return QuestionRequest(call.call_id, call.session_id, items, *times, call.asked)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientAnswer:
-    """The program's answer: a result or a failure."""
+    """An answer to a call: a result or a failure, and who gave it."""
 
     result: ToolResult | None
     failure: str = ""
+    by: str = ""
+    """Who answered; empty = the creating program."""
+    surface: str = ""
+    """Where; empty = in the creating program."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return ``{failure}``, or ``{output, display, artifacts, details, images, untrusted}``."""
@@ -131,6 +149,13 @@ def failure_of(call_id: str, message: object) -> ClientAnswer:
 
 DELEGATED: Final = "Tool execution delegated to client"
 """Message in the pending envelope of such a call."""
+PERSON_ASKED: Final = "a person was asked; go on with other work, the answer will be reported"
+"""Message in the pending envelope of a call that a person answers."""
+
+
+def asks_person(tool: Tool[Any]) -> bool:
+    """Return whether a person answers the calls of a tool: its parameters are questions."""
+    return isinstance(tool, ClientTool) and getattr(tool, "Params", None) is QuestionsAsked
 
 
 class ClientTool(Tool[Any]):

@@ -45,14 +45,23 @@ class Capability(Generic[H]):
 
 
 READER: Capability[Reader] = Capability("reader", PermissionTier.READ_ONLY)
+"""Reads files of the workspace."""
 MEMORY: Capability[Memory] = Capability("memory", PermissionTier.READ_ONLY)
+"""Finds records in memory."""
 WEB: Capability[Web] = Capability("web", PermissionTier.READ_ONLY)
+"""Reads pages, and searches the web."""
 WRITER: Capability[Writer] = Capability("writer", PermissionTier.WORKSPACE)
+"""Changes files of the workspace."""
 SHELL: Capability[Shell] = Capability("shell", PermissionTier.SYSTEM)
+"""Runs commands."""
 CHANNEL: Capability[Channel] = Capability("channel", PermissionTier.SYSTEM)
+"""Sends messages to a person."""
 MEMORY_WRITER: Capability[MemoryWriter] = Capability("memory_writer", PermissionTier.WORKSPACE)
+"""Adds records to memory and removes them."""
 SESSIONS: Capability[Sessions] = Capability("sessions", PermissionTier.WORKSPACE)
+"""Spawns children, sends to them and stops them."""
 SUBTREE: Capability[Subtree] = Capability("subtree", PermissionTier.READ_ONLY, for_leaves=False)
+"""Reads the state and the messages of the sessions below."""
 
 _ALL: Final[tuple[Capability[Any], ...]] = (
     READER,

@@ -93,6 +93,7 @@ def _indent(line: str) -> int:
 
 
 ToolFunction: TypeAlias = Callable[..., Any]
+"""A function, plain or async, from which :func:`tool` makes a tool."""
 
 CONTEXT = "ctx"
 """Name of the parameter that receives the call's context."""
@@ -380,7 +381,7 @@ def _declared(
     try:
         hints = resolved_hints(function, frame.f_back if frame else None)
         settings = {**settings, "name": name, "description": _description(function, hints)}
-        check_settings(function, settings)
+        check_returns(function)
         made = _made(_Plan(function, settings, hints))
     except ConfigError as error:
         raise ConfigError(f"tool {name!r}: {error}") from error
@@ -415,19 +416,14 @@ def _description(function: ToolFunction, hints: Mapping[str, Any]) -> str:
     return documented.description
 
 
-def check_settings(function: ToolFunction, settings: Mapping[str, Any]) -> None:
-    """Refuse a generator function, and settings that no tool can have.
+def check_returns(function: ToolFunction) -> None:
+    """Refuse a generator function.
 
     Raises:
         ConfigError: says what is wrong and how to fix it.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError("yields; return one value and report progress with ctx.update")
-    timeout_s = settings["timeout_s"]
-    if timeout_s is not None and not timeout_s > 0:
-        raise ConfigError(
-            f"timeout_s is {timeout_s}; it must be above 0 seconds, or None for the tree's limit"
-        )
 
 
 _TEXTUAL = (PurePath, UUID, Decimal)

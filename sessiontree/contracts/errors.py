@@ -10,7 +10,7 @@ about kinds of one error, its ``cause`` names the kind.
     ├─ ToolError                  the model reads it as a tool result; the session goes on
     │  ├─ ValidationError           arguments do not fit; costs one attempt       (alias ToolInputError)
     │  ├─ ExecutionError            the tool ran and failed; retried only if the error says so
-    │  │  ├─ ConfinementUnavailable    this machine can't confine a command, so it did not run
+    │  │  ├─ ConfinementUnavailable    a command can't be confined, or its container was lost
     │  │  └─ ImageRefused              an image can't be shown to a model
     │  ├─ PermissionDenied          not allowed here; never retried          (alias ToolAuthorizationError)
     │  └─ Timeout                   the deadline passed; retried only when harmless
@@ -22,7 +22,7 @@ about kinds of one error, its ``cause`` names the kind.
     │  ├─ SessionFailed             the result or the reply is missing; its cause says why
     │  └─ SpawnRefused              a kind, right or name forbids the child
     │     └─ LimitExceeded          a number forbids it: limit, used, allowed
-    ├─ AnswerTooLate              an approval or a client call takes no answer
+    ├─ AnswerTooLate              an approval, a question or a client call takes no answer
     ├─ JournalError               the record of a tree, or of a suite's run, cannot be used
     │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · TreeNotFound
     │  └─ JournalTooNew             written by a later release
@@ -131,13 +131,14 @@ class ExecutionError(ToolError):
 
 @dataclass(eq=False, repr=False)
 class ConfinementUnavailable(ExecutionError):
-    """A command can't be confined on this machine, so it was not run.
+    """A command can't be confined on this machine, or was lost with its container.
 
     Catch it to go on without commands, or to tell the owner what to install.
 
     Args:
         missing: What is missing, and what was found instead.
         remedy: What to install or allow.
+        may_have_run: Whether the command may have run; usually it has not.
     """
 
     code: ClassVar[str] = "confinement_unavailable"
@@ -146,10 +147,16 @@ class ConfinementUnavailable(ExecutionError):
     retryable: bool = field(default=False, init=False)
     missing: str
     remedy: str
+    may_have_run: bool = False
 
     def __post_init__(self) -> None:
-        """Say that no command runs, why, and what to do."""
-        self.message = f"commands can't be confined here, so none is run: {self.missing}; {self.remedy}"
+        """Say whether a command has run, why, and what to do."""
+        what = (
+            "a command lost its container"
+            if self.may_have_run
+            else "commands can't be confined here, so none is run"
+        )
+        self.message = f"{what}: {self.missing}; {self.remedy}"
         super().__post_init__()
 
 
@@ -390,24 +397,25 @@ class WrongLoop(SessionTreeError):
 
 @dataclass(eq=False, repr=False)
 class AnswerTooLate(SessionTreeError):
-    """An approval request, or a call of a client tool, does not wait for this answer.
+    """An approval request, a question, or a call of a client tool does not wait for this answer.
 
     Catch it to drop the answer: somebody or something else was first.
 
     Args:
         kind: What was answered.
-        request_id: The request, or the call.
-        state: How it ended: an approval ``approved``, ``denied``, ``expired`` or ``cancelled``; a client call
-            for instance ``ok``, ``error``, ``timeout``, ``aborted`` or ``cancelled``; or that it is unknown.
+        request_id: The request, the question, or the call.
+        state: How it ended: an approval ``approved``, ``denied``, ``expired`` or ``cancelled``; a question
+            ``answered``, ``expired`` or ``cancelled``; a client call for instance ``ok``, ``error``,
+            ``timeout``, ``aborted`` or ``cancelled``; or that it is unknown.
     """
 
-    kind: Literal["approval", "client call"]
+    kind: Literal["approval", "question", "client call"]
     request_id: str
     state: str
 
     def __str__(self) -> str:
         """Say that the answer has no effect."""
-        already = "already " if self.kind == "approval" else ""
+        already = "" if self.kind == "client call" else "already "
         return f"{self.kind} {self.request_id} is {already}{self.state}; the answer changes nothing"
 
 

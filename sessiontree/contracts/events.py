@@ -345,5 +345,8 @@ class TranscriptRepaired:
 ModelEvent: TypeAlias = (
     TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | ToolCallEnd | Done | TranscriptRepaired
 )
+"""What happens while a model replies."""
 ToolEvent: TypeAlias = ToolExecutionStart | ToolExecutionUpdate | ToolExecutionRetry | ToolExecutionEnd
+"""What happens while a tool runs."""
 Event: TypeAlias = ModelEvent | ToolEvent
+"""What ``progress()`` yields inside a :class:`~sessiontree.Progress`."""

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, ClassVar, Literal, TypeAlias, TypedDict, get_args
+
+from pydantic import Field
 
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.given_values import Choice, Give, take_members
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
@@ -103,6 +106,7 @@ HookPoint: TypeAlias = Literal[
     "session_end",
 ]
 OnError: TypeAlias = Literal["run", "block"]
+"""What happens if a hook fails: work continues without it, or what it guards is blocked."""
 POINTS: tuple[HookPoint, ...] = get_args(HookPoint)
 CALL_POINTS: tuple[CallPoint, ...] = get_args(CallPoint)
 TOLD_POINTS: tuple[HookPoint, ...] = ("subagent_spawned", "subagent_ended", "session_start", "session_end")
@@ -187,7 +191,9 @@ class HookResult:
 
 
 HookAnswer: TypeAlias = BlockCall | ChangeArguments | HookResult | None
+"""What a hook answers before a call; None = the call runs unchanged."""
 SpawnAnswer: TypeAlias = BlockCall | Rewrite | None
+"""What a hook answers before a spawn; None = the request stays as it is."""
 
 
 class Hook:
@@ -196,6 +202,10 @@ class Hook:
     Each method may be ``async def`` or a plain function; a plain one runs in its own thread. An async one
     must not block the event loop. A hook fails if it raises, exceeds ``timeout_s``, or returns an invalid or
     too large answer. The session then continues, and the fact ``hook_failed`` records the failure.
+
+    In each method ``ctx`` names the session, and the first argument is what happens there: ``call`` or
+    ``ended``, a call before and after it runs; ``words``, a message; ``spawning``, a request for a child;
+    ``started``, ``ended`` or ``child``, a session that begins or ends.
     """
 
     name: ClassVar[str] = ""
@@ -290,6 +300,13 @@ def takes(hook: Hook, point: HookPoint) -> bool:
     return getattr(type(hook), point) is not getattr(Hook, point)
 
 
+class _HookMembers(TypedDict, total=False):
+    name: Annotated[str, Field(max_length=64), Give("text of at most 64 characters")]
+    on_error: Annotated[OnError, Choice()]
+    priority: Annotated[int, Give("a whole number")]
+    timeout_s: Annotated[float, Field(gt=0, le=MAX_S), Give(f"seconds above 0, at most {MAX_S}")]
+
+
 def check_hook(hook: Hook) -> None:
     """Refuse an invalid hook before any session exists.
 
@@ -299,15 +316,7 @@ def check_hook(hook: Hook) -> None:
     if not isinstance(hook, Hook):
         raise ConfigError(f"hooks: give objects of a subclass of Hook, not {hook!r}")
     name = name_of(hook)
-    if not isinstance(name, str) or len(name) > 64:
-        raise ConfigError(f"hook {type(hook).__name__}: name {name!r} must be text of at most 64 characters")
+    members = {member: getattr(hook, member) for member in _HookMembers.__optional_keys__}
+    take_members(members | {"name": name}, _HookMembers, f"hook {type(hook).__name__}: ")
     if not any(takes(hook, point) for point in POINTS):
         raise ConfigError(f"hook {name!r}: takes part in nothing; define one of {', '.join(POINTS)}")
-    if hook.on_error not in get_args(OnError):
-        raise ConfigError(
-            f"hook {name!r}: on_error {hook.on_error!r} is not one of {', '.join(get_args(OnError))}"
-        )
-    if not isinstance(hook.priority, int):
-        raise ConfigError(f"hook {name!r}: priority {hook.priority!r} must be a whole number")
-    if not isinstance(hook.timeout_s, int | float) or not 0 < hook.timeout_s <= MAX_S:
-        raise ConfigError(f"hook {name!r}: timeout_s {hook.timeout_s!r} must be above 0, at most {MAX_S}")

@@ -10,6 +10,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Final, TypeAlias
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+"""Any value that JSON can hold."""
 
 MAX_INT_BITS: Final = 13_287
 """Whole numbers of at most so many bits have at most 4,000 digits; Python writes and reads 4,300."""

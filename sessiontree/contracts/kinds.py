@@ -75,7 +75,7 @@ class PermissionTier(IntEnum):
 
     @classmethod
     def from_label(cls, label: str) -> PermissionTier:
-        """Return the tier of a wire name.
+        """Return the tier whose wire name is ``label``.
 
         Raises:
             ValueError: no tier has that name.

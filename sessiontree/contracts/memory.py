@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 from sessiontree.contracts.jsonable import JsonValue
 
 RecordType: TypeAlias = Literal["decision", "fact", "identity", "preference", "free"]
+"""What a record of memory is about."""
 RECORD_TYPES: Final[tuple[RecordType, ...]] = ("decision", "fact", "identity", "preference", "free")
 Trust: TypeAlias = Literal["owner", "session", "foreign"]
 """Who vouches for a record: the owner, the session that stored it, or nobody (text from outside)."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
+from sessiontree.contracts.data_frames import data_frame
 from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue, dump_json, quote
 
@@ -63,6 +64,14 @@ class Usage:
             self.reasoning_tokens - other.reasoning_tokens,
             self.unpriced_tokens - other.unpriced_tokens,
         )
+
+    def to_pandas(self) -> Any:
+        """Return the amounts as a ``pandas.DataFrame`` of one row.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        return data_frame([asdict(self)], "usage")
 
     @property
     def tokens(self) -> int:
@@ -121,6 +130,7 @@ or its provider refused, it failed part-way, or it was stopped."""
 UNFINISHED: Final = frozenset({"error", "aborted"})
 """Stop reasons of a reply that its provider did not finish."""
 Origin: TypeAlias = Literal["user", "parent", "child", "notice"]
+"""Who a message to a session is from; ``notice`` = the runtime."""
 
 
 @quickly_made
@@ -350,6 +360,7 @@ class ToolResultMessage:
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
+"""One message of a conversation."""
 
 
 def text_size(message: Message) -> int:

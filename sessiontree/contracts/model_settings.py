@@ -12,7 +12,9 @@ from pydantic import Field
 from sessiontree.contracts.settings import StrictSettings
 
 ThinkingLevel: TypeAlias = Literal["off", "low", "medium", "high"]
+"""How much a model thinks before it replies."""
 OnLength: TypeAlias = Literal["fail", "continue", "accept"]
+"""What happens if a reply's tokens are used up; :attr:`ModelSettings.on_length` says what each means."""
 
 
 class ModelSettings(StrictSettings):
@@ -25,6 +27,7 @@ class ModelSettings(StrictSettings):
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
     """Maximum tokens of a reply, including thinking."""
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """How freely the model chooses its words; 0 = as little as it can."""
     thinking: ThinkingLevel | Annotated[int, Field(ge=1)] | None = None
     """How much the model thinks before it replies: a level, or a number of tokens."""
     tool_choice: Annotated[str, Field(min_length=1, max_length=200)] | None = None

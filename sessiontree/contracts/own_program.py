@@ -41,7 +41,7 @@ def keep_process(pid: int) -> None:
 
 
 def release_process(pid: int) -> None:
-    """Stop keeping a process; it is as any other that its session started."""
+    """Stop keeping the process ``pid``; it is as any other that its session started."""
     _kept.discard(pid)
 
 

@@ -100,7 +100,7 @@ class Placements(StrictSettings):
     branch: Placement | None = None
 
     @classmethod
-    def of_given(cls, given: object) -> Self | None:
+    def of_given(cls, given: Mapping[str, Any] | None) -> Self | None:
         """Return what a program gave; None = nothing is placed.
 
         Raises:
@@ -108,10 +108,6 @@ class Placements(StrictSettings):
         """
         if given is None:
             return None
-        if not isinstance(given, Mapping):
-            raise ConfigError(
-                f"placement is {given!r}; give a mapping such as {{'worker': {{'num_cpus': 1}}}}, or None"
-            )
         members: dict[str, Any] = {str(kind): value for kind, value in given.items()}
         kinds = sorted(cls.model_fields)
         for kind in members:

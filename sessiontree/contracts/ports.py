@@ -16,6 +16,7 @@ from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.settings import Budget
 
 EntryType: TypeAlias = Literal["file", "directory", "link", "other"]
+"""What a name in the workspace stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Writer(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Delete one regular file or link (the link itself)."""
+        """Delete one regular file or link (the link itself) at ``path``, relative to the root."""
         ...
 
 
@@ -181,7 +182,7 @@ class Channel(Protocol):
     """Sends messages to a person."""
 
     async def send(self, text: str) -> None:
-        """Deliver a message; returns when the channel has accepted it."""
+        """Deliver the ``text`` of a message; returns when the channel has accepted it."""
         ...
 
 
@@ -253,6 +254,7 @@ class Page:
 
 
 Freshness: TypeAlias = Literal["day", "week", "month", "year"]
+"""How old a hit of a web search may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +301,7 @@ class Web(Protocol):
         ...
 
     async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
-        """Return hits of the owner's search provider, best first.
+        """Return hits of the owner's search provider for ``query``, best first.
 
         Raises:
             ExecutionError: as for every method, or no provider is configured; says how to configure one.
@@ -360,6 +362,9 @@ class SessionRow:
     """Source of the untrusted text that it has read; empty = it has read none."""
     given_up: tuple[str, ...] = ()
     """What it did not finish, once it has ended (``SessionResult.given_up``)."""
+    result_form: str = ""
+    """Of a Worker with a typed result: ``closed`` if that holds no free text, so that it taints nobody; else
+    where free text can be. Empty = its result is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +418,7 @@ class Subtree(Protocol):
     """Looks at the sessions below this one. A Worker has none."""
 
     async def sessions(self, wanted: SessionFilter) -> SessionRows:
-        """Return the sessions below this one that fit a filter."""
+        """Return the sessions below this one that fit the filter ``wanted``."""
         ...
 
     async def history(

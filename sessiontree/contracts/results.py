@@ -29,6 +29,7 @@ from sessiontree.contracts.settings import MAX_SOURCE_BYTES, image_mime_type
 from sessiontree.contracts.truncation import cut_text
 
 ArtifactKind: TypeAlias = Literal["file", "blob", "reference"]
+"""Where an artifact is: in a file, in the journal, or at an address."""
 Untrusted: TypeAlias = Literal["marked"] | bool
 """Whether text comes from outside. True = it is put between marks for the model; ``marked`` = the parts from
 outside are between marks already (``contracts/untrusted.py``)."""
@@ -101,7 +102,13 @@ class ToolResult:
 
 
 def json_result(value: object, *, display: str = "", artifacts: tuple[Artifact, ...] = ()) -> ToolResult:
-    """Return a result whose output and details are both ``value``, converted to JSON."""
+    """Return a result whose output and details are both ``value``, converted to JSON.
+
+    Args:
+        value: Any value; what has no JSON form becomes its ``repr``.
+        display: A line for people, in place of the output.
+        artifacts: What the call made.
+    """
     payload = to_json_value(value)
     return ToolResult(output=payload, display=display, artifacts=artifacts, details=payload)
 

@@ -14,7 +14,7 @@ from sessiontree.contracts.decorator import (
     Got,
     ToolFunction,
     calling,
-    check_settings,
+    check_returns,
     read_docstring,
 )
 from sessiontree.contracts.errors import ConfigError
@@ -136,7 +136,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         told = {"description": description or read_docstring(inspect.getdoc(function) or "").description}
         try:
             _check_function(function)
-            check_settings(function, settings)
+            check_returns(function)
         except ConfigError as error:
             raise ConfigError(f"tool {called!r}: {error}") from error
         return cast("SchemaTool[Given, Got]", _made(_Parts(function, settings | {"name": called} | told)))

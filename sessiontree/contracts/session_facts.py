@@ -289,13 +289,15 @@ class ApprovalSettled:
 @recorded("call_delegated")
 @dataclass(frozen=True, slots=True)
 class CallDelegated:
-    """The creating program must answer a call, by this id."""
+    """The creating program, or a person, must answer a call by this id."""
 
     client_id: str
     call: CheckedCall
     at_ms: int
     expires_at_ms: int
     """When an unanswered call times out."""
+    to_person: bool = sparse(False)
+    """Whether a person answers it."""
 
 
 @recorded("call_parked")
@@ -491,3 +493,4 @@ SessionFact: TypeAlias = (
     | Interrupted
     | Stopping
 )
+"""What the journal records of one session."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
@@ -41,25 +41,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     if not names:
         return "none is known"
     return f"choose one of: {', '.join(names[:MAX_LISTED])}{', …' if len(names) > MAX_LISTED else ''}"
-
-
-def check_options(given: Mapping[str, object], options: type, call: str, *parameters: str) -> None:
-    """Refuse keywords that a call does not take; a type checker finds them too.
-
-    Args:
-        given: The keywords.
-        options: The TypedDict of those it takes.
-        call: Names the call in the error.
-        parameters: Its other parameters, which may be meant.
-
-    Raises:
-        ConfigError: one is unknown; names it and the nearest one.
-    """
-    known: frozenset[str] = options.__optional_keys__  # type: ignore[attr-defined]  # of TypedDicts
-    for name in given:
-        if name not in known:
-            near = suggestion(name, {*known, *parameters})
-            raise ConfigError(f"{call} takes no option {name!r}; {near}")
 
 
 SHOWN_CHARS = 60
@@ -116,17 +97,33 @@ class StrictSettings(BaseModel):
             ) from None
 
 
-def faults_of(error: ValidationError, *, hidden: bool = True) -> str:
-    """Return the faults of settings, each with its location; without links, and without values if hidden."""
-    found = []
-    for each in error.errors(include_url=False):
-        place = ".".join(map(str, each["loc"])) or "the whole"
-        is_name = each["type"] == _UNKNOWN
-        shown = "" if hidden or is_name or each["type"] == "missing" else f" (given: {_short(each['input'])})"
-        found.append(f"{place}: {each['msg']}{shown}")
-    return "; ".join(found)
+def faults_of(error: ValidationError, *, hidden: bool = True, whole: str = "") -> str:
+    """Return the faults of settings, each with its location; without links, and without values if hidden.
+
+    Args:
+        error: What pydantic found.
+        hidden: Whether values are left out.
+        whole: What the value itself is called; empty = it is a mapping of settings.
+    """
+    return "; ".join(_fault(each, hidden, whole) for each in error.errors(include_url=False))
 
 
+def _fault(error: ErrorDetails, hidden: bool, whole: str) -> str:
+    kind, said, given = error["type"], error["msg"], error["input"]
+    place = ".".join(map(str, (whole, *error["loc"]) if whole else error["loc"])) or "the whole"
+    if kind == CHOICE:
+        near = meant(given, said.split(", "))
+        return f"{place}{'' if hidden else f' {_short(given)}'} is not one of {said}{near}"
+    if kind == GIVE:
+        return f"{place}: give {said}" if hidden else f"{place} is {_short(given)}; give {said}"
+    shown = "" if hidden or kind in {_UNKNOWN, "missing"} else f" (given: {_short(given)})"
+    return f"{place}: {said}{shown}"
+
+
+GIVE: Final = "give"
+"""The type of a fault whose text is what to give."""
+CHOICE: Final = "choice"
+"""The type of a fault whose text is a list of what there is."""
 _UNKNOWN = "unknown_setting"
 
 
@@ -156,7 +153,10 @@ def _advice(settings: type[StrictSettings], name: str) -> str:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - an author's own class
+        text = f"<{type(value).__name__} that can't be shown>"
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
@@ -205,9 +205,11 @@ class Budget(StrictSettings):
     tokens: int | None = Field(default=None, ge=0)
     """Input and output tokens together."""
     cost_usd: float | None = Field(default=None, ge=0)
+    """Cost of the model calls in dollars."""
     wall_s: float | None = Field(default=None, gt=0)
     """Seconds from its spawn."""
     tool_calls: int | None = Field(default=None, ge=0)
+    """Number of calls of tools."""
     sessions: int | None = Field(default=None, ge=0)
     """Number of sessions below it."""
 

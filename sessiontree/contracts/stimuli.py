@@ -23,6 +23,7 @@ from sessiontree.contracts.session_facts import ApproverReplied, FailureCause, H
 from sessiontree.contracts.tree_facts import ClientCallEnded
 
 SendMode: TypeAlias = Literal["follow_up", "steer"]
+"""``follow_up`` is read with the next turn of the receiver; ``steer`` cuts its present turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +146,31 @@ class CallFinished:
     message: ToolResultMessage
     artifacts: tuple[Artifact, ...] = ()
     answer_id: str = ""
-    """Id of the program's answer that it was made from; empty = none."""
+    """Id of the answer that it was made from; empty = none."""
     untrusted: bool = False
     """Whether its text comes from outside."""
+    by: str = ""
+    """Who gave the answer."""
+    surface: str = ""
+    """Where the answer was given."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallHandedOver:
-    """The creating program must answer a call that may run."""
+    """The creating program, or a person, must answer a call that may run."""
 
     at_ms: int
     client_id: str
-    """The call's id for the program."""
+    """The call's id for whoever answers it."""
     call: CheckedCall
     expires_at_ms: int
+    to_person: bool = False
+    """Whether a person answers it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientAnswered:
-    """The creating program answered a call; the answer is journaled only once the session takes it."""
+    """A call was answered; the answer is journaled only once the session takes it."""
 
     at_ms: int
     client_id: str
@@ -331,12 +338,14 @@ class ApproverReturned:
 
 @dataclass(frozen=True, slots=True)
 class ClientCallDelegated:
-    """The creating program must answer a call."""
+    """The creating program, or a person, must answer a call."""
 
     client_id: str
-    """The call's id for the program, made by the session's host."""
+    """The call's id for whoever answers it, made by the session's host."""
     call: CheckedCall
     expires_at_ms: int
+    to_person: bool = False
+    """Whether a person answers it."""
 
 
 @dataclass(frozen=True, slots=True)

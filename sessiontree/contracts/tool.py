@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Generic, Literal, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, cast
 
-from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic import BaseModel, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from sessiontree.contracts.context import CAPABILITIES, OBSERVING, ToolContext, highest_of
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.given_values import Choice, Give, Instance, Parts, Text, take_members
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.results import ToolResult, Untrusted
@@ -78,7 +79,7 @@ def string_enum(values: Iterable[str]) -> Any:
 
 
 def optional_string_enum(values: Iterable[str]) -> Any:
-    """Return the same type for an optional parameter; give the parameter the default None.
+    """Return the type of an optional parameter with these ``values``; give the parameter the default None.
 
     Models do not see null: they can only omit the parameter.
 
@@ -219,7 +220,7 @@ class Tool(ABC, Generic[P]):
     that names no parameters can't change protected places unless its calls are Elevated anyway."""
 
     def tier_for(self, params: P) -> PermissionTier:
-        """Return the tier of these final arguments; a tier below ``tier`` has no effect."""
+        """Return the tier of the final arguments ``params``; a tier below ``tier`` has no effect."""
         return self.tier
 
     @abstractmethod
@@ -276,6 +277,32 @@ def check_is_tool(value: object) -> None:
     raise ConfigError(f"tools: {why}")
 
 
+_Handles: TypeAlias = Annotated[
+    Collection[Annotated[str, Give("a name")]], Parts("a set of names, such as frozenset({'reader'})")
+]
+
+
+class _ToolMembers(TypedDict, total=False):
+    """What a tool declares and its type checks."""
+
+    name: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"),
+        Give("1 to 64 letters, digits, '_' or '-', starting with a letter"),
+    ]
+    description: Annotated[Text, Give("text with something in it: the model chooses tools by it")]
+    Params: Annotated[type[BaseModel], Give("a pydantic model of its parameters")]
+    retry: Annotated[Retry | None, Instance("Retry(attempts=…), or None")]
+    timeout_s: Annotated[
+        Annotated[float, Field(gt=0)] | None, Give("seconds above 0, or None for the tree's limit")
+    ]
+    flags: Annotated[Collection[Annotated[ToolFlag, Choice()]], Parts("a set of ToolFlag")]
+    untrusted: Annotated[Untrusted, Give("True, False or 'marked'")]
+    changes: Annotated[Sequence[Text], Parts("names of its parameters in a tuple, such as ('path',)")]
+    capabilities: _Handles
+    optional_capabilities: _Handles
+
+
 def check_tool(tool: Tool[Any]) -> None:
     """Refuse an invalid tool before any session exists.
 
@@ -285,12 +312,13 @@ def check_tool(tool: Tool[Any]) -> None:
     check_is_tool(tool)
     kind = type(tool).__name__
     name = getattr(tool, "name", None)
-    if not isinstance(name, str) or not _is_name(name):
-        raise ConfigError(
-            f"tool {kind}: name {name!r} must be 1 to 64 letters, digits, '_' or '-', starting with a letter"
-        )
-    if not getattr(tool, "description", ""):
-        raise ConfigError(f"tool {name!r}: has no description; the model chooses tools by it")
+    take_members({"name": name}, _ToolMembers, f"tool {kind}: ")
+    told = {
+        member: getattr(tool, member, None) for member in _ToolMembers.__optional_keys__ if member != "Params"
+    }
+    if not isinstance(tool, RawTool):
+        told["Params"] = getattr(tool, "Params", None)
+    take_members(told, _ToolMembers, f"tool {name!r}: ")
     positional = [
         parameter.name
         for parameter in inspect.signature(tool.execute).parameters.values()
@@ -307,15 +335,6 @@ def check_tool(tool: Tool[Any]) -> None:
         )
     if tool.retry is not None:
         _check_retry(tool)
-    unknown = sorted(tool.flags - frozenset(ToolFlag))
-    if unknown:
-        raise ConfigError(f"tool {name!r}: no flag is called {unknown}; there are {', '.join(ToolFlag)}")
-    if not isinstance(tool, RawTool) and not _is_model(getattr(tool, "Params", None)):
-        raise ConfigError(f"tool {name!r}: Params must be a pydantic model of its parameters")
-    if tool.untrusted not in {True, False, "marked"}:
-        raise ConfigError(
-            f"tool {tool.name!r}: untrusted is {tool.untrusted!r}; give True, False or 'marked'"
-        )
     _check_named_parameters(tool)
     _check_names(tool)
     if SessionKind.WORKER in tool.kinds:
@@ -325,8 +344,6 @@ def check_tool(tool: Tool[Any]) -> None:
 
 def _check_named_parameters(tool: Tool[Any]) -> None:
     """Refuse a tool that names a missing parameter: its commands or paths would not be checked."""
-    if isinstance(tool.changes, str):
-        raise ConfigError(f"tool {tool.name!r}: changes is {tool.changes!r}; write ({tool.changes!r},)")
     named = [("command_in", tool.command_in)] if tool.command_in else []
     named += [("changes", each) for each in tool.changes]
     if not named:
@@ -344,8 +361,6 @@ def _check_named_parameters(tool: Tool[Any]) -> None:
 
 
 def _check_retry(tool: Tool[Any]) -> None:
-    if not isinstance(tool.retry, Retry):
-        raise ConfigError(f"tool {tool.name!r}: retry is {tool.retry!r}; write Retry(attempts=…), or None")
     if tool.tier is not PermissionTier.READ_ONLY and not tool.idempotent:
         raise ConfigError(
             f"tool {tool.name!r}: declares retry, but its tier is {tool.tier.label}; "
@@ -354,16 +369,9 @@ def _check_retry(tool: Tool[Any]) -> None:
 
 
 def _check_names(tool: Tool[Any]) -> None:
-    """Refuse capabilities that are invalid or are not a set of names."""
+    """Refuse capabilities that do not exist."""
     for member in ("capabilities", "optional_capabilities"):
-        given: object = getattr(tool, member)
-        names = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
-        if names is None or not all(isinstance(each, str) for each in names):
-            raise ConfigError(
-                f"tool {tool.name!r}: {member} is {given!r}; give a set of names, such as "
-                "frozenset({'reader'})"
-            )
-        if unknown := sorted(set(names) - set(CAPABILITIES)):
+        if unknown := sorted(set(getattr(tool, member)) - set(CAPABILITIES)):
             raise ConfigError(
                 f"tool {tool.name!r}: {member}: no capability is called {', '.join(map(repr, unknown))}; "
                 f"there are {', '.join(CAPABILITIES)}"
@@ -390,12 +398,3 @@ def _check_worker_tool(tool: Tool[Any]) -> None:
             f"tool {tool.name!r}: declared for Workers but its tier is {tool.tier.label}{needs}; "
             "a Worker only observes: make it ReadOnly or drop SessionKind.WORKER from kinds"
         )
-
-
-def _is_model(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, BaseModel)
-
-
-def _is_name(name: str) -> bool:
-    body = name.replace("_", "").replace("-", "")
-    return 0 < len(name) <= 64 and name[0].isalpha() and name.isascii() and (not body or body.isalnum())

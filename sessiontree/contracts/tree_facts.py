@@ -193,6 +193,9 @@ class ApprovalDecided:
     """As in the step that settled it, with a person's name instead of ``person``; else ``nobody`` (no session
     above could answer), ``time`` (it expired) or ``stop`` (its session stops or has ended)."""
     reason: str
+    surface: str = sparse("")
+    """Where a person or the program decided: ``program``, ``terminal``, ``notebook``, ``browser`` or
+    ``socket`` (another process that does not say more); empty = nobody was asked."""
 
 
 @recorded("digest_denied")
@@ -220,11 +223,15 @@ class DenialLifted:
 @recorded("decision_refused")
 @dataclass(frozen=True, slots=True)
 class DecisionRefused:
-    """A person who does not own the tree answered a request; the request still waits."""
+    """A person who does not own the tree answered a request or a question, which still waits."""
 
     request_id: str
+    """The request, or the question."""
     by: Principal
     approve: bool
+    """Whether it approved; false for a question."""
+    surface: str = sparse("")
+    """As in ``approval_decided``."""
 
 
 @recorded("tool_always_allowed")
@@ -240,7 +247,7 @@ class ToolAlwaysAllowed:
 @recorded("client_call_opened")
 @dataclass(frozen=True, slots=True)
 class ClientCallOpened:
-    """A session's call waits for the creating program."""
+    """A session's call waits for the creating program, or for a person if it is a question."""
 
     call: ClientCall
 
@@ -248,13 +255,17 @@ class ClientCallOpened:
 @recorded("client_call_ended")
 @dataclass(frozen=True, slots=True)
 class ClientCallEnded:
-    """A session's call no longer waits for the creating program."""
+    """A session's call no longer waits for the creating program or for a person."""
 
     client_id: str
     how: str
     """The call's outcome, or ``cancelled`` if its session stopped or ended."""
     answer_id: str
     """Id of the accepted answer; empty if none was accepted."""
+    by: str = sparse("")
+    """Who gave it; empty = the creating program, or nobody."""
+    surface: str = sparse("")
+    """Where it was given, as in ``approval_decided``; empty if none was accepted."""
 
 
 @recorded("posted")
@@ -390,6 +401,7 @@ TreeFact: TypeAlias = (
     | CancelBegun
     | InterruptBegun
 )
+"""What the journal records of a tree and of who is in it."""
 
 Fact: TypeAlias = SessionFact | TreeFact
 """Everything that a journal records, by its class: dispatch on it with ``match``."""

@@ -20,7 +20,16 @@ from pydantic import BaseModel
 from sessiontree.contracts import codec
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.messages import ToolResultMessage, message_from_wire
-from sessiontree.runtime.rpc import AtMost, NotBlank, OneOf, PeerName, ProgramOnly, RpcMethod, Without
+from sessiontree.runtime.rpc import (
+    AtMost,
+    NotBlank,
+    OneOf,
+    PeerDefault,
+    PeerName,
+    ProgramOnly,
+    RpcMethod,
+    Without,
+)
 
 Encode: TypeAlias = Callable[[Any], Any]
 Decode: TypeAlias = Callable[[Any], Any]
@@ -166,6 +175,9 @@ def _declared(hint: Any, default: Any) -> _Argument:
         return _Argument(None, is_peer_name=True)
     if ProgramOnly in marks:
         return _Argument(None, default=default)
+    for mark in marks:
+        if isinstance(mark, PeerDefault):
+            default = mark.value
     return _Argument(codec_of(hint), default=default)
 
 

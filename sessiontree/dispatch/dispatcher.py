@@ -63,6 +63,7 @@ class Dispatcher:
         policy: SessionPolicy,
         *,
         tool_timeout_s: float,
+        approval_expiry_s: float,
         now_ms: Callable[[], int],
         command_fingerprint: Callable[[Mapping[str, JsonValue], str], str],
         protection: Protection | None = None,
@@ -77,6 +78,7 @@ class Dispatcher:
             rights: The session's rights; each tool gets the part that it declares.
             policy: The tree's policy for this session.
             tool_timeout_s: Longest run of a call whose tool and agent set no limit.
+            approval_expiry_s: How long a person may take to answer a question.
             now_ms: Returns the tree's time.
             command_fingerprint: Takes a call's arguments and the name of the one that is a command. Returns a
                 text that changes when a file changes that the command names; an approval is bound to it.
@@ -93,6 +95,11 @@ class Dispatcher:
         self._rights = rights
         self._given: dict[str, SessionRights] = {}
         self._tool_timeout_s = tool_timeout_s
+        self._approval_expiry_s = approval_expiry_s
+        self.person_tools = table.for_persons
+        """Names of those of them that a person answers."""
+        self.can_ask_person = policy.standing.has_channel
+        """Whether a session at or above this one has a channel."""
         self._tool_timeouts = rights.config.tool_timeouts
         self.cleanup_s = rights.config.exec_cleanup_s
         """How long a command may take to end, in seconds."""
@@ -473,7 +480,17 @@ class Dispatcher:
         """Return the time limit of a call in seconds: the agent's, else the tool's, else the tree's."""
         tool = prepared.entry.tool
         own_s = self._tool_timeouts.get(tool.name) if self._tool_timeouts else None
+        if tool.name in self.person_tools:
+            return own_s or tool.timeout_s or self._approval_expiry_s
         return own_s or tool.timeout_s or self._tool_timeout_s
+
+    def nobody_to_ask(self, prepared: PreparedCall, call_id: str) -> ImmediateOutcome:
+        """Return the outcome of a question where no session has a channel."""
+        error = ExecutionError(
+            "nobody can be asked: no session at or above this one has a channel; decide yourself, and say "
+            "what you assumed"
+        )
+        return self._error_outcome(prepared.call.key, call_id, prepared.call.tool, error, "error")
 
     def _error_outcome(
         self, key: str, call_id: str, tool: str, error: ToolError, outcome: Outcome

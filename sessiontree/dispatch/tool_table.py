@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sessiontree.contracts.client_tool import ClientTool
+from sessiontree.contracts.client_tool import ClientTool, asks_person
 from sessiontree.contracts.context import WRITER
 from sessiontree.contracts.decorator import FunctionTool
 from sessiontree.contracts.errors import ConfigError
@@ -94,6 +94,11 @@ class ToolTable:
     def for_client(self) -> frozenset[str]:
         """Names of the tools whose calls the creating program answers."""
         return frozenset(entry.name for entry in self if isinstance(entry.tool, ClientTool))
+
+    @property
+    def for_persons(self) -> frozenset[str]:
+        """Names of the tools whose calls a person answers."""
+        return frozenset(entry.name for entry in self if asks_person(entry.tool))
 
     @property
     def plugins(self) -> Mapping[str, str]:

@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from sessiontree.contracts.errors import JournalError, JournalLocked, SessionTreeError
+from sessiontree.contracts.errors import JournalError, JournalLocked, JournalUnwritable, SessionTreeError
+from sessiontree.journal.file_systems import network_fault
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
@@ -113,9 +114,13 @@ class JournalClaim:
 
         Raises:
             JournalLocked: a program writes the journal that is wanted; the text names the process.
-            JournalUnwritable: the directory or the lock file can't be made.
+            JournalUnwritable: the directory or the lock file can't be made, or other machines use its file
+                system.
             TreeNotFound: no journal holds the tree.
         """
+        fault = network_fault(state_dir)
+        if fault:
+            raise JournalUnwritable(str(state_dir), fault)
         root = state_dir_of_journal(state_dir)
         if tree_id is not None or root != state_dir:
             wanted = state_dir if tree_id is None else journal_holding(state_dir, tree_id)

@@ -287,6 +287,11 @@ class Journal:
         WRITERS.hold()
         return cls(place, reader, Appender(writer, reader, blobs), lock)
 
+    @property
+    def directory(self) -> Path:
+        """The state directory that it is in."""
+        return Path(self._path).parent
+
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start committing; from now on only ``loop`` appends.
 

@@ -82,6 +82,17 @@ class JournalRecord:
             raise JournalCorrupt(f"record {self.seq}", "its text is not a JSON object")
         return value
 
+    def to_row(self) -> dict[str, Any]:
+        """Return the record as a row of a table: its number, session, time, kind, and fact as a JSON object.
+
+        Raises:
+            JournalCorrupt: the text is not a JSON object.
+        """
+        return {
+            "seq": self.seq, "session": self.session, "at_ms": self.at_ms, "kind": kind_in(self.text),
+            "fact": self.to_json(),
+        }  # fmt: skip
+
     def to_json_parts(self) -> list[dict[str, Any]]:
         """Return the single facts that it holds as JSON objects, in their order.
 

@@ -27,6 +27,7 @@ class HashingSettings(StrictSettings):
     model_config = _HIDING
 
     kind: Literal["hashing"] = "hashing"
+    """Names these settings in a file."""
 
 
 class MiniLMSettings(StrictSettings):
@@ -35,6 +36,7 @@ class MiniLMSettings(StrictSettings):
     model_config = _HIDING
 
     kind: Literal["minilm"] = "minilm"
+    """Names these settings in a file."""
     model_dir: Path
     """Holds ``config.json``, ``model.safetensors`` and ``tokenizer.json``."""
 
@@ -50,9 +52,11 @@ class HTTPSettings(StrictSettings):
     model_config = _HIDING
 
     kind: Literal["http"] = "http"
+    """Names these settings in a file."""
     url: str = Field(max_length=2_000)
     """The server (``http://localhost:11434``), its ``…/v1``, or the full ``…/embeddings``."""
     model: str = Field(min_length=1, max_length=200)
+    """Name of the model, as the server knows it."""
     dimensions: int = Field(ge=1, le=16_384)
     """How many numbers one vector of the model has. Answers with other vectors are refused."""
     api_key_env: str | None = Field(default=None, min_length=1, max_length=200)
@@ -76,6 +80,7 @@ class HTTPSettings(StrictSettings):
 EmbedderSettings: TypeAlias = Annotated[
     HashingSettings | MiniLMSettings | HTTPSettings, Field(discriminator="kind")
 ]
+"""What turns texts into vectors; ``kind`` says which."""
 
 
 class MemorySettings(StrictSettings):
@@ -113,11 +118,11 @@ class MemorySettings(StrictSettings):
         return given
 
     def uri_in(self, state_dir: Path) -> str:
-        """Return the path or address of the memory of a state directory."""
+        """Return the path or address of the memory whose journal is in ``state_dir``."""
         return str(state_dir / MEMORY_DIR) if self.uri is None else self.uri
 
     def directory_in(self, state_dir: Path) -> Path | None:
-        """Return the memory's local directory, or None if it is not local."""
+        """Return the local directory of the memory of ``state_dir``, or None if it is not local."""
         return directory_of(self.uri_in(state_dir))
 
     @property

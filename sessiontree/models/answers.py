@@ -50,7 +50,7 @@ _COUNTS = (
 
 
 def script_call(name: str, /, **arguments: JsonValue) -> ToolCall:
-    """Return a tool call; it gets its id when it becomes part of a reply."""
+    """Return a call of the tool ``name`` with ``arguments``; it gets its id as part of a reply."""
     return ToolCall("", name, arguments)
 
 

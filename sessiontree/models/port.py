@@ -65,6 +65,7 @@ Piece: TypeAlias = str | ThinkingPiece | CallPiece | StopPiece | ModelPiece | Pr
 
 
 EmitEvent = Callable[[ModelEvent], None]
+"""Reports a piece of a reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class InProcessModel(Protocol):
     name: str
 
     def reply(self, request: ModelRequest) -> AssistantMessage:
-        """Return the reply.
+        """Return the reply to ``request``.
 
         Contract: must not block, and must depend only on the request and on constructor arguments: after a
         crash the same turn is asked again.
@@ -128,7 +129,7 @@ class RemoteModel(Protocol):
     name: str
 
     async def complete(self, request: ModelRequest, emit: EmitEvent) -> AssistantMessage:
-        """Return the reply, and report pieces of it as they arrive.
+        """Return the reply to ``request``, and report pieces of it with ``emit`` as they arrive.
 
         Raises:
             ModelError: it failed; ``retryable`` says whether asking again may help.
@@ -142,7 +143,7 @@ class StreamingModel(Protocol):
     name: str
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Yield the reply's pieces as they arrive; an async generator, or a coroutine that returns one.
+        """Yield the pieces of the reply to ``request``; an async generator, or a coroutine that returns one.
 
         Watchers see the pieces as they arrive. If the model fails half-way, the journal keeps the text so far
         with the failure; that text is not part of the conversation.

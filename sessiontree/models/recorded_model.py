@@ -35,6 +35,7 @@ from sessiontree.models.providers.provider_model import LOCAL, ProviderModel, lo
 from sessiontree.models.seen_request import first_difference, nearest_of, seen_request
 
 RecordableModel: TypeAlias = "Model | str | Sequence[Model | str]"
+"""A model, a provider's model by name, or a list of them: if one fails, the next is asked."""
 _LOCAL_MODEL: Final = "sessiontree.models.local_model:LocalModel"
 """What makes a local model; loaded when one is recorded."""
 _FAILURES: Final = {
@@ -138,7 +139,7 @@ class RecordedModel:
         self._begin()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Yield the pieces of a recorded reply; while recording, the model's, and record them.
+        """Yield the pieces recorded for ``request``; while recording, yield the model's and record them.
 
         Raises:
             ModelError: the file has no reply to this question; shows the nearest one.

@@ -13,6 +13,7 @@ from sessiontree.models.answers import Answer, to_message
 from sessiontree.models.port import EmitEvent, ModelRequest, Piece
 
 Script = Sequence[Answer]
+"""Answers for one turn after another."""
 
 
 class ScriptedModel:
@@ -61,7 +62,13 @@ class ScriptedModel:
 
 
 class FunctionModel:
-    """Replies with the result of a plain function; it must be quick and depend only on the request."""
+    """Replies with the result of a plain function; it must be quick and depend only on the request.
+
+    Args:
+        function: Gets the request and returns the answer.
+        name: The model's name in prompts and journals.
+        context_tokens: Size of the model's context in tokens; None = not known.
+    """
 
     def __init__(
         self,
@@ -105,7 +112,13 @@ class FunctionModel:
 
 
 class AsyncFunctionModel:
-    """Replies with the result of a coroutine function; asked through the model gateway, so it may wait."""
+    """Replies with the result of a coroutine function; asked through the model gateway, so it may wait.
+
+    Args:
+        function: Gets the request and returns the answer.
+        name: The model's name in prompts and journals.
+        context_tokens: Size of the model's context in tokens; None = not known.
+    """
 
     def __init__(
         self,
@@ -134,7 +147,7 @@ class AsyncFunctionModel:
         self._function = function
 
     async def complete(self, request: ModelRequest, emit: EmitEvent) -> AssistantMessage:
-        """Return the function's answer; its text is reported as one piece.
+        """Return the function's answer to ``request``; ``emit`` gets its text as one piece.
 
         Raises:
             ModelError: the function raised, or returned no answer.
@@ -160,6 +173,7 @@ class StreamFunctionModel:
             :class:`StopPiece` in any order. A coroutine function that returns such an iterator also works.
         name: The model's name in prompts and journals; ``provider:name`` selects the dialect of its tools and
             the form of its call ids.
+        context_tokens: Size of the model's context in tokens; None = not known.
     """
 
     def __init__(
@@ -181,7 +195,7 @@ class StreamFunctionModel:
         self._function = function
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Return the iterator of the reply's pieces."""
+        """Return the iterator of the pieces of the reply to ``request``."""
         return self._function(request)
 
 

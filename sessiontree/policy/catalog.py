@@ -81,6 +81,7 @@ def row_of(tool: Tool[Any], *, plugin: str = "", in_openclaw: bool = False) -> C
 
 
 Profile: TypeAlias = Literal["minimal", "coding", "messaging", "full"]
+"""Names of the sets of tools from which a policy may begin."""
 FULL: Final = "full"
 """The profile that includes every tool."""
 
@@ -170,6 +171,7 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("browser", "Browser", "ui", _SYSTEM, "web", to_come=True),
     _row("canvas", "Canvas", "ui", _SYSTEM, "channel", to_come=True),
     _row("message", "Send message", "messaging", _SYSTEM, "channel", "messaging"),
+    _row("ask_user", "Ask the person", "messaging", _READ, "", "coding messaging", flags=_NAMED),
     _row("cron", "Timed jobs", "automation", _SYSTEM, "sessions", flags=_OWNERS, to_come=True),
     _row("gateway", "Runtime's own settings", "automation", _ELEVATED, flags=_OWNERS, to_come=True),
     _row("nodes", "Devices", "nodes", _ELEVATED, to_come=True),

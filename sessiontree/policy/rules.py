@@ -16,6 +16,8 @@ _UNIONS: Final = ("allOf", "anyOf", "oneOf")
 _CONDITIONS: Final = ("else", "then")
 _MAX_STEPS: Final = 1_000
 """Most schemas looked at for one pointer; beyond, a place counts as possible."""
+_MAX_DEPTH: Final = 100
+"""How many of them may be within each other, likewise: a schema can refer to itself without an end."""
 
 
 def rule_slips(
@@ -63,15 +65,23 @@ class _Search:
     def __init__(self, root: Mapping[str, JsonValue]) -> None:
         self._root: JsonValue = dict(root)
         self._left = _MAX_STEPS
+        self._depth = 0
 
     def can_hold(self, parts: tuple[str, ...]) -> bool:
         """Whether a value that fits may have something at a place."""
         return self._can_hold(self._root, parts)
 
     def _can_hold(self, schema: JsonValue, parts: tuple[str, ...]) -> bool:
-        self._left -= 1
-        if self._left < 0:
+        if self._left == 0 or self._depth == _MAX_DEPTH:
             return True
+        self._left -= 1
+        self._depth += 1
+        try:
+            return self._finds(schema, parts)
+        finally:
+            self._depth -= 1
+
+    def _finds(self, schema: JsonValue, parts: tuple[str, ...]) -> bool:
         if not isinstance(schema, dict):
             return schema is not False
         if not parts:

@@ -86,6 +86,7 @@ class PolicyConfig(_Written):
     subagents: _Lists = ToolLists()
     """For all sessions except Main."""
     apply_patch: ApplyPatchPolicy = ApplyPatchPolicy()
+    """Which sessions are offered ``apply_patch``."""
     system_tier: SystemAnswer = "allow"
     """What happens to System calls: they run, need an approval (``ask``), or are refused (``deny``). The
     strictest counts of this setting, those of agent and group, and those of agent and channel in code."""

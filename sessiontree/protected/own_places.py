@@ -6,6 +6,7 @@ import contextlib
 import importlib.machinery
 import importlib.metadata
 import json
+import operator
 import os
 import re
 import site
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePath
+from types import ModuleType
 from typing import Any, Final
 
 from sessiontree.protected.named_modules import named_places
@@ -48,9 +50,43 @@ class OwnPlaces:
 def own_places() -> OwnPlaces:
     """Return the places of this process now; the first call takes about 50 ms."""
     trees, folders = _sorted(tuple(map(_absolute, sys.path)), len(sys.meta_path))
-    judged = _judged(trees, folders)
-    own: dict[str, None] = {}
-    for file in _files_of_modules():
+    own = _LOADED.own_files(trees, folders)
+    return OwnPlaces(trees, own, named_places(own, folders), folders)
+
+
+class _LoadedModules:
+    """The files of the program's own modules, judged again when a module was loaded or replaced.
+
+    A program opens many trees and has thousands of modules loaded, nearly always the same ones.
+    """
+
+    def __init__(self) -> None:
+        self._seen: tuple[list[ModuleType], object, tuple[str, ...]] | None = None
+        """The loaded modules, what else the answer depends on, and the answer."""
+
+    def own_files(self, trees: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the files in the program's own directories."""
+        modules, given, seen = list(sys.modules.values()), (trees, folders, _absolute("")), self._seen
+        if seen is not None and seen[1] == given and _are_same(seen[0], modules):
+            return seen[2]
+        own = _own_files(modules, trees, folders)
+        self._seen = (modules, given, own)
+        return own
+
+
+_LOADED: Final = _LoadedModules()
+
+
+def _are_same(some: list[ModuleType], others: list[ModuleType]) -> bool:
+    """Whether two lists hold the same objects; a module may define equality as it likes."""
+    return len(some) == len(others) and all(map(operator.is_, some, others))
+
+
+def _own_files(
+    modules: Iterable[ModuleType], trees: tuple[str, ...], folders: tuple[str, ...]
+) -> tuple[str, ...]:
+    judged, own = _judged(trees, folders), dict[str, None]()
+    for file in _files_of(modules):
         path = judged.get(file)
         if path is None:
             is_own = any(True for _ in _below(folders, [file])) and not _is_beneath(_absolute(file), trees)
@@ -59,15 +95,12 @@ def own_places() -> OwnPlaces:
                 judged[file] = path
         if path:
             own[path] = None
-    return OwnPlaces(trees, tuple(own), named_places(own, folders), folders)
+    return tuple(own)
 
 
 @lru_cache(maxsize=8)
 def _judged(trees: tuple[str, ...], folders: tuple[str, ...]) -> dict[str, str]:
-    """Return the files that were judged for these places, each with its path if it is the program's own.
-
-    A program opens many trees and has thousands of modules loaded, nearly always the same ones.
-    """
+    """Return the files that were judged for these places, each with its path if it is the program's own."""
     return {}
 
 
@@ -179,7 +212,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 def _loaded_from(folders: Iterable[str]) -> Iterator[str]:
     """Yield the files of loaded modules below some directories."""
-    return _below(folders, _files_of_modules())
+    return _below(folders, _files_of(list(sys.modules.values())))
 
 
 def _below(folders: Iterable[str], files: Iterable[str]) -> Iterator[str]:
@@ -190,8 +223,8 @@ def _below(folders: Iterable[str], files: Iterable[str]) -> Iterator[str]:
             yield path
 
 
-def _files_of_modules() -> Iterator[str]:
-    for module in list(sys.modules.values()):
+def _files_of(modules: Iterable[ModuleType]) -> Iterator[str]:
+    for module in modules:
         file = getattr(module, "__file__", None)
         if isinstance(file, str):
             yield file

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 from sessiontree.protected.git_settings import hook_directories
 from sessiontree.protected.own_places import OwnPlaces, is_installed, module_name
+from sessiontree.protected.reaching_places import RACY_NS, links_to, place_tree
 
 GIT: Final = ".git"
 DECIDING: Final = frozenset({"hooks", "config", "config.worktree", "info", "commondir", "gitdir"})
@@ -32,8 +33,6 @@ MAKING: Final = frozenset({"HEAD", "objects", "refs", "commondir"})
 """Names that turn a directory into a git directory if it already holds the others of a set."""
 _SETS: Final = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
 _MAX_POINTER: Final = 65_536
-RACY_NS: Final = 2_000_000_000
-"""A directory that changed so shortly before it was read may have changed again with the same timestamp."""
 
 
 def is_repository(names: Callable[[str], bool]) -> bool:
@@ -181,9 +180,11 @@ class ProtectedPlaces:
         """Find the places of ``own`` in the workspace; one that holds the whole workspace does not count."""
         self._root = os.path.realpath(root)
         self._why: dict[str, str] = {}
+        reaching = place_tree(own.trees, own.modules, own.named).reaching(self._root)
+        ways: dict[str, tuple[str, ...]] = {}
         for places, why in ((own.trees, RUNS), (own.modules, LOADED), (own.named, NAMED)):
-            for place in places:
-                for path in (*self._links_to(place), os.path.realpath(place)):
+            for place in places if reaching else ():
+                for path in self._ways_to(place, ways) if place in reaching else ():
                     self._add(path, why)
         folders = {self._relative(os.path.realpath(folder)): folder for folder in own.folders}
         self._folders = {name: folder for name, folder in folders.items() if name is not None}
@@ -234,24 +235,24 @@ class ProtectedPlaces:
         prefix = self._root.rstrip("/") + "/"
         return path[len(prefix) :] if path.startswith(prefix) else None
 
-    def _links_to(self, place: str) -> Iterator[str]:
-        """Yield the links on the way to a place: changing a link changes what the place holds."""
-        here, left = "/", [part for part in PurePath(place).parts if part != "/"][::-1]
-        for _ in range(256):
-            if not left:
-                return
-            name = left.pop()
-            if name == "..":
-                here = os.path.dirname(here)  # noqa: PTH120 - no path is touched
-                continue
-            path = os.path.join(here, name)  # noqa: PTH118 - as above
-            if not os.path.islink(path):  # noqa: PTH114 - one call
-                here = path
-                continue
-            yield path
-            target = os.readlink(path)  # noqa: PTH115 - text
-            here = "/" if target.startswith("/") else here
-            left += [part for part in PurePath(target).parts if part != "/"][::-1]
+    def _ways_to(self, place: str, known: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """Return the links on the way to a place, and last what it is without links.
+
+        Args:
+            place: Absolute.
+            known: The answers for directories. A program names thousands of files in a few directories, so
+                each directory is walked once.
+        """
+        folder, name = os.path.split(place)
+        if name in {"", ".", ".."}:
+            return (*links_to(place), os.path.realpath(place))
+        if folder not in known:
+            known[folder] = self._ways_to(folder, known)
+        *links, real = known[folder]
+        path = os.path.join(real, name)  # noqa: PTH118 - no path is touched
+        if os.path.islink(path):  # noqa: PTH114 - one call
+            return (*links_to(place), os.path.realpath(place))
+        return (*links, path)
 
     @staticmethod
     def _by_path(known: dict[str, str], whole: Sequence[str]) -> str:

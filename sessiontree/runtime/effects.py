@@ -13,10 +13,8 @@ from typing import Any
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import CheckedCall, Precedent
-from sessiontree.contracts.client_tool import ClientAnswer, ClientCall, refuse_answer
 from sessiontree.contracts.codec import JoinedTexts, pack
 from sessiontree.contracts.errors import (
-    AnswerTooLate,
     SessionClosed,
     SessionTreeError,
     words_of,
@@ -30,7 +28,6 @@ from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import (
     ApprovalAnswered,
     ApprovalAsked,
-    ClientAnswered,
     ModelAnswered,
     ModelFailed,
     ResultOffered,
@@ -43,10 +40,12 @@ from sessiontree.journal.record import Packed
 from sessiontree.models.answers import ModelFailure
 from sessiontree.policy.commands.verdict import precedent_of
 from sessiontree.runtime.clock import TreeClock
+from sessiontree.runtime.containers import Containers
 from sessiontree.runtime.frames import AskModel, MeterTurn, Proceed, ResendPrompt
 from sessiontree.runtime.live_session import Controller, LiveSession
 from sessiontree.runtime.memory_api import MemoryPort, ended_tree
 from sessiontree.runtime.model_gateway import Gateway
+from sessiontree.runtime.outside_answers import refuse_answers, settle_answer
 from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.question_budget import QuestionBudget, price_of
 from sessiontree.runtime.scheduler import Scheduler
@@ -54,7 +53,6 @@ from sessiontree.runtime.supervisor_api import CallReply, CodeRaised, Reply
 from sessiontree.runtime.time_limits import TimeLimits
 from sessiontree.sandbox.environment import program_finder
 from sessiontree.session import instructions as session_todo
-from sessiontree.session.instructions import SettleAnswer
 from sessiontree.tree import protocol as tree_stimuli
 from sessiontree.tree import protocol as tree_todo
 from sessiontree.tree.protocol import Deliver, FromSession, TreeInstruction
@@ -139,75 +137,6 @@ class TreeFacts:
         self._times += [at_ms] * (len(self._joined.texts) - len(self._times))
 
 
-UNKNOWN = "unknown to this tree"
-ANSWERED = "answered already"
-CANCELLED = "cancelled"
-
-
-def waiting_in(controller: Controller) -> list[ClientCall]:
-    """Return the calls that wait for the program, in the order in which they were handed over."""
-    return list(controller.state.client_calls.values())
-
-
-async def answer(
-    controller: Controller, client_id: str, given: ClientAnswer, answer_id: str, at_ms: int, *, again: bool
-) -> None:
-    """Deliver an answer to the session that waits for it; it is durable when this returns.
-
-    Args:
-        controller: The tree's controller.
-        client_id: The id of the call.
-        given: The answer.
-        answer_id: The id of the answer.
-        at_ms: The current time, in milliseconds since the epoch.
-        again: Whether a supervisor that was lost may already have accepted this answer.
-
-    Raises:
-        AnswerTooLate: the call does not wait for an answer, or does not belong to this tree.
-        ValidationError: the answer can't be the call's result; the call still waits.
-    """
-    controller.check_open()
-    call = controller.state.client_calls.get(client_id)
-    if call is None:
-        await controller.caught_up()
-        ended = controller.state.client_ends.get(client_id)
-        if ended is None or not (again and ended.answer_id == answer_id):
-            raise AnswerTooLate("client call", client_id, UNKNOWN if ended is None else ended.how)
-        return
-    stimulus = ClientAnswered(at_ms, client_id, answer_id, given)
-    told = controller.settling.wait(answer_id)
-    live = controller.live_session_of(call.session_id)
-    if live.answers is None:
-        live.answers = {}
-    live.answers[answer_id] = stimulus
-    controller.deliver(call.session_id, stimulus, f"answer:{client_id}")
-    await told
-
-
-def settle_answer(live: LiveSession, settled: SettleAnswer) -> None:
-    """Report whether an answer was accepted to the callers who gave it."""
-    answered = None if live.answers is None else live.answers.pop(settled.answer_id, None)
-    if answered is None:
-        return
-    name, answers = answered.client_id, live.controller.settling
-    if settled.taken:
-        answers.settle(settled.answer_id, None)
-    elif settled.refusal:
-        answers.fail(settled.answer_id, refuse_answer(name, settled.refusal, settled.field))
-    else:
-        ended = live.controller.state.client_ends.get(name)
-        answers.fail(
-            settled.answer_id, AnswerTooLate("client call", name, ANSWERED if ended is None else ended.how)
-        )
-
-
-def refuse_answers(live: LiveSession) -> None:
-    """Refuse all answers that wait for a session that has ended."""
-    for answer_id, answered in (live.answers or {}).items():
-        live.controller.settling.fail(answer_id, AnswerTooLate("client call", answered.client_id, CANCELLED))
-    live.answers = None
-
-
 @dataclass(frozen=True, slots=True)
 class ControllerDeps:
     """What the controllers of one supervisor share, and the tree's agents and models."""
@@ -219,6 +148,7 @@ class ControllerDeps:
     hub: ProgressHub
     clock: TreeClock
     agents: dict[str, AgentConfig]
+    containers: Containers
 
 
 @dataclass(slots=True, eq=False)
@@ -260,6 +190,11 @@ class AwaitedReply:
     def resend_prompt(self) -> None:
         """Ask again with the whole conversation, which the gateway does not hold."""
         self.runner.resend_prompt(self)
+
+    def held(self, is_held: bool) -> None:
+        """Note that it waits for its turn at the provider, or does not any more."""
+        waits = self.live.controller.waits
+        (waits.hold if is_held else waits.release)(self.session, "limiter")
 
     def emit(self, event: ModelEvent) -> None:
         """Show a part of the reply to those who watch."""
@@ -403,6 +338,7 @@ class EffectRunner:
             timeout_s = min((each for each in bounds if each is not None), default=None)
             if timeout_s is not None:
                 self._time_limits.set(asked.session, timeout_s, asked)
+            self._controller.waits.asked(asked.session)
             self._around.gateway.ask(question, asked)
 
     def _wait_no_longer(self, asked: AwaitedReply, timeout_s: float) -> None:
@@ -417,6 +353,7 @@ class EffectRunner:
     def stop_waiting(self, session: str) -> None:
         """Drop the time limit of a session's request."""
         self._time_limits.drop(session)
+        self._controller.waits.answered(session)
 
     def _meter(self, live: LiveSession, instruction: MeterTurn) -> None:
         def proceed() -> None:
@@ -440,9 +377,12 @@ class EffectRunner:
 
     def _wake_session(self, live: LiveSession, instruction: session_todo.WakeSessionAt) -> None:
         session = live.session
+        if instruction.retries:  # not the end of a call's patience, which may be a day away
+            self._controller.waits.hold(session, "retry")
 
         def ring() -> None:
             del self._timers[session, instruction.at_ms]
+            self._controller.waits.release(session, "retry")
             if not live.over and self._controller.failure is None:
                 self._controller.deliver(session, stimuli.Rang(self._controller.now_ms()), "clock")
 
@@ -468,9 +408,11 @@ class EffectRunner:
             self._around.scheduler.evict(live, force=instruction.force)
             refuse_answers(live)
         self.stop_waiting(session)
+        self._controller.waits.forget(session)
         self._drop_reserved(session)
         self._budget.sizes.pop(session, None)
         self._around.gateway.forget(self._controller.config.tree_id, session)
+        self._around.containers.session_over(self._controller, session)
         if session == "main" and instruction.result.status is SessionStatus.COMPLETED:
             self._around.memory.ended(ended_tree(self._controller.config, self._controller.now_ms()))
         self._controller.results.settle(session, instruction.result)

@@ -15,9 +15,11 @@ from sessiontree.contracts.errors import PermissionDenied, SessionClosed
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.runtime.live_session import LiveSession
 
-Right: TypeAlias = Literal["report", "say", "spawn", "look", "direct", "recall", "remember", "forget"]
+Right: TypeAlias = Literal[
+    "report", "say", "spawn", "look", "direct", "command", "recall", "remember", "forget"
+]
 _ACTING: frozenset[Right] = frozenset(
-    {"report", "say", "spawn", "look", "direct", "recall", "remember", "forget"}
+    {"report", "say", "spawn", "look", "direct", "command", "recall", "remember", "forget"}
 )
 RIGHTS: dict[SessionKind, frozenset[Right]] = {
     SessionKind.MAIN: _ACTING,
@@ -25,7 +27,7 @@ RIGHTS: dict[SessionKind, frozenset[Right]] = {
     SessionKind.WORKER: frozenset({"report", "recall"}),
 }
 """The requests that each kind of session may make, to its supervisor and (the last three) to memory. ``look``
-and ``direct``: see, and stop or write to, the sessions below."""
+and ``direct``: see, and stop or write to, the sessions below. ``command``: run commands in a container."""
 TOKEN_BYTES = 16
 
 

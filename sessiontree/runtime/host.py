@@ -67,8 +67,9 @@ from sessiontree.runtime.session_rights import (
     session_policy,
 )
 from sessiontree.runtime.session_runner import RunnerState, SessionRunner
+from sessiontree.runtime.session_shell import SessionShell, session_shell
 from sessiontree.runtime.tool_calls import CallWatch
-from sessiontree.sandbox import CommandShell, CommandTurns
+from sessiontree.sandbox import CommandTurns
 from sessiontree.sandbox.named_files import named_files
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.workspace import SkillReader, WorkspaceWriter
@@ -181,6 +182,7 @@ def build_tooling(
         rights,
         policy,
         tool_timeout_s=adopt.limits.tool_timeout_s,
+        approval_expiry_s=adopt.limits.approval_expiry_s,
         now_ms=now_ms,
         command_fingerprint=partial(named_files, str(rights.workspace_root), hidden=equipment.hidden),
         protection=protection,
@@ -320,12 +322,12 @@ class HostCore:
         self._kept = KeptSessions()
         self._opened: tuple[tuple[str, str], WorkspaceWriter] | None = None
         """The workspace of the last session, by its tree's equipment and path."""
-        self._shell: CommandShell | None = None
+        self._shell: SessionShell | None = None
         self._link: Link | None = None
         self.killed = 0
         """Number of processes of the session's tools that were ended when the host was closed."""
         self._facades: Facades | None = None
-        self._ending: list[CommandShell] = []
+        self._ending: list[SessionShell] = []
         """Shells of sessions that left, whose commands were killed and may still exist."""
 
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
@@ -480,8 +482,9 @@ class HostCore:
         ended = 0
         commands: set[ProcessIdentity] = set()
         if self._shell is not None:
+            is_running = self._shell.is_running
             commands = self._shell.end()  # nothing on this host waits for a command's output any more
-            if commands:
+            if is_running:
                 self._ending.append(self._shell)
             self._shell = None
         runner, self._runner = self._runner, None
@@ -547,16 +550,9 @@ class HostCore:
         self._facades = facades = Facades(adopt.session)
         writer = self._writer(adopt, equipment)
         if adopt.spec.kind is not SessionKind.WORKER:
-            self._shell = CommandShell(
-                Path(writer.root),
-                hidden=equipment.hidden,
-                own=equipment.own,
-                security=adopt.config.exec_security,
-                access=adopt.config.workspace_access,
-                cleanup_s=adopt.config.exec_cleanup_s,
-                skills=skills,
-                turns=self._turns.commands.of_a_session(adopt.limits.max_commands),
-            )
+            commands = self._turns.commands.of_a_session(adopt.limits.max_commands)
+            hidden, own = equipment.hidden, equipment.own
+            self._shell = session_shell(adopt, writer, link, commands, hidden=hidden, own=own, skills=skills)
         reader: Reader = writer.reader()
         if skills:
             reader = SkillReader(reader, skills, equipment.hidden)
@@ -585,8 +581,7 @@ class HostCore:
         if hooks is not None:
             screened = ScreenedWatch(self._hub, adopt.tree_id, adopt.session, facades, hooks)
             rights = through_hooks(rights, link, hooks, context, screened.failed)
-        guarded = GuardedFiles(writer, facades)
-        put, now_ms = self._mailbox.put, self._now_ms
+        guarded, put, now_ms = GuardedFiles(writer, facades), self._mailbox.put, self._now_ms
         if adopt.clock_offset_ms is not None:
             now_ms = TreeClock(adopt.clock_offset_ms, self._passed_ms).now_ms
         questioner, dispatcher = build_tooling(equipment, adopt, facades.rights(rights), now_ms, guarded)

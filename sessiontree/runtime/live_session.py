@@ -19,6 +19,7 @@ from sessiontree.runtime.frames import Adopt, Outcome
 from sessiontree.runtime.link import HostLink
 from sessiontree.runtime.session_rights import journaled_policy
 from sessiontree.runtime.supervisor_api import CallReply, CodeRaised, Reply
+from sessiontree.runtime.wait_times import WaitTimes
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.protocol import TreeInstruction, TreeStimulus
 from sessiontree.tree.spawn import end_of_life_ms
@@ -128,6 +129,8 @@ class Controller(Protocol):
     """Waiters for the acceptance of answers to client calls, by answer id."""
     expected: dict[str, set[str]]
     """Ids of the messages and calls that somebody waits for, by session."""
+    waits: WaitTimes
+    """How long the tree did nothing but wait."""
 
     @property
     def inbox_notifier(self) -> RaisedListener:

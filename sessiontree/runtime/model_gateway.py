@@ -1,4 +1,7 @@
-"""The messages between supervisor and model gateway, and the gateway in the same or another process."""
+"""The messages between supervisor and model gateway, and the gateway in the same or another process.
+
+Long because both ends of one conversation are here, with every message between them.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.contracts.whole_text import whole_object, whole_text
 from sessiontree.models.answers import ModelFailure, checked_reply, failure_of
+from sessiontree.models.held_questions import NOTE_HELD
 from sessiontree.models.port import EmitEvent, GatewayModel, ModelRequest, ToolSpec, model_name, summary_key
 from sessiontree.models.sendable.provider_view import GRAMMARS, NAMES, NAMES_OF, NO_REPAIRS, ProviderView
 from sessiontree.models.sendable.sendable_message import sendable_tools
@@ -84,7 +88,15 @@ class AskWhole:
     ticket: int
 
 
-GatewayAnswer: TypeAlias = ModelReplied | NotAnswered | AskWhole | Progress
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Whether a request waits for its turn at the provider."""
+
+    ticket: int
+    is_held: bool
+
+
+GatewayAnswer: TypeAlias = ModelReplied | NotAnswered | AskWhole | Held | Progress
 
 
 NO_MODEL = "no model that waits answers for the agent {agent!r}; give one with model=… or models=…"
@@ -136,6 +148,10 @@ class Asker(Protocol):
 
     def resend_prompt(self) -> None:
         """Ask again with the whole conversation, which the gateway does not hold."""
+        ...
+
+    def held(self, is_held: bool) -> None:
+        """Hear that the request waits for its turn at the provider, or does not any more."""
         ...
 
     def emit(self, event: ModelEvent) -> None:
@@ -283,6 +299,7 @@ async def _complete(
 ) -> None:
     """Ask a model, and pass its answer on unless the request is withdrawn meanwhile."""
     assembly = StreamAssembler(request.turn, emit) if hasattr(model, "stream") else None
+    NOTE_HELD.set(asker.held)
     try:
         reply = checked_reply(await request_reply(model, request, assembly, emit), request.turn)
         message = conversation.told.own(reply)
@@ -416,8 +433,12 @@ class GatewayLink:
         if isinstance(answer, Progress):
             self._hub.emit(answer.tree_id, answer.session, answer.event)
             return
-        asker = self._asked.pop(answer.ticket, None)
+        keep = self._asked.get if isinstance(answer, Held) else self._asked.pop
+        asker: Asker | None = keep(answer.ticket, None)
         if asker is None:
+            return
+        if isinstance(answer, Held):
+            asker.held(answer.is_held)
             return
         place = (asker.tree_id, asker.session)
         self._tickets.pop(place, None)
@@ -427,8 +448,7 @@ class GatewayLink:
             asker.answered(answer.message)
         elif isinstance(answer, NotAnswered):
             asker.failed(answer.failure)
-        else:
-            assert isinstance(answer, AskWhole)  # noqa: S101 - the last answer there is
+        else:  # the last answer there is: AskWhole
             asker.resend_prompt()
 
     def _on_lost(self, link: HostLink, lost: HostLost) -> None:
@@ -501,6 +521,10 @@ class PendingAsk:
     def resend_prompt(self) -> None:
         """The conversation is not here."""
         self.host.answer(AskWhole(self.ticket))
+
+    def held(self, is_held: bool) -> None:
+        """It waits for its turn, or does not any more."""
+        self.host.answer(Held(self.ticket, is_held))
 
     def emit(self, event: ModelEvent) -> None:
         """A part of the reply."""

@@ -53,6 +53,13 @@ class ProgramOnly:
     """Marks a parameter that only the creating program may set; for everybody else it has its default."""
 
 
+@dataclass(frozen=True, slots=True)
+class PeerDefault:
+    """Marks a parameter whose default is another one for peers of the control socket."""
+
+    value: Any
+
+
 class PeerName:
     """Marks a parameter that the control socket fills in with the name of the peer."""
 

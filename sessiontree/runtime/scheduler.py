@@ -163,6 +163,9 @@ class Scheduler:
             self._match(pool)
         elif not live.commits:
             self._try_place(pool, live, self._start_dedicated)
+        link = live.link
+        if link is None or link.running is not live or link in pool.starting:
+            live.controller.waits.hold(live.session, "host")
 
     def settle(self, live: LiveSession) -> None:
         """Note whether a session can be passivated now."""
@@ -476,6 +479,7 @@ class Scheduler:
         del link.leases[live.epoch]
         live.link = None
         live.idle = True
+        live.controller.waits.stirred(live.session)
         if was_running and link.leases:
             self._begins(link)
 
@@ -499,6 +503,7 @@ class Scheduler:
         if live.recovered and live.answers:
             live.requeue_answers()
         live.idle = False
+        live.controller.waits.stirred(live.session)
         live.repeats, live.recovered = live.recovered, False
         live.prompt_owed = False
         live.link = link
@@ -518,6 +523,7 @@ class Scheduler:
         link.since = asyncio.get_running_loop().time()
         link.patience_s = live.controller.config.limits.tool_timeout_s + GRACE_S
         if link not in self._pool(live).starting:
+            live.controller.waits.release(live.session, "host")
             live.controller.embodied(live)
 
     def _send_waiting(self, live: LiveSession) -> None:
@@ -527,6 +533,7 @@ class Scheduler:
         assert link is not None  # noqa: S101 - asked by the callers
         self._pool(live).restful.pop(live, None)
         live.idle = False
+        live.controller.waits.stirred(live.session)
         inputs = tuple(live.waiting)
         live.waiting.clear()
         live.sent.extend(inputs)

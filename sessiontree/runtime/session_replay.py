@@ -264,7 +264,9 @@ def _from_outside(  # noqa: C901 - one case for each type
         case facts.ApprovalWanted(call=checked):
             yield stimuli.CallPrepared(at_ms, checked, needs_approval=True)
         case facts.CallDelegated():
-            yield stimuli.CallHandedOver(head.at_ms, head.client_id, head.call, head.expires_at_ms)
+            yield stimuli.CallHandedOver(
+                head.at_ms, head.client_id, head.call, head.expires_at_ms, head.to_person
+            )
         case facts.ArgumentsRejected():
             yield stimuli.CallRejected(at_ms, _rejected(head, ahead))
         case facts.Tainted() | facts.CallResolved():

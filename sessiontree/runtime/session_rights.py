@@ -384,6 +384,10 @@ class Services(Protocol):
         """Stop a session below the session; return how it and those below it ended."""
         ...
 
+    async def container(self, grant: str, protected: tuple[str, ...]) -> str:
+        """Return the name of the session's container; start it if it is not running."""
+        ...
+
 
 class Link:
     """One adoption's link to supervisor and memory. It ends when the host lets the session go."""

@@ -45,12 +45,15 @@ def preparation_stimulus(prepared: PreparedCall | RejectedCall | ImmediateOutcom
         return CallPrepared(at_ms, prepared.call, prepared.needs_approval)
     if isinstance(prepared, RejectedCall):
         return CallRejected(at_ms, prepared)
-    return finished(prepared, "")
+    return finished(prepared, None)
 
 
-def finished(outcome: ImmediateOutcome, answer_id: str) -> Stimulus:
-    """Return the stimulus with a call's result, which was made of the answer ``answer_id``."""
+def finished(outcome: ImmediateOutcome, taken: todo.TakeAnswer | None) -> Stimulus:
+    """Return the stimulus with a call's result, and of which answer it was made; None = of none."""
     message = outcome.message
+    answer_id, by, surface = ("", "", "")
+    if taken is not None:
+        answer_id, by, surface = taken.answer_id, taken.answer.by, taken.answer.surface
     return CallFinished(
         message.timestamp,
         outcome.key,
@@ -59,6 +62,8 @@ def finished(outcome: ImmediateOutcome, answer_id: str) -> Stimulus:
         outcome.artifacts,
         answer_id,
         outcome.untrusted,
+        by,
+        surface,
     )
 
 

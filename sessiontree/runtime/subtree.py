@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
-from sessiontree.contracts.errors import ExecutionError, SessionTreeError
+from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionTreeError
 from sessiontree.contracts.jsonable import dump_readable, to_json_value
-from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.ports import (
     AgentInfo,
     SessionFilter,
@@ -25,13 +25,16 @@ from sessiontree.contracts.session_facts import (
     TurnStarted,
 )
 from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.contracts.untrusted import BEGIN, wrapped
 from sessiontree.hooks.redact import Redact
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact, read_facts
+from sessiontree.policy.closed_result import ClosedResult, closed_form
 from sessiontree.runtime.live_session import Controller
+from sessiontree.schema.result import compile_result
 from sessiontree.tree.protocol import AcceptSend, RefuseSay, RefuseStop, SendAsked, StopAsked
 from sessiontree.tree.reach import all_below, not_below, session_below
 from sessiontree.tree.state import Session
@@ -209,7 +212,19 @@ def _row(controller: Controller, journal: Journal, session: Session) -> SessionR
         summary="" if session.result is None else session.result.summary,
         taint=session.taint,
         given_up=() if session.result is None else session.result.given_up,
+        result_form=_result_form(spec),
     )
+
+
+def _result_form(spec: SessionSpec) -> str:
+    """Return whether a Worker's typed result would taint its parent, and why."""
+    if spec.kind is not SessionKind.WORKER or spec.result_schema is None:
+        return ""
+    try:
+        form = closed_form(compile_result(spec.result_schema).schema)
+    except ConfigError:  # a release with other rules accepted it
+        return "open"
+    return "closed" if isinstance(form, ClosedResult) else f"open: {form.place or 'the value'} {form.reason}"
 
 
 def _current_tool(controller: Controller, journal: Journal, session: str) -> str:

@@ -33,6 +33,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.clock import TreeClock
+from sessiontree.runtime.containers import Containers
 from sessiontree.runtime.effects import ControllerDeps
 from sessiontree.runtime.grants import Grants
 from sessiontree.runtime.link import HostLink, Transport
@@ -96,6 +97,7 @@ class SupervisorCore:
         self._opened = 0
         self._forks: dict[str, asyncio.Task[None]] = {}
         """Forks under way, by the id of the new tree."""
+        self.containers = Containers(journal.directory)
         self.scheduler = Scheduler(self._make_link, pools, pool_of, self.grants, most_losses)
 
     async def close(self) -> None:
@@ -104,6 +106,7 @@ class SupervisorCore:
             controller.close()
         self.trees.clear()
         self.scheduler.close()
+        await self.containers.close()
         await self._gateway.close()
         await self._memory.close()
         for link in self.scheduler.links:
@@ -214,11 +217,19 @@ class SupervisorCore:
             self.hub,
             self.clock.not_before(last_ms),
             dict(agents),
+            self.containers,
         )
         controller = self.trees[config.tree_id] = TreeController(config, state, around, last_ms)
         self._opened += 1
         controller.equipment = f"{config.tree_id}#{self._opened}"
         return controller
+
+    def let_go(self, tree_id: str) -> None:
+        """Close a tree if it is open; it stays in the journal."""
+        controller = self.trees.pop(tree_id, None)
+        if controller is not None:
+            controller.close()
+            self.containers.tree_closed(tree_id)
 
     def tree(self, tree_id: str) -> TreeController:
         """Return an open tree.
@@ -388,6 +399,10 @@ class SupervisorCore:
         """
         live = self.grants.check(grant, "direct")
         return await stopped_below(live.controller, self.journal, live.session, target, reason)
+
+    async def container(self, grant: str, protected: tuple[str, ...]) -> str:
+        """Return the name of a session's container; start it if it is not running."""
+        return await self.containers.name_for(self.grants.check(grant, "command"), protected)
 
     def last_words(self, grant: str, reason: str) -> None:
         """End a host and its session, for the reason that the host gives.

@@ -27,6 +27,7 @@ from sessiontree.contracts.kinds import PermissionTier, SessionStatus
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolReply, ToolResultMessage
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.questions import PEER_SURFACES, QuestionReply, QuestionRequest
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.session_facts import RunFailure
@@ -34,7 +35,17 @@ from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.rpc import AtMost, Count, OneOf, PeerName, ProgramOnly, Without, Words, rpc
+from sessiontree.runtime.rpc import (
+    AtMost,
+    Count,
+    OneOf,
+    PeerDefault,
+    PeerName,
+    ProgramOnly,
+    Without,
+    Words,
+    rpc,
+)
 from sessiontree.tree.protocol import SpawnAsked
 from sessiontree.tree.report import ReceiptLine
 
@@ -47,6 +58,10 @@ Again = Annotated[bool, ProgramOnly]
 WaitSeconds = Annotated[float, AtMost(MAX_READ_WAIT_S)]
 PersonsAnswer = Annotated[ApprovalAnswer, Without(("sender",))]
 """A peer answers as itself: it can't name somebody else as who answered."""
+PersonsReply = Annotated[QuestionReply, Without(("sender",))]
+"""As for an approval: a peer answers a question as itself."""
+AnsweredAt = Annotated[str, OneOf(PEER_SURFACES), PeerDefault(PEER_SURFACES[0])]
+"""Where a person answered; the program's own answers are given in the program."""
 PersonsEnding = Annotated[SessionStatus, OneOf((SessionStatus.CANCELLED, SessionStatus.COMPLETED))]
 
 
@@ -178,7 +193,29 @@ class CodeRaised:
     """Lines of ``path:line in function: source``, outermost first."""
 
 
-InboxEvent: TypeAlias = RequestOpened | RequestClosed | MessageSaid | ClientCallArrived | CodeRaised
+@dataclass(frozen=True, slots=True)
+class QuestionOpened:
+    """A question waits for a person."""
+
+    question: QuestionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionClosed:
+    """A question does not wait any more."""
+
+    question_id: str
+
+
+InboxEvent: TypeAlias = (
+    RequestOpened
+    | RequestClosed
+    | QuestionOpened
+    | QuestionClosed
+    | MessageSaid
+    | ClientCallArrived
+    | CodeRaised
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +295,11 @@ class SupervisorApi(Protocol):
         answer: PersonsAnswer,
         by: Annotated[str, PeerName] = "person",
         again: Again = False,
+        surface: AnsweredAt = "program",
     ) -> None:
         """Answer an approval request. The journal names ``by``, or the sender of the answer, as who answered.
+
+        It also names the ``surface`` where it was answered.
 
         Raises:
             AnswerTooLate: it was decided before, or is of no use any more: the session that asked was
@@ -276,6 +316,26 @@ class SupervisorApi(Protocol):
 
         Raises:
             AnswerTooLate: no denial of this request holds.
+        """
+        ...
+
+    @rpc(for_peers=True, urgent=True)
+    async def answer_question(
+        self,
+        tree_id: str,
+        question_id: str,
+        reply: PersonsReply,
+        answer_id: Words,
+        by: Annotated[str, PeerName] = "person",
+        again: Again = False,
+        surface: AnsweredAt = "program",
+    ) -> None:
+        """Answer a question for a person; durable when this returns. ``by`` and ``surface`` as for decisions.
+
+        Raises:
+            AnswerTooLate: it was answered before, expired, or its session stopped.
+            PermissionDenied: whoever answered is not an owner; the question still waits.
+            ValidationError: an answer does not fit its question, which still waits.
         """
         ...
 
@@ -386,6 +446,11 @@ class SupervisorApi(Protocol):
         ...
 
     @rpc(for_peers=True)
+    async def pending_questions(self, tree_id: str) -> list[QuestionRequest]:
+        """Return the questions that wait for a person, oldest first."""
+        ...
+
+    @rpc(for_peers=True)
     async def client_calls(self, tree_id: str) -> list[ClientCall]:
         """Return the calls that wait for the creating program, in the order they were handed over."""
         ...
@@ -393,6 +458,14 @@ class SupervisorApi(Protocol):
     @rpc(for_peers=True)
     async def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
         """Return every session of a tree with its state."""
+        ...
+
+    @rpc()
+    async def waited_s(self, tree_id: str) -> float:
+        """Return how long a tree did nothing but wait for hosts, rate limiters and retries, in seconds.
+
+        Counted since this supervisor holds the tree.
+        """
         ...
 
     @rpc(for_peers=True)

@@ -70,7 +70,7 @@ ORPHAN_RETRY_S: Final = 0.1
 FOR_GRANTS: Final = frozenset(
     {
         "spawn", "say", "report", "last_words",
-        "list_below", "history_below", "agents_below", "send_from", "stop_below",
+        "list_below", "history_below", "agents_below", "send_from", "stop_below", "container",
     }
 )  # fmt: skip
 """What hosts may ask for the session that they embody."""

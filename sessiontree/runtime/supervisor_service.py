@@ -1,4 +1,7 @@
-"""One supervisor's answers to what it can be asked, in whichever process the question came from."""
+"""One supervisor's answers to what it can be asked, in whichever process the question came from.
+
+Long because it has a method for each question of the interface.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.questions import QuestionReply, QuestionRequest
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Sender, asker_of
 from sessiontree.contracts.session_facts import CallResolved, CompactionBegun, RunFinished, TurnStarted
@@ -31,6 +35,7 @@ from sessiontree.contracts.tree_facts import (
     ApprovalWaiting,
     CancelBegun,
     ChannelSaid,
+    ClientCallEnded,
     ClientCallOpened,
     InterruptBegun,
     OutsideHookFailed,
@@ -42,9 +47,13 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_config, read_fact, read_facts
-from sessiontree.runtime.effects import answer as bring_answer
-from sessiontree.runtime.effects import waiting_in
 from sessiontree.runtime.live_session import session_report
+from sessiontree.runtime.outside_answers import (
+    answer_call,
+    answer_question,
+    questions_in,
+    waiting_in,
+)
 from sessiontree.runtime.result_push import ResultListener
 from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor_api import (
@@ -55,6 +64,8 @@ from sessiontree.runtime.supervisor_api import (
     ClientCallArrived,
     InboxEvent,
     MessageSaid,
+    QuestionClosed,
+    QuestionOpened,
     Reply,
     RequestClosed,
     RequestOpened,
@@ -64,7 +75,7 @@ from sessiontree.runtime.supervisor_api import (
 from sessiontree.runtime.tree_controller import TreeController
 from sessiontree.runtime.tree_fork import Identity
 from sessiontree.tree import protocol as tree_stimuli
-from sessiontree.tree.report import ReceiptLine, receipt, request_of
+from sessiontree.tree.report import ReceiptLine, question_of, receipt, request_of
 from sessiontree.tree.state import TreeState
 
 _NEW_WORK = (TurnStarted, CompactionBegun)
@@ -265,7 +276,13 @@ class SupervisorService(SupervisorApi):
                 return
 
     async def decide(
-        self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str = "person", again: bool = False
+        self,
+        tree_id: str,
+        request_id: str,
+        answer: ApprovalAnswer,
+        by: str = "person",
+        again: bool = False,
+        surface: str = "program",
     ) -> None:
         """Answer an approval request; ``again`` as in :meth:`send`.
 
@@ -280,7 +297,7 @@ class SupervisorService(SupervisorApi):
             asker = asker_of(answer.sender, controller.config.owners)
             by = asker.id
         decided = tree_stimuli.Decided(
-            controller.now_ms(), request_id, answer.approve, answer.always, by, answer.reason, asker
+            controller.now_ms(), request_id, answer.approve, answer.always, by, answer.reason, asker, surface
         )
         request = controller.state.requests.get(request_id)
         try:
@@ -321,7 +338,35 @@ class SupervisorService(SupervisorApi):
             ValidationError: the answer can't be its result; it still waits.
         """
         controller = self._supervisor.tree(tree_id)
-        await bring_answer(controller, client_id, answer, answer_id, controller.now_ms(), again=again)
+        await answer_call(controller, client_id, answer, answer_id, again=again)
+
+    async def answer_question(
+        self,
+        tree_id: str,
+        question_id: str,
+        reply: QuestionReply,
+        answer_id: str,
+        by: str = "person",
+        again: bool = False,
+        surface: str = "program",
+    ) -> None:
+        """Answer a question for a person; ``again`` as in :meth:`send`.
+
+        Raises:
+            AnswerTooLate: it was answered before, expired, or its session stopped.
+            PermissionDenied: whoever answered is not an owner; the question still waits.
+            ValidationError: an answer does not fit its question, which still waits.
+        """
+        controller = self._supervisor.tree(tree_id)
+        if reply.sender is not None:
+            asker = asker_of(reply.sender, controller.config.owners)
+            by = asker.id
+            if not asker.is_owner:
+                refused = tree_stimuli.Decided(
+                    controller.now_ms(), question_id, False, False, by, "", asker, surface
+                )
+                await self._supervisor.decide(tree_id, refused)
+        await answer_question(controller, question_id, reply, answer_id, (by, surface), again=again)
 
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[JournalRecord]:
         """Return durable facts after a number, waiting for the first."""
@@ -408,6 +453,10 @@ class SupervisorService(SupervisorApi):
         requests = [request_of(state, request_id) for request_id, _ in state.requests.items()]
         return [request for request in requests if request is not None]
 
+    async def pending_questions(self, tree_id: str) -> list[QuestionRequest]:
+        """Return the questions that wait for a person, oldest first."""
+        return questions_in(self._supervisor.tree(tree_id))
+
     async def client_calls(self, tree_id: str) -> list[ClientCall]:
         """Return the calls that wait for the creating program, in the order they were handed over."""
         return waiting_in(self._supervisor.tree(tree_id))
@@ -419,6 +468,10 @@ class SupervisorService(SupervisorApi):
     async def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
         """Return every session of a tree with its state."""
         return receipt(self._supervisor.tree(tree_id).state, "main")
+
+    async def waited_s(self, tree_id: str) -> float:
+        """Return how long a tree did nothing but wait for hosts, rate limiters and retries, in seconds."""
+        return self._supervisor.tree(tree_id).waits.waited_s()
 
     async def is_over(self, tree_id: str) -> bool:
         """Whether Main has ended."""
@@ -443,9 +496,7 @@ class SupervisorService(SupervisorApi):
 
     def release(self, tree_id: str) -> None:
         """Let a tree go; it stays in the journal."""
-        controller = self._supervisor.trees.pop(tree_id, None)
-        if controller is not None:
-            controller.close()
+        self._supervisor.let_go(tree_id)
 
 
 def _lives(controller: TreeController, session: str) -> bool:
@@ -547,5 +598,8 @@ def inbox_events_in(records: Iterable[JournalRecord], state: TreeState) -> list[
         elif isinstance(fact, ChannelSaid):
             events.append(MessageSaid(fact.channel, fact.text))
         elif isinstance(fact, ClientCallOpened) and fact.call.call_id in state.client_calls:
-            events.append(ClientCallArrived(fact.call))
+            question = question_of(state, fact.call.call_id)
+            events.append(ClientCallArrived(fact.call) if question is None else QuestionOpened(question))
+        elif isinstance(fact, ClientCallEnded):
+            events.append(QuestionClosed(fact.client_id))
     return events

@@ -426,7 +426,7 @@ Making: TypeAlias = Callable[[], Awaitable[ImmediateOutcome]]
 
 
 class Delegation:
-    """Hands a session's calls over to the program, and makes results of its answers.
+    """Hands a session's calls over to the program or to a person, and makes results of the answers.
 
     Args:
         dispatcher: Checks calls and makes results.
@@ -451,7 +451,7 @@ class Delegation:
         self._due = due
         self._out = out
         self._ids = ids
-        self._taking: dict[str, str] = {}
+        self._taking: dict[str, todo.TakeAnswer] = {}
         """Call to the answer that its result is being made of."""
 
     def hand_over(
@@ -471,9 +471,12 @@ class Delegation:
         if isinstance(checked, ImmediateOutcome):
             return checked
         at_ms = self._now_ms()
+        to_person = wanted.tool in self._dispatcher.person_tools
+        if to_person and not self._dispatcher.can_ask_person:
+            return self._dispatcher.nobody_to_ask(checked, call.call.id)
         expires_at_ms = at_ms + int(self._dispatcher.timeout_s(checked) * 1000)
         client_id = self._ids.client(key)
-        delegated = stimuli.CallHandedOver(at_ms, client_id, checked.call, expires_at_ms)
+        delegated = stimuli.CallHandedOver(at_ms, client_id, checked.call, expires_at_ms, to_person)
         self._due.append((f"call:{key}", delegated))
         return None
 
@@ -489,9 +492,9 @@ class Delegation:
             refused = todo.SettleAnswer(take.answer_id, taken=False, refusal=error.message, field=field)
             self._out.append(refused)
             return None
-        self._taking[take.key] = take.answer_id
+        self._taking[take.key] = take
         return partial(self._dispatcher.fit_images, made, call.final.tier)
 
-    def answer_to(self, key: str) -> str:
-        """Return, once, the id of the answer that a call's result was made of; empty = of none."""
-        return self._taking.pop(key, "") if self._taking else ""
+    def answer_to(self, key: str) -> todo.TakeAnswer | None:
+        """Return, once, the answer that a call's result was made of; None = of none."""
+        return self._taking.pop(key, None) if self._taking else None

@@ -23,6 +23,7 @@ from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
     ApprovalWaiting,
     ChannelSaid,
+    ClientCallEnded,
     ClientCallOpened,
     SessionEnded,
     TreeFact,
@@ -40,6 +41,7 @@ from sessiontree.runtime.frames import Adopt, Outcome, Watch
 from sessiontree.runtime.live_session import FutureMap, Input, LiveSession
 from sessiontree.runtime.session_rights import describe_denial
 from sessiontree.runtime.supervisor_api import CallReply, CodeRaised, Reply
+from sessiontree.runtime.wait_times import WaitTimes
 from sessiontree.session.instructions import ToTree
 from sessiontree.session.turns import is_offer
 from sessiontree.tree import protocol as tree_stimuli
@@ -96,6 +98,8 @@ class InboxNotifier:
         if isinstance(fact, ApprovalDecided) and fact.request_id in self._shown:
             self._shown.remove(fact.request_id)
             return True
+        if isinstance(fact, ClientCallEnded):
+            return True
         is_last = (
             isinstance(fact, SessionEnded) and fact.session == "main"
         )  # the reader then learns that the tree has ended
@@ -147,6 +151,7 @@ class TreeController:
         self.config = config
         self.state = state
         self.live_sessions: dict[str, LiveSession] = {}
+        self.waits = WaitTimes(self.live_sessions)
         self.replies: FutureMap[Reply] = FutureMap()
         self.calls: FutureMap[CallReply] = FutureMap()
         self.results: FutureMap[SessionResult[Any]] = FutureMap()
@@ -452,11 +457,11 @@ class TreeController:
     def on_outcome(self, live: LiveSession, outcome: Outcome) -> None:
         """Take in the result of a session's step."""
         at_ms = self.now_ms()
-        live.kept = None
+        live.kept, before = None, live.taken
         live.repeats = live.prompt_owed = False
-        before = live.taken
         posts = self._note_taken(live, outcome.taken)
         live.idle = outcome.idle and not live.sent
+        self.waits.stirred(live.session)
         given: list[TreeStimulus] = []
         offers = any(is_offer(each) for each in outcome.instructions)
         if live.taken - before > len(posts) and not offers:

@@ -128,8 +128,8 @@ def _asked(  # noqa: C901, PLR0912 - one case for each type
             yield protocol.HookFailedOutside(at_ms, head)
         case facts.DenialLifted(request_id, by):
             yield protocol.LiftAsked(at_ms, request_id, by)
-        case facts.DecisionRefused(request_id, by, approve):
-            yield protocol.Decided(at_ms, request_id, approve, False, by.id, "", by)
+        case facts.DecisionRefused(request_id, by, approve, surface):
+            yield protocol.Decided(at_ms, request_id, approve, False, by.id, "", by, surface)
         case facts.ApprovalStepRecorded(by="person" | "approver error"):
             yield _decided(at_ms, head, ahead)
         case facts.InterruptBegun(sessions, reason):
@@ -190,17 +190,18 @@ def _message(at_ms: int, head: facts.MessagePassed, ahead: Sequence[TreeFact]) -
 
 
 def _decided(at_ms: int, head: facts.ApprovalStepRecorded, ahead: Sequence[TreeFact]) -> TreeStimulus:
-    request_id, by, always = head.request_id, head.by, False
+    request_id, by, always, surface = head.request_id, head.by, False, ""
     for fact in ahead[1:AHEAD]:
         if isinstance(fact, facts.ApprovalDecided) and fact.request_id == request_id:
-            by = fact.by
+            by, surface = fact.by, fact.surface
         elif isinstance(fact, facts.ToolAlwaysAllowed):
             always = True
             break
         elif isinstance(fact, facts.ApprovalStepRecorded) and fact.by == "person":
             break
     by = APPROVER_ERROR if head.by == APPROVER_ERROR else by
-    return protocol.Decided(at_ms, request_id, head.answer == "approve", always, by, head.reason)
+    answer = head.answer == "approve"
+    return protocol.Decided(at_ms, request_id, answer, always, by, head.reason, surface=surface)
 
 
 def _from_sessions(  # noqa: C901, PLR0912 - one case for each type
@@ -231,7 +232,7 @@ def _from_sessions(  # noqa: C901, PLR0912 - one case for each type
             waiting = state.client_calls.get(client_id)
             withdrawn = reported.withdrawn.get(client_id)
             if waiting is not None and withdrawn is not None:
-                ended = replace(withdrawn.ended, answer_id=head.answer_id)
+                ended = replace(withdrawn.ended, answer_id=head.answer_id, by=head.by, surface=head.surface)
                 yield FromSession(at_ms, waiting.session_id, replace(withdrawn, ended=ended))
             yield from _later_end(state, reported, at_ms, ahead)
         case facts.ApprovalDecided():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.errors import ConfigError, SessionTreeError, words_of
+from sessiontree.contracts.errors import SessionTreeError, words_of
 from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.skills import Skill
 from sessiontree.dispatch.tool_table import ToolTable
@@ -58,13 +58,7 @@ class TreeSetup:
         skills: Mapping[str, Skill],
         hidden: tuple[Path, ...] = (),
     ) -> TreeSetup:
-        """Return the setup for models of either sort, by the agents and summary keys for which they answer.
-
-        Raises:
-            ConfigError: the web's settings are not of their type.
-        """
-        if web is not None and not isinstance(web, WebSettings):
-            raise ConfigError(f"web: give WebSettings, or None for no web at all, not {web!r}")
+        """Return the setup for models of either sort, by the agents and summary keys they answer for."""
         instant: dict[str, InProcessModel] = {}
         waiting: dict[str, GatewayModel] = {}
         for agent, model in models.items():
@@ -86,6 +80,9 @@ class PackedResources:
     """None where all models of the tree are instant and run in the hosts."""
     places: bytes | None = None
     """The nodes on which its hosts may run, as the engine packs them; None = this node alone."""
+    keys: tuple[str, ...] = ()
+    """Where each key of its models is on every machine, such as ``env:VARIABLE``; an empty text stands for a
+    key that the program alone holds."""
 
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import CheckedCall, RejectedCall
 from sessiontree.contracts.author_errors import frames_in
-from sessiontree.contracts.client_tool import DELEGATED
+from sessiontree.contracts.client_tool import DELEGATED, PERSON_ASKED
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Timeout, ValidationError
 from sessiontree.contracts.kinds import PermissionTier
@@ -175,7 +175,7 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
             stimulus.message,
             stimulus.artifacts,
             resets,
-            answer_id=stimulus.answer_id,
+            answer=(stimulus.answer_id, stimulus.by, stimulus.surface),
         )
     if stimulus.answer_id:
         decision.instructions.append(todo.SettleAnswer(stimulus.answer_id, taken=call is not None))
@@ -197,14 +197,17 @@ def resolve(
     artifacts: tuple[Artifact, ...] = (),
     resets: str | None = None,
     *,
-    answer_id: str = "",
+    answer: tuple[str, str, str] = ("", "", ""),
 ) -> None:
-    """Give a call its result: in the transcript, to the program that asked, or later as a notice."""
+    """Give a call its result: in the transcript, to the program that asked, or later as a notice.
+
+    ``answer`` is the id of the answer that it was made of, who gave it, and where; empty = of none.
+    """
     decision.facts.append(facts.CallResolved(call.key, outcome, message, artifacts, resets))
     if message.is_error and (frames := frames_in(message)):
         decision.instructions.append(todo.ReportRaised(f"tool {message.tool_name!r}", frames))
     if call.phase == "delegated":
-        ended = ClientCallEnded(call.client_id, outcome, answer_id)
+        ended = ClientCallEnded(call.client_id, outcome, *answer)
         decision.instructions.append(todo.ToTree(ClientCallWithdrawn(ended)))
     if call.outside:
         decision.instructions.append(todo.AnswerCall(call.call.id, outcome, message))
@@ -288,9 +291,9 @@ def intend(decision: Decision, checked: CheckedCall) -> None:
 
 
 def park(call: CallState, at_ms: int) -> facts.CallParked:
-    """Let the model continue while a call waits for its approval or for the program's answer."""
+    """Let the model continue while a call waits for its approval or for an answer."""
     if call.phase == "delegated":
-        text, name = DELEGATED, call.client_id
+        text, name = PERSON_ASKED if call.to_person else DELEGATED, call.client_id
     else:
         text, name = (
             "waiting for an approval; go on with other work, the outcome will be reported",
@@ -307,15 +310,15 @@ def abort_waiting(decision: Decision, call: CallState, reason: str, at_ms: int) 
 
 
 def delegated(state: SessionState, stimulus: stimuli.CallHandedOver) -> Decision:
-    """Hand an allowed call over to the creating program, which alone answers it from now on."""
+    """Hand an allowed call over to the creating program or a person: nobody else answers it from then on."""
     decision = Decision()
     checked = stimulus.call
     call = state.calls.get(checked.key)
     if call is None or call.phase not in {"open", "intended"} or state.stopping is not None:
         return decision
-    client_id, ends_ms = stimulus.client_id, stimulus.expires_at_ms
-    decision.facts.append(facts.CallDelegated(client_id, checked, stimulus.at_ms, ends_ms))
-    decision.instructions.append(todo.ToTree(ClientCallDelegated(client_id, checked, ends_ms)))
+    client_id, ends_ms, to_person = stimulus.client_id, stimulus.expires_at_ms, stimulus.to_person
+    decision.facts.append(facts.CallDelegated(client_id, checked, stimulus.at_ms, ends_ms, to_person))
+    decision.instructions.append(todo.ToTree(ClientCallDelegated(client_id, checked, ends_ms, to_person)))
     decision.instructions.append(todo.WakeSessionAt(ends_ms))
     return decision
 
@@ -348,7 +351,12 @@ def expire_client_calls(state: SessionState, at_ms: int) -> Decision:
 
 
 def _overdue(call: CallState, at_ms: int) -> ToolResultMessage:
-    error = Timeout(max(0, at_ms - call.asked_at_ms) / 1000, call.tool)
+    waited_s = max(0, at_ms - call.asked_at_ms) / 1000
+    error = (
+        ExecutionError(f"nobody answered within {waited_s:g} s; go on without an answer")
+        if call.to_person
+        else Timeout(waited_s, call.tool)
+    )
     return error_message(call.call.id, call.tool, error, at_ms)
 
 
@@ -392,8 +400,10 @@ def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decis
     elif call.phase == "delegated":
         client_id = state.ids.client(call.key)
         ends_ms = call.expires_at_ms + stimulus.shift_ms
-        decision.facts.append(facts.CallDelegated(client_id, call.final, at_ms, ends_ms))
-        decision.instructions.append(todo.ToTree(ClientCallDelegated(client_id, call.final, ends_ms)))
+        handed_over = facts.CallDelegated(client_id, call.final, at_ms, ends_ms, call.to_person)
+        decision.facts.append(handed_over)
+        event = ClientCallDelegated(client_id, call.final, ends_ms, call.to_person)
+        decision.instructions.append(todo.ToTree(event))
 
 
 def _skip(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:

@@ -129,7 +129,7 @@ def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
     if state.asking:
         decision.instructions.append(todo.CallModel(state.turn))
     if state.retry_at_ms is not None:
-        decision.instructions.append(todo.WakeSessionAt(state.retry_at_ms))
+        decision.instructions.append(todo.WakeSessionAt(state.retry_at_ms, retries=True))
     for request_id, question in state.consultations.items():
         if state.stopping is not None:
             reply = facts.ApproverReplied(request_id, "escalate", _STOPS)

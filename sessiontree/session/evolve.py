@@ -263,6 +263,7 @@ def _call_delegated(state: SessionState, fact: facts.CallDelegated) -> None:
         call.client_id = fact.client_id
         call.asked_at_ms = fact.at_ms
         call.expires_at_ms = fact.expires_at_ms
+        call.to_person = fact.to_person
 
 
 def _call_parked(state: SessionState, fact: facts.CallParked) -> None:

@@ -149,6 +149,8 @@ class WakeSessionAt:
     """Ring at this time."""
 
     at_ms: int
+    retries: bool = False
+    """Whether the model is asked again then, and the session waits for nothing else."""
 
 
 SessionInstruction: TypeAlias = (

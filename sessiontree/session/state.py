@@ -42,7 +42,9 @@ class CallState:
     client_id: str = ""
     """Its id for the creating program, which answers it; empty = the program does not run it."""
     expires_at_ms: int = 0
-    """When the program's time to answer it ends."""
+    """When the time to answer it ends."""
+    to_person: bool = False
+    """Whether a person answers it instead of the program."""
     asked_by: tuple[Principal, ...] = ()
     """The principals it is made for; empty = the creating program."""
     cut: bool = False

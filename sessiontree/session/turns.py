@@ -116,7 +116,7 @@ def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
     retry_at_ms = None if wait_ms is None else stimulus.at_ms + wait_ms
     decision.facts.append(replace(fact, retry_at_ms=retry_at_ms))
     if retry_at_ms is not None:
-        decision.instructions.append(todo.WakeSessionAt(retry_at_ms))
+        decision.instructions.append(todo.WakeSessionAt(retry_at_ms, retries=True))
         return decision
     tried = f" ({state.model_failures + 1} attempts)" if state.model_failures else ""
     _rest(state, decision, "", f"the model failed{tried}: {stimulus.reason}")

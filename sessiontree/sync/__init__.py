@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from sessiontree.sync.bases import PendingReply
 from sessiontree.sync.channels import QueueChannel, TerminalChannel
-from sessiontree.sync.event_buffer import ProgressReader
+from sessiontree.sync.event_buffer import FactReader, ProgressReader
 from sessiontree.sync.session import (
     Approvals,
     ClientCalls,
     PendingApproval,
+    PendingQuestion,
+    Questions,
     SessionHandle,
     WaitingCall,
 )
@@ -22,9 +24,12 @@ from sessiontree.sync.tree import Runtime, SessionTree, StoredTrees
 __all__ = [
     "Approvals",
     "ClientCalls",
+    "FactReader",
     "PendingApproval",
+    "PendingQuestion",
     "PendingReply",
     "ProgressReader",
+    "Questions",
     "QueueChannel",
     "Runtime",
     "SessionHandle",

@@ -7,7 +7,7 @@ generated (``.ci/generate_sync.py``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -55,6 +55,14 @@ class PendingReply:
         text: str = self._crossing.wait(_awaited, self._pending)
         return text
 
+    def interrupt(self, reason: str) -> None:
+        """Interrupt the turn of the session that writes the reply; nothing if the reply is there.
+
+        Args:
+            reason: What the journal and the session's transcript say.
+        """
+        self._crossing.wait(self._pending.interrupt, reason)
+
     def __iter__(self) -> Iterator[str]:
         """Yield pieces of the reply's text as they arrive; ends when the final text is there.
 
@@ -79,6 +87,10 @@ class SessionBase(Generic[R]):
     def __repr__(self) -> str:
         """Name tree and session."""
         return repr(self._inner)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, Any]:
+        """Return the session for a notebook's cell, as its twin does."""
+        return self._inner._repr_mimebundle_(include, exclude)
 
     def send(
         self,
@@ -238,6 +250,14 @@ class TreeBase:
     def _made(self) -> session_tree.SessionTree:
         assert self._tree is not None  # noqa: S101 - it is None only during resume
         return self._tree
+
+    def __repr__(self) -> str:
+        """Name the tree."""
+        return repr(self._made)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, Any]:
+        """Return the tree for a notebook's cell, as its twin does."""
+        return self._made._repr_mimebundle_(include, exclude)
 
     @property
     def channel(self) -> HumanChannel | None:

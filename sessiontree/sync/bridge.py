@@ -27,7 +27,7 @@ Question: TypeAlias = Callable[[ApprovalRequest], Any]
 class Prompt:
     """One question to a person, asked by a thread. Compared by identity."""
 
-    def __init__(self, question: Question, request: ApprovalRequest) -> None:
+    def __init__(self, question: Question, request: Any) -> None:
         """Bind to the running loop, where the answer is awaited."""
         self._question = question
         self._request = request
@@ -82,7 +82,7 @@ class Prompts:
         self._asked: list[Prompt] = []
 
     async def ask(
-        self, question: Question, request: ApprovalRequest, on_withdrawn: Callable[[], None] | None = None
+        self, question: Question, request: Any, on_withdrawn: Callable[[], None] | None = None
     ) -> Any:
         """Let a blocked thread ask a question, and wait for the answer.
 

@@ -13,10 +13,7 @@ from typing import Any, TextIO, TypeAlias, TypeVar, cast
 from sessiontree.api.options import (
     ApproverLike,
     ChannelLike,
-    channel_owners,
-    channel_show,
-    channel_system_tier,
-    channel_tools,
+    channel_members,
 )
 from sessiontree.channels import terminal
 from sessiontree.channels.port import HumanChannel
@@ -33,20 +30,29 @@ Asking: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | None]
 class QueueChannel:
     """Messages wait in ``messages``, a queue for threads; requests wait in the tree for an answer."""
 
+    leaves_requests = True
+    """As for the channel of the async classes."""
+
     def __init__(
         self,
         owners: Sequence[str] = (),
         system_tier: SystemAnswer = "allow",
         message_policy: MessagePolicy | None = None,
     ) -> None:
-        """Begin without messages; the settings are those of the async class."""
+        """Begin without messages.
+
+        Args:
+            owners: Ids of the senders who own the tree, if the channel has several users.
+            system_tier: What happens to System calls in trees whose Main has this channel.
+            message_policy: Limits on messages of those trees' Branches.
+        """
         self.owners = owners
         self.system_tier = system_tier
         self.message_policy = message_policy
         self.messages: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     async def send(self, text: str) -> None:
-        """Keep a message."""
+        """Keep the ``text`` of a message."""
         self.messages.put(text)
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
@@ -89,7 +95,7 @@ class TerminalChannel(terminal.TerminalChannel):
         self._question: TerminalQuestion | None = None
 
     def put(self, question: TerminalQuestion) -> ApprovalAnswer | None:
-        """Show a request and wait for a valid answer on this thread; None = it was withdrawn meanwhile."""
+        """Show ``question`` and wait for a valid answer on this thread; None = it was withdrawn meanwhile."""
         with self._mine:
             self._question = question
             try:
@@ -142,12 +148,13 @@ class CrossedChannel:
 
     def __init__(self, given: HumanChannel, asking: Asking) -> None:
         self.given = given
-        self.tools = channel_tools(given)
+        members = channel_members(given)
+        self.tools = members.get("tools", ())
         self.name = getattr(given, "name", "")
-        self.owners = channel_owners(given)
-        self.system_tier = channel_system_tier(given)
-        self.message_policy = getattr(given, "message_policy", None)
-        self.show = channel_show(given)
+        self.owners = members.get("owners", ())
+        self.system_tier = members.get("system_tier", "allow")
+        self.message_policy = members.get("message_policy")
+        self.show = members.get("show")
         self._asking = asking
 
     async def send(self, text: str) -> None:

@@ -1,19 +1,21 @@
-"""Streams for threads: a pump reads an async iterator on the loop, and a reader gives progress events."""
+"""Streams for threads: a pump reads an async iterator on the loop; readers give facts and events."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.sync.bridge import Crossing
 from sessiontree.sync.portal import not_open
 
 if TYPE_CHECKING:
+    from sessiontree.api import fact_reader
+    from sessiontree.journal.record import JournalRecord
     from sessiontree.runtime import progress
 
 T = TypeVar("T")
@@ -86,7 +88,7 @@ class Pump(Generic[T]):
 
 def drained(
     crossing: Crossing, source: Callable[[], AsyncIterator[T]], at_most: int, at_once: int
-) -> Iterator[T]:
+) -> Generator[T, None, None]:
     """Yield the items of an async iterator that is read on the loop.
 
     Args:
@@ -101,6 +103,41 @@ def drained(
             yield from items
     finally:
         pump.close()
+
+
+class FactReader(Iterator["JournalRecord"]):
+    """Reads the durable facts of a tree: iterate over it, or take those so far as a data frame.
+
+    :meth:`SessionTree.events` makes it.
+    """
+
+    def __init__(self, crossing: Crossing, reader: fact_reader.FactReader) -> None:
+        """Bind the loop's reader."""
+        self._crossing = crossing
+        self._reader = reader
+        self._facts = drained(crossing, lambda: reader, 512, 512)
+
+    def __next__(self) -> JournalRecord:
+        """Return the next fact, waiting for it.
+
+        Raises:
+            StopIteration: Main has ended, and all facts were returned.
+            SessionTreeError: the tree is not open, or was closed meanwhile.
+        """
+        return next(self._facts)
+
+    def to_pandas(self) -> Any:
+        """Return the facts so far as a ``pandas.DataFrame``, as the reader on the loop does.
+
+        Raises:
+            ConfigError: pandas is not installed.
+            SessionTreeError: the tree is not open, or was closed meanwhile.
+        """
+        return self._crossing.wait(self._reader.to_pandas)
+
+    def close(self) -> None:
+        """Stop reading; harmless when the tree is closed."""
+        self._facts.close()
 
 
 class ProgressReader:

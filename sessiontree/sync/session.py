@@ -1,4 +1,4 @@
-"""A session, its approvals and its client calls, as a program without ``await`` holds them.
+"""A session, its approvals, questions and client calls, as a program without ``await`` holds them.
 
 Written by ``.ci/generate_sync.py`` from the async classes: change those, or the script.
 """
@@ -17,6 +17,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import ChildKind, SessionKind
 from sessiontree.contracts.messages import Message, ToolReply
 from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.questions import AnswerGiven, QuestionRequest, Surface
 from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender
 from sessiontree.sync.bases import Crossed, SessionBase
@@ -25,7 +26,7 @@ from sessiontree.sync.event_buffer import drained
 from sessiontree.tree.report import ReceiptLine
 
 if TYPE_CHECKING:
-    from sessiontree.api import client_calls, inbox
+    from sessiontree.api import client_calls, inbox, questions
 
 T = TypeVar("T")
 
@@ -40,29 +41,41 @@ class PendingApproval(Crossed):
         """What is asked."""
         return self._inner.request
 
-    def approve(self, *, always: bool = False, reason: str = "", sender: Sender | str | None = None) -> None:
+    def approve(
+        self,
+        *,
+        always: bool = False,
+        reason: str = "",
+        sender: Sender | str | None = None,
+        surface: Surface = "program",
+    ) -> None:
         """Approve this call, or every later call of the tool in this tree too.
 
         Args:
             always: Whether later calls are approved too.
             reason: The reason, for the journal.
             sender: Who approves, if the program has several users; None = the program itself.
+            surface: Where the person approved, for the journal.
 
         Raises:
             AnswerTooLate: the request was decided in the meantime, or the session was asked to stop before
                 the approval was durable, so that the call did not run or was stopped as it began.
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
-        self._crossing.run(self._inner.approve, always=always, reason=reason, sender=sender)
+        self._crossing.run(self._inner.approve, always=always, reason=reason, sender=sender, surface=surface)
 
-    def deny(self, reason: str = "", *, sender: Sender | str | None = None) -> None:
-        """Deny the call; the same call stays denied on this path until the tree ends.
+    def deny(
+        self, reason: str = "", *, sender: Sender | str | None = None, surface: Surface = "program"
+    ) -> None:
+        """Deny the call, with a ``reason``; the same call stays denied on this path until the tree ends.
+
+        The other arguments are those of :meth:`approve`, ``surface`` too.
 
         Raises:
             AnswerTooLate: the request was decided in the meantime.
             PermissionDenied: the sender does not own the tree; the request still waits.
         """
-        self._crossing.run(self._inner.deny, reason, sender=sender)
+        self._crossing.run(self._inner.deny, reason, sender=sender, surface=surface)
 
 
 class Approvals(Crossed):
@@ -75,12 +88,52 @@ class Approvals(Crossed):
         return [PendingApproval(self._crossing, each) for each in self._crossing.run(self._inner.pending)]
 
     def forget(self, request_id: str) -> None:
-        """Lift a person's denial of a request, so that the same call is asked about again.
+        """Lift a person's denial of ``request_id``, so that the same call is asked about again.
 
         Raises:
             AnswerTooLate: no denial of this request holds.
         """
         self._crossing.run(self._inner.forget, request_id)
+
+
+class PendingQuestion(Crossed):
+    """Questions of one call that wait for a person."""
+
+    _inner: questions.PendingQuestion
+
+    @property
+    def question(self) -> QuestionRequest:
+        """What is asked."""
+        return self._inner.question
+
+    def answer(
+        self, *answers: AnswerGiven, sender: Sender | str | None = None, surface: Surface = "program"
+    ) -> None:
+        """Answer the questions; the answer is durable when this returns.
+
+        Args:
+            answers: One for each question: a QuestionAnswer, a text (an option's label, or free text), or a
+                sequence of labels.
+            sender: Who answers, if the program has several users; None = the program itself.
+            surface: Where the person answered, for the journal.
+
+        Raises:
+            AnswerTooLate: it was answered in the meantime, expired, or its session stopped.
+            ConfigError: an answer has another form, or the surface is unknown.
+            PermissionDenied: the sender does not own the tree; the question still waits.
+            ValidationError: an answer does not fit its question, which still waits.
+        """
+        self._crossing.run(self._inner.answer, sender=sender, surface=surface)
+
+
+class Questions(Crossed):
+    """The questions of a tree that wait for a person."""
+
+    _inner: questions.Questions
+
+    def pending(self) -> list[PendingQuestion]:
+        """Return the questions that wait for a person, oldest first."""
+        return [PendingQuestion(self._crossing, each) for each in self._crossing.run(self._inner.pending)]
 
 
 class WaitingCall(Crossed):
@@ -158,15 +211,19 @@ class ClientCalls(Crossed):
         )
 
     def answer(self, call_id: str, result: object) -> None:
-        """Give a call its result by its id; raises as :meth:`WaitingCall.answer`."""
+        """Give the call ``call_id`` its result; raises as :meth:`WaitingCall.answer`."""
         self._crossing.run(self._inner.answer, call_id, result)
 
     def fail(self, call_id: str, message: str) -> None:
-        """Fail a call by its id; raises as :meth:`WaitingCall.answer`."""
+        """Fail the call ``call_id`` with a ``message``; raises as :meth:`WaitingCall.answer`."""
         self._crossing.run(self._inner.fail, call_id, message)
 
     def params_of(self, call: ClientCall) -> Any:
-        """Return a call's arguments as :attr:`WaitingCall.params` does."""
+        """Return a call's arguments as :attr:`WaitingCall.params` does.
+
+        Raises:
+            ConfigError: its tool was not given in this process.
+        """
         return self._inner.params_of(call)
 
 
@@ -340,7 +397,12 @@ class SessionHandle(SessionBase[R]):
 
         ReadOnly calls run at once; others wait for the end of the session's turn. Approvals climb from here.
 
+        Args:
+            tool: Name of the tool.
+            arguments: Its arguments by name; None = none.
+
         Raises:
+            ConfigError: ``tool`` is not text, or ``arguments`` are not a mapping that JSON can hold.
             ValidationError, PermissionDenied, Timeout, ExecutionError: the call failed.
             SessionClosed, SessionNotFound: the session takes no calls.
         """

@@ -7,7 +7,7 @@ Written by ``.ci/generate_sync.py`` from the async classes: change those, or the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -24,14 +24,13 @@ from sessiontree.memory.settings import MemorySettings
 from sessiontree.sync.bases import RuntimeBase, TreeBase, runtime_on_loop, with_own_lease
 from sessiontree.sync.bridge import Crossing
 from sessiontree.sync.channels import chosen_channel, crossed_approver
-from sessiontree.sync.event_buffer import ProgressReader, drained
-from sessiontree.sync.session import Approvals, ClientCalls, SessionHandle
+from sessiontree.sync.event_buffer import FactReader, ProgressReader
+from sessiontree.sync.session import Approvals, ClientCalls, Questions, SessionHandle
 
 if TYPE_CHECKING:
     from sessiontree.contracts.replay_report import ReplayReport
     from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.tree_config import ShardRow, TreeSummary
-    from sessiontree.journal.record import JournalRecord
     from sessiontree.tree.report import ReceiptLine
 
 T = TypeVar("T")
@@ -193,7 +192,7 @@ class SessionTree(TreeBase):
         return SessionHandle(self._crossing, self._crossing.run(lambda: self._made.main))
 
     def session(self, session_id: str) -> SessionHandle:
-        """Return a handle of any session of the tree, by its path."""
+        """Return a handle of any session of the tree; its path is ``session_id``, such as ``main/w1``."""
         return SessionHandle(self._crossing, self._crossing.run(self._made.session, session_id))
 
     @property
@@ -202,20 +201,25 @@ class SessionTree(TreeBase):
         return Approvals(self._crossing, self._crossing.run(lambda: self._made.approvals))
 
     @property
+    def questions(self) -> Questions:
+        """Questions that wait for a person."""
+        return Questions(self._crossing, self._crossing.run(lambda: self._made.questions))
+
+    @property
     def client_calls(self) -> ClientCalls:
         """Calls of client tools that wait for the program."""
         return ClientCalls(self._crossing, self._crossing.run(lambda: self._made.client_calls))
 
-    def events(self, *, after: int = 0) -> Iterator[JournalRecord]:
+    def events(self, *, after: int = 0) -> FactReader:
         """Iterate over the tree's durable facts in order, then wait for more; ends when Main has ended.
 
         ``record.fact`` is an object of a class of :mod:`sessiontree.facts`, or several of them in
-        ``record.facts``.
+        ``record.facts``. ``tree.events().to_pandas()`` returns those so far.
 
         Args:
             after: Number of the last fact to skip.
         """
-        return drained(self._crossing, lambda: self._made.events(after=after), 512, 512)
+        return FactReader(self._crossing, self._crossing.run(self._made.events, after=after))
 
     def progress(self, session_id: str | None = None) -> ProgressReader:
         """Return a reader of events, which are not journaled: deltas, calls, and progress of tools.
@@ -301,6 +305,9 @@ class SessionTree(TreeBase):
     def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
         """End the whole tree.
 
+        Args:
+            reason: What the journal and the sessions' results say.
+
         Returns:
             The receipt: every session and how it ended.
         """
@@ -308,7 +315,7 @@ class SessionTree(TreeBase):
         return value
 
     def finish(self, summary: str) -> tuple[ReceiptLine, ...]:
-        """End the tree as completed, with Main's final message; live children are cancelled first.
+        """End the tree as completed, with ``summary`` as Main's final message; live children are cancelled.
 
         Raises:
             ConfigError: the final message is not text.

@@ -101,7 +101,7 @@ class PlainMemory:
         return sorted(found, key=lambda hit: -hit.score)[: query.limit]
 
     async def select(self, selection: Selection, *, limit: int) -> list[MemoryRecord]:
-        """Return the records a selection names, oldest first."""
+        """Return at most ``limit`` of the records that a selection names, oldest first."""
         self._check()
         return self._selected(selection)[:limit]
 
@@ -121,7 +121,7 @@ class PlainMemory:
         return list(self.stores[key])
 
     async def forget(self, selection: Selection, *, key: str) -> list[str]:
-        """Drop the records a selection names; returns their ids."""
+        """Drop the records a selection names, whatever the ``key``; returns their ids."""
         self._check()
         gone = [record.id for record in self._selected(selection)]
         self.records = [record for record in self.records if record.id not in gone]
@@ -205,7 +205,7 @@ class RecordingSessions:
         return f"{self.parent}/{str(kept.kind)[0]}{number}"
 
     async def send_to(self, target: str, text: str, *, mode: Literal["follow_up", "steer"], key: str) -> str:
-        """Keep the message; return the target.
+        """Keep target, ``text`` and ``mode`` of a message, once for a ``key``; return the target.
 
         Raises:
             SessionTreeError: a refusal was given.
@@ -246,7 +246,9 @@ class RecordingSubtree:
     async def history(
         self, target: str, *, limit: int, before: int | None = None, results: bool = True
     ) -> Transcript:
-        """Return a given transcript, with the entries that fit.
+        """Return the given transcript of ``target``, with at most ``limit`` entries.
+
+        They are those with a lower number than ``before``, without those of tools unless ``results``.
 
         Raises:
             SessionNotFound: no transcript is of that session.
@@ -266,7 +268,7 @@ class RecordingSubtree:
         return tuple(self.known)
 
     async def sessions(self, wanted: SessionFilter) -> SessionRows:
-        """Return the given rows that fit a filter, in the given order."""
+        """Return the given rows that fit the filter ``wanted``, in the given order."""
         fit = [
             row
             for row in self.rows
@@ -291,6 +293,7 @@ class ByKind:
 
 
 BY_KIND: Final = ByKind()
+"""The handle that a session of the kind has in a tree, or none."""
 
 
 def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has them
@@ -360,7 +363,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
 
 
 async def call_tool(tool: Tool[Any], ctx: ToolContext, /, **arguments: Any) -> ToolResult:
-    """Validate the arguments against the tool's own model and run it.
+    """Validate the arguments against the tool's own model and run it with ``ctx``.
 
     Names are not normalised, no policy applies, and the result is not cut. As in a tree, the tool gets only
     those handles of the context that its class declares.
@@ -383,7 +386,7 @@ async def call_tool(tool: Tool[Any], ctx: ToolContext, /, **arguments: Any) -> T
 
 
 def fresh_report(kind: SessionKind) -> SessionReport:
-    """Return the status of a session that has done nothing yet."""
+    """Return the status of a session of this ``kind`` that has done nothing yet."""
     return SessionReport(
         session_id=SESSION_IDS[kind],
         kind=kind,

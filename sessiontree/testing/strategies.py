@@ -77,7 +77,7 @@ times_ms: SearchStrategy[int] = st.integers(0, 2**53)
 
 
 def tuples_of(items: SearchStrategy[Any], most: int = 3) -> SearchStrategy[tuple[Any, ...]]:
-    """Return tuples of any length up to ``most``."""
+    """Return tuples of ``items``, of any length up to ``most``."""
     return st.lists(items, max_size=most).map(tuple)
 
 

@@ -55,12 +55,21 @@ def climb_on(draft: Draft, request_id: str, session: Session) -> None:
 
 
 def settle_hop(
-    draft: Draft, request_id: str, session: str, answer: RuleAnswer, by: str, reason: str, *, name: str = ""
+    draft: Draft,
+    request_id: str,
+    session: str,
+    answer: RuleAnswer,
+    by: str,
+    reason: str,
+    *,
+    person: tuple[str, str] = ("", ""),
 ) -> None:
-    """Record a session's answer, and the decision if it is one; ``name`` is the person who decided."""
+    """Record a session's answer, and the decision if it is one; ``person`` is who decided, and where."""
     draft.write(ApprovalStepRecorded(request_id, session, answer, by, reason))
     if answer != "escalate":
-        close(draft, request_id, "approved" if answer == "approve" else "denied", name or by, reason)
+        name, surface = person
+        decision: Decision = "approved" if answer == "approve" else "denied"
+        close(draft, request_id, decision, name or by, reason, surface=surface)
 
 
 def _climb(draft: Draft, request_id: str, start: Session, *, skip_approver: bool) -> None:
@@ -196,23 +205,25 @@ def hear_person(draft: Draft, decided: Decided) -> None:
     """Apply a person's answer to a request that is shown; any other answer is refused and changes nothing."""
     state = draft.state
     request = state.requests.get(decided.request_id)
+    asked = state.client_calls.get(decided.request_id)
+    is_strange = decided.asker is not None and not decided.asker.is_owner
+    if is_strange and asked is not None and asked.asked:
+        _refuse_stranger(draft, decided, "question")
+        return
     if request is None or request.how != "show" or request.rests_at is None:
         how = "waiting for a function" if request is not None else state.decisions.get(decided.request_id)
         draft.tell(
             RefuseDecision(AnswerTooLate("approval", decided.request_id, how or "unknown to this tree"))
         )
         return
-    if decided.asker is not None and not decided.asker.is_owner:
-        draft.write(DecisionRefused(decided.request_id, decided.asker, decided.approve))
-        reason = (
-            f"{decided.asker.id!r} answered approval {decided.request_id}, and owns nothing: {OWNERS_DECIDE}"
-        )
-        draft.tell(RefuseDecision(PermissionDenied(PermissionTier.ELEVATED, reason)))
+    if is_strange:
+        _refuse_stranger(draft, decided, "approval")
         return
     answer: RuleAnswer = "approve" if decided.approve else "deny"
     failed = decided.asker is None and decided.by == APPROVER_ERROR
     by, name = (decided.by, "") if failed else ("person", decided.by)
-    settle_hop(draft, decided.request_id, request.rests_at, answer, by, decided.reason, name=name)
+    person = (name, decided.surface)
+    settle_hop(draft, decided.request_id, request.rests_at, answer, by, decided.reason, person=person)
     if failed:
         return
     if not decided.approve:
@@ -220,6 +231,14 @@ def hear_person(draft: Draft, decided: Decided) -> None:
         _bind_denial(draft, question, request.rests_at)
     elif decided.always:
         _allow_always(draft, request, decided.by)
+
+
+def _refuse_stranger(draft: Draft, decided: Decided, what: str) -> None:
+    """Record that somebody answered who does not own the tree, and tell them."""
+    assert decided.asker is not None  # noqa: S101 - only a person who is named is a stranger
+    draft.write(DecisionRefused(decided.request_id, decided.asker, decided.approve, decided.surface))
+    reason = f"{decided.asker.id!r} answered {what} {decided.request_id}, and owns nothing: {OWNERS_DECIDE}"
+    draft.tell(RefuseDecision(PermissionDenied(PermissionTier.ELEVATED, reason)))
 
 
 def expire(draft: Draft, request_id: str) -> None:
@@ -317,11 +336,18 @@ CANCELLED = "cancelled"
 
 
 def close(
-    draft: Draft, request_id: str, decision: Decision, by: str, reason: str, *, tell_asker: bool = True
+    draft: Draft,
+    request_id: str,
+    decision: Decision,
+    by: str,
+    reason: str,
+    *,
+    tell_asker: bool = True,
+    surface: str = "",
 ) -> None:
     """Decide an open request, and inform the asking session if it is live."""
     request = draft.state.requests[request_id]
-    draft.write(ApprovalDecided(request_id, decision, by, reason))
+    draft.write(ApprovalDecided(request_id, decision, by, reason, surface))
     if tell_asker:
         answer = ApprovalAnswered(draft.now_ms, request_id, decision, by, reason)
         draft.post(request.question.session, lambda _: answer)

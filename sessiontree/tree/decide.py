@@ -65,20 +65,28 @@ from sessiontree.tree.protocol import (
     UsageReported,
     WakeTreeAt,
 )
-from sessiontree.tree.spawn import adopt, open_tree, spawn
+from sessiontree.tree.spawn import adopt, channels_of, open_tree, spawn
 from sessiontree.tree.state import TreeState
 
 _FORKED = "the tree was forked, and the request belongs to the other tree; it is made again"
 
 
 def delegate(draft: Draft, asker: str, delegated: ClientCallDelegated) -> None:
-    """Hand a live session's call over to the creating program; a call with a known id changes nothing."""
+    """Hand a live session's call over to the creating program, or a question to the nearest channel.
+
+    A call with a known id changes nothing.
+    """
     state = draft.state
     name, call = delegated.client_id, delegated.call
     session = state.live_session(asker)
     if session is None or name in state.client_calls or name in state.client_ends:
         return
-    draft.write(ClientCallOpened(ClientCall(name, asker, call.tool, call.arguments, delegated.expires_at_ms)))
+    asked, at_ms = "", 0
+    if delegated.to_person:
+        shown_by = next(channels_of(state, asker), None)
+        asked, at_ms = asker.partition("/")[0] if shown_by is None else shown_by.spec.session_id, draft.now_ms
+    waiting = ClientCall(name, asker, call.tool, call.arguments, delegated.expires_at_ms, asked, at_ms)
+    draft.write(ClientCallOpened(waiting))
     if session.stop is not None:
         draft.write(ClientCallEnded(name, CANCELLED, ""))
 

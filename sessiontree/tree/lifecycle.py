@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import NOTHING_USED, Usage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_facts import ToolGivenUp
 from sessiontree.contracts.stimuli import CancelAsked, ChildTroubled, Incoming, ResultOffered, WorkInterrupted
+from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.contracts.tree_facts import (
     BudgetSpent,
     CancelBegun,
@@ -26,7 +28,8 @@ from sessiontree.contracts.tree_facts import (
     SessionTainted,
     UsageCharged,
 )
-from sessiontree.schema.result import text_around_value
+from sessiontree.policy.closed_result import OpenResult, closed_form
+from sessiontree.schema.result import compile_result, text_around_value
 from sessiontree.tree.approvals import cancel_client_calls, cancel_requests, expire
 from sessiontree.tree.budgets import amounts_of, later, natural, payers_of
 from sessiontree.tree.evolve import Draft
@@ -243,6 +246,31 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
         "label": spec.label,
         "status": result.status.value,
     }
+    closed = closed_output(spec, result) if child.taint else None
+    if closed is None:
+        _add_words(told, result)
+    else:
+        told["output"] = closed.value
+    text = dump_readable(told)
+    taint = source_of(child) if closed is None else ""
+    joins = _joins(parent, child, result)
+    draft.post(
+        parent.spec.session_id,
+        lambda post_id: Incoming(
+            draft.now_ms,
+            post_id,
+            text,
+            mode="follow_up",
+            origin="child",
+            asked_by=spec.asked_by,
+            taint=taint,
+            joins=joins,
+        ),
+    )
+
+
+def _add_words(told: dict[str, JsonValue], result: SessionResult[Any]) -> None:
+    """Add all that a child gave: its value, the text around it, files and what it gave up."""
     output = None if result.output is None else to_json_value(result.output)
     words = result.summary if output is None else text_around_value(result.summary, output)
     if words or output is None:
@@ -254,21 +282,6 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
         told["artifacts"] = paths
     if result.given_up:
         told["given_up"] = list(result.given_up)
-    text = dump_readable(told)
-    joins = _joins(parent, child, result)
-    draft.post(
-        parent.spec.session_id,
-        lambda post_id: Incoming(
-            draft.now_ms,
-            post_id,
-            text,
-            mode="follow_up",
-            origin="child",
-            asked_by=spec.asked_by,
-            taint=source_of(child),
-            joins=joins,
-        ),
-    )
 
 
 def _joins(parent: Session, child: Session, result: SessionResult[Any]) -> bool:
@@ -281,6 +294,32 @@ def _joins(parent: Session, child: Session, result: SessionResult[Any]) -> bool:
         return False
     owes_more = parent.pending + parent.delegated > 0 or result.status is not SessionStatus.COMPLETED
     return wait == "all" or not owes_more
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedOutput:
+    """A child's value that was built again from the form of its schema."""
+
+    value: JsonValue
+
+
+def closed_output(spec: SessionSpec, result: SessionResult[Any]) -> ClosedOutput | None:
+    """Return the value of a Worker's result that holds no free text; None = the result taints as any other.
+
+    The host that sent the result is not trusted here: the value is checked against the schema once more, and
+    built again from its form. A result with files or notes of what was given up is text, as is an error.
+    """
+    is_plain = result.status is SessionStatus.COMPLETED and not (result.artifacts or result.given_up)
+    if spec.kind is not SessionKind.WORKER or spec.result_schema is None or not is_plain:
+        return None
+    try:
+        checked = compile_result(spec.result_schema)
+        form = closed_form(checked.schema)
+        if isinstance(form, OpenResult):
+            return None
+        return ClosedOutput(form.rebuild(checked.validate(to_json_value(result.output))))
+    except (ValueError, ConfigError, ValidationError):
+        return None
 
 
 def source_of(child: Session) -> str:

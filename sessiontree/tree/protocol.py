@@ -135,6 +135,8 @@ class Decided:
     reason: str
     asker: Principal | None = None
     """The person, if a channel identifies them; None = an owner, such as the creating program."""
+    surface: str = ""
+    """Where it was answered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.client_tool import question_in
 from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.contracts.kinds import PermissionTier, SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.questions import QuestionRequest
 from sessiontree.tree.protocol import Deliver, ReleaseSession, TreeInstruction, WakeTreeAt
 from sessiontree.tree.reach import all_below
 from sessiontree.tree.state import TreeState
@@ -73,6 +75,12 @@ def request_of(state: TreeState, request_id: str) -> ApprovalRequest | None:
         asked_by=question.asked_by,
         opens="" if request.precedent is None else request.precedent.opens,
     )
+
+
+def question_of(state: TreeState, question_id: str) -> QuestionRequest | None:
+    """Return a question that waits for a person as it is shown, or None if it does not wait."""
+    call = state.client_calls.get(question_id)
+    return None if call is None else question_in(call)
 
 
 def owed(state: TreeState) -> list[TreeInstruction]:

@@ -37,7 +37,9 @@ class WebSettings(StrictSettings):
     max_bytes: int = Field(default=2 * 2**20, ge=1024, le=MAX_BODY_BYTES)
     """The longest body, after decompression; longer ones are cut."""
     max_redirects: int = Field(default=5, ge=0, le=10)
+    """How many redirects of one request are followed."""
     connect_timeout_s: float = Field(default=10.0, gt=0, le=60)
+    """The longest wait for a connection."""
     read_timeout_s: float = Field(default=15.0, gt=0, le=60)
     """The longest wait for the next bytes."""
     total_timeout_s: float = Field(default=30.0, gt=0, le=110)

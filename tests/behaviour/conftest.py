@@ -16,22 +16,29 @@ from tests.behaviour.tree_fixtures import BACKENDS, TRAVELLED, Opener
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker of tests whose trees share no runtime."""
     config.addinivalue_line("markers", "own_runtime: each tree of the test has a runtime of its own")
-    config.addinivalue_line("markers", "all_on_ray: every test of the file runs on Ray in `make test` too")
+    config.addinivalue_line("markers", "on_ray: the test's first case runs on Ray in `make test` too")
 
 
 ON_RAY = "ray"
-SHORT = {TRAVELLED: 1, ON_RAY: 2}
-"""How many tests of a file run in `make test` on the variants that repeat what the local backend showed."""
+SHORT = {TRAVELLED: 1}
+"""How many tests of a file run in `make test` on a variant that repeats what the local backend showed."""
 
 
-def _is_alone_on_ray(item: pytest.Item) -> bool:
-    """Whether a test begins a Ray of its own, which takes 20 s; `tests/system/backends/ray` does."""
-    return item.get_closest_marker("own_runtime") is not None
+def _stays(item: pytest.Item, name: str, kept: list[str]) -> bool:
+    """Whether a test's first case on a variant runs in `make test`, besides those that are kept already.
+
+    On Ray it does if it is marked, as a test is whose proof depends on what crosses processes.
+    """
+    if item.name.partition("[")[0] in kept:
+        return False
+    if name == ON_RAY:
+        return item.get_closest_marker("on_ray") is not None
+    return len(kept) < SHORT[name]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as long what a short form stands for: on Ray, the first cases of the first tests of a file stay.
+    """Mark as long what a short form stands for: of a variant, the first cases of a few tests stay.
 
     Every behaviour runs on the local backend in `make test`, and on every variant in `make test-long`.
     """
@@ -40,17 +47,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         (item, callspec.params["variant"])
         for item in items
         if (callspec := getattr(item, "callspec", None)) is not None
-        and callspec.params.get("variant") in SHORT
+        and callspec.params.get("variant") in (*SHORT, ON_RAY)
         and not item.get_closest_marker("long")
     ]
     for item, name in sorted(repeated, key=lambda row: (row[0].path, row[0].reportinfo()[1] or 0)):
-        test = item.name.partition("[")[0]
         tests = kept.setdefault((item.path, name), [])
-        may_stay = test not in tests and not (name == ON_RAY and _is_alone_on_ray(item))
-        if may_stay and (
-            len(tests) < SHORT[name] or (name == ON_RAY and item.get_closest_marker("all_on_ray"))
-        ):
-            tests.append(test)
+        if _stays(item, name, tests):
+            tests.append(item.name.partition("[")[0])
         else:
             item.add_marker(pytest.mark.long)
 

@@ -120,6 +120,7 @@ async def test_a_question_over_its_provider_s_limit_is_not_sent(open_tree: Opene
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("variant", ["local"], indirect=True)
 @pytest.mark.parametrize("provider", MODELS)
 async def test_sessions_go_on_under_any_limit(open_tree: Opener, provider: str) -> None:
     """The same, of twenty conversations each."""

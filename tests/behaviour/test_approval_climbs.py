@@ -44,6 +44,7 @@ def deep_model(text: str = "moon") -> ScriptedModel:
 
 
 @pytest.mark.covers("C5", "APP2")
+@pytest.mark.on_ray
 async def test_a_request_from_depth_3_reaches_mains_queue_and_runs_once_when_approved(
     open_tree: Opener,
 ) -> None:
@@ -77,6 +78,7 @@ async def test_a_request_from_depth_3_reaches_mains_queue_and_runs_once_when_app
 
 
 @pytest.mark.covers("A15")
+@pytest.mark.on_ray
 async def test_a_callback_at_main_answers_for_depth_3(open_tree: Opener) -> None:
     """A channel made of a function is asked as a person is."""
     seen: list[ApprovalRequest] = []

@@ -71,6 +71,7 @@ async def test_a_bug_in_a_tool_is_shown_to_its_author(
     assert not [text for text in seen if PLACE in text]
 
 
+@pytest.mark.on_ray
 async def test_a_failed_call_of_the_program_names_the_line(
     open_tree: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

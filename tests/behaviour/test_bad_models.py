@@ -139,6 +139,7 @@ def fail(request: ModelRequest) -> object:
     return replies[number - 1]() if number <= len(replies) else "hello"
 
 
+@pytest.mark.short(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 async def test_a_failing_model_ends_the_run_typed_and_nothing_else(open_tree: Opener, kind: str) -> None:
@@ -215,6 +216,7 @@ def be_odd(request: ModelRequest) -> object:
     return list(ODDITIES.values())[number - 1].reply() if request.turn == 1 else "done"
 
 
+@pytest.mark.short(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 async def test_an_odd_reply_is_taken_in_and_survives_the_journal(open_tree: Opener, kind: str) -> None:

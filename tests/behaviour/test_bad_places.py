@@ -99,7 +99,7 @@ WRONG_TOOLS: dict[str, tuple[list[Tool[Any]], str]] = {
     "one given twice": ([Append(), Append()], "two tools are called 'append'"),
     "an old signature": ([Legacy()], "execute(self, params, ctx)"),
     "a name of two words": ([Nameless()], "'two words'"),
-    "no description": ([Mute()], "no description"),
+    "no description": ([Mute()], "description is ''; give text"),
     "a body that is not async": ([Blocking()], "async def"),
     "a writer for Workers": ([Sly()], "Worker only observes"),
     "a schema that is not valid": ([Crooked()], "crooked"),

@@ -81,7 +81,7 @@ MISTAKES = {
         ConfigError,
         "label",
     ),
-    "no time to live": Mistake(lambda main: main.spawn("worker", "x", ttl_s=0), SpawnRefused, "ttl_s"),
+    "no time to live": Mistake(lambda main: main.spawn("worker", "x", ttl_s=0), ConfigError, "ttl_s is 0"),
     "a time to live of no number": Mistake(
         lambda main: main.spawn("worker", "x", ttl_s="5"),  # type: ignore[call-overload]
         ConfigError,
@@ -143,6 +143,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.short(10)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MISTAKES)
 async def test_a_wrong_request_is_one_typed_error_and_the_tree_goes_on(open_tree: Opener, name: str) -> None:
@@ -239,7 +240,7 @@ WRONG_TREES: dict[str, tuple[dict[str, Any], str]] = {
     "an endless budget": ({"budget": Budget(cost_usd=math.inf)}, "cost_usd"),
     "limits of another sort": ({"limits": {"max_depth": 3}}, "limits"),
     "a budget of another sort": ({"budget": 5}, "budget"),
-    "agents of another sort": ({"agents": {"bob": AgentSpec().config}}, "agent 'bob'"),
+    "agents of another sort": ({"agents": {"bob": AgentSpec().config}}, "agents.bob is AgentConfig"),
     "smart rules of another sort": ({"smart_rules": ["launch"]}, "smart_rules"),
 }
 

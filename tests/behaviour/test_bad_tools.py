@@ -94,6 +94,7 @@ async def test_a_plain_function_that_raises_keyboard_interrupt_has_failed_alone(
             await tree.main.call("interrupt")
 
 
+@pytest.mark.short(2)
 @pytest.mark.covers("I21")
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "alongside others"])
 @pytest.mark.parametrize("whose", ["the tool's limit", "the tree's limit", "the agent's limit"])

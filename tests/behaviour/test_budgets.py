@@ -66,6 +66,7 @@ async def test_a_session_stops_at_its_cap(open_tree: Opener, budget: Budget, lim
         assert not tree.main.status().status.is_final
 
 
+@pytest.mark.on_ray
 async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener, board: Switchboard) -> None:
     """Main's budget is everybody's: at the cap every session ends, and nothing more is started."""
     model = Late(board, costly)

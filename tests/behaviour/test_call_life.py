@@ -143,6 +143,7 @@ def test_every_call_takes_the_whole_way_once(tmp_path: Path) -> None:
             runner.run(runtime.__aexit__(None, None, None))
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize(
     ("steps", "tool", "outcome"),
     [

@@ -58,9 +58,9 @@ class Reply(BaseModel):
     words: str
 
 
-def ask_user(tier: PermissionTier = PermissionTier.WORKSPACE, **settings: Any) -> ClientTool:
+def ask_owner(tier: PermissionTier = PermissionTier.WORKSPACE, **settings: Any) -> ClientTool:
     """Return a tool that the program runs."""
-    return ClientTool("ask_user", "Ask the user something.", Question, tier=tier, **settings)
+    return ClientTool("ask_owner", "Ask the user something.", Question, tier=tier, **settings)
 
 
 async def called(tree: SessionTree, count: int = 1) -> list[WaitingCall]:
@@ -69,18 +69,20 @@ async def called(tree: SessionTree, count: int = 1) -> list[WaitingCall]:
     return tree.client_calls.pending()
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("tier", [PermissionTier.READ_ONLY, PermissionTier.SYSTEM])
+@pytest.mark.on_ray
 async def test_a_call_waits_for_the_program_and_its_answer_is_the_result(
     open_tree: Opener, tier: PermissionTier
 ) -> None:
     """The call is owed with its final arguments; the host is free; the answer is in the transcript."""
-    model = ScriptedModel([script_call("Ask_User", text="well?"), "done"])
-    async with open_tree(model, tools=[ask_user(tier)], limits=ENDLESS) as tree:
+    model = ScriptedModel([script_call("Ask_Owner", text="well?"), "done"])
+    async with open_tree(model, tools=[ask_owner(tier)], limits=ENDLESS) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
         assert (waiting.session_id, waiting.tool, waiting.arguments) == (
             "main/b1",
-            "ask_user",
+            "ask_owner",
             {"text": "well?"},
         )
         assert waiting.params == Question(text="well?")
@@ -116,14 +118,14 @@ async def test_parameters_of_a_schema_are_kept_to(open_tree: Opener) -> None:
 @ONE_PROCESS
 async def test_the_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -> None:
     """The pending envelope is the call's result; the answer comes as a notice and wakes the session."""
-    model = ScriptedModel([script_call("ask_user"), "meanwhile", "heard"])
-    async with open_tree(model, tools=[ask_user()], limits=NO_PATIENCE) as tree:
+    model = ScriptedModel([script_call("ask_owner"), "meanwhile", "heard"])
+    async with open_tree(model, tools=[ask_owner()], limits=NO_PATIENCE) as tree:
         branch = await tree.main.spawn("branch", "go")
         await until(tree, ResultHeld, session="", where=lambda fact: fact.session == "main/b1")
         assert branch.status().status is SessionStatus.SUSPENDED
         (message,) = results(tree, "main/b1")
         (waiting,) = tree.client_calls.pending()
-        envelope = '{"status":"pending","tool":"ask_user","message":"Tool execution delegated to client"'
+        envelope = '{"status":"pending","tool":"ask_owner","message":"Tool execution delegated to client"'
         assert message.text == f'{envelope},"requestId":"{waiting.call_id}"}}'
         await waiting.answer("fine")
         assert (await branch.result()).summary == "heard"
@@ -137,21 +139,21 @@ async def test_the_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -
 async def test_a_failed_call_is_told_as_an_error(open_tree: Opener) -> None:
     """The program may say that a call failed; the model reads why."""
     async with open_tree(
-        ScriptedModel([script_call("ask_user"), "done"]), tools=[ask_user()], limits=ENDLESS
+        ScriptedModel([script_call("ask_owner"), "done"]), tools=[ask_owner()], limits=ENDLESS
     ) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
         await waiting.fail("nobody is there")
         await branch.result()
         (message,) = results(tree, "main/b1")
-        assert message.text == '{"status":"error","tool":"ask_user","error":"nobody is there"}'
+        assert message.text == '{"status":"error","tool":"ask_owner","error":"nobody is there"}'
         assert message.is_error
 
 
 async def test_of_a_hundred_answers_exactly_one_wins(open_tree: Opener) -> None:
     """Whoever is late is informed by type; what the winner said is the result."""
     async with open_tree(
-        ScriptedModel([script_call("ask_user"), "done"]), tools=[ask_user()], limits=ENDLESS
+        ScriptedModel([script_call("ask_owner"), "done"]), tools=[ask_owner()], limits=ENDLESS
     ) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
@@ -179,9 +181,9 @@ async def test_of_a_hundred_answers_exactly_one_wins(open_tree: Opener) -> None:
 @pytest.mark.slow
 async def test_an_answer_that_does_not_fit_leaves_the_call_open(open_tree: Opener) -> None:
     """Wrong type, no JSON, parts nobody can keep: refused by type, and the call waits for one that fits."""
-    tool = ask_user(result_type=Reply)
+    tool = ask_owner(result_type=Reply)
     async with open_tree(
-        ScriptedModel([script_call("ask_user"), "done"]), tools=[tool], limits=ENDLESS
+        ScriptedModel([script_call("ask_owner"), "done"]), tools=[tool], limits=ENDLESS
     ) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
@@ -205,11 +207,11 @@ async def test_an_answer_that_does_not_fit_leaves_the_call_open(open_tree: Opene
 @ONE_PROCESS
 async def test_an_id_of_another_tree_is_refused(open_tree: Opener) -> None:
     """An id counts in its own tree alone, and a made-up one nowhere."""
-    model = ScriptedModel([script_call("ask_user"), "done"] * 2)
-    async with open_tree(model, tools=[ask_user()]) as tree:
+    model = ScriptedModel([script_call("ask_owner"), "done"] * 2)
+    async with open_tree(model, tools=[ask_owner()]) as tree:
         await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
-        async with open_tree.elsewhere("other")(ScriptedModel(["x"]), tools=[ask_user()]) as other:
+        async with open_tree.elsewhere("other")(ScriptedModel(["x"]), tools=[ask_owner()]) as other:
             for name in (waiting.call_id, "made up"):
                 with pytest.raises(AnswerTooLate, match="unknown to this tree"):
                     await other.client_calls.answer(name, "fine")
@@ -219,8 +221,8 @@ async def test_an_id_of_another_tree_is_refused(open_tree: Opener) -> None:
 @ONE_PROCESS
 async def test_a_steering_message_cancels_the_call(open_tree: Opener) -> None:
     """As it stops a running tool; an answer after that is refused."""
-    model = ScriptedModel({"main": [script_call("ask_user"), "heard you"]})
-    async with open_tree(model, tools=[ask_user()], limits=ENDLESS) as tree:
+    model = ScriptedModel({"main": [script_call("ask_owner"), "heard you"]})
+    async with open_tree(model, tools=[ask_owner()], limits=ENDLESS) as tree:
         tree.main.send("go")
         (waiting,) = await called(tree)
         assert await tree.main.send("stop that", mode="steer") == "heard you"
@@ -236,7 +238,7 @@ async def test_a_steering_message_cancels_the_call(open_tree: Opener) -> None:
 async def test_an_ended_session_takes_no_answer(open_tree: Opener, whole: bool) -> None:
     """Session end or tree cancel: the call is taken back, an answer is refused, nothing is left waiting."""
     async with open_tree(
-        ScriptedModel([script_call("ask_user")]), tools=[ask_user()], limits=NO_PATIENCE
+        ScriptedModel([script_call("ask_owner")]), tools=[ask_owner()], limits=NO_PATIENCE
     ) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
@@ -249,9 +251,9 @@ async def test_an_ended_session_takes_no_answer(open_tree: Opener, whole: bool) 
 @ONE_PROCESS
 async def test_a_call_nobody_answers_times_out(open_tree: Opener) -> None:
     """After the tool's own time the model reads that, and an answer is refused."""
-    tool = ask_user(timeout_s=0.2)
+    tool = ask_owner(timeout_s=0.2)
     async with open_tree(
-        ScriptedModel([script_call("ask_user"), "done"]), tools=[tool], limits=ENDLESS
+        ScriptedModel([script_call("ask_owner"), "done"]), tools=[tool], limits=ENDLESS
     ) as tree:
         branch = await tree.main.spawn("branch", "go")
         assert (await branch.result()).summary == "done"
@@ -266,8 +268,8 @@ async def test_a_call_nobody_answers_times_out(open_tree: Opener) -> None:
 @ONE_PROCESS
 async def test_an_approval_comes_before_the_program_hears_of_the_call(open_tree: Opener) -> None:
     """Every gate is before the hand-over; a no means that the program never hears of it."""
-    tool = ask_user(PermissionTier.ELEVATED)
-    model = ScriptedModel([script_call("ask_user", text="a"), script_call("ask_user", text="b"), "done"])
+    tool = ask_owner(PermissionTier.ELEVATED)
+    model = ScriptedModel([script_call("ask_owner", text="a"), script_call("ask_owner", text="b"), "done"])
     async with open_tree(model, tools=[tool], limits=ENDLESS) as tree:
         branch = await tree.main.spawn("branch", "go")
         (request,) = await asked(tree)
@@ -284,13 +286,13 @@ async def test_an_approval_comes_before_the_program_hears_of_the_call(open_tree:
 
 async def test_a_call_of_the_program_itself_is_answered_too(open_tree: Opener) -> None:
     """``handle.call`` on a client tool takes the same way; the session's turns go on meanwhile."""
-    async with open_tree(ScriptedModel({"main": ["hello"]}), tools=[ask_user()]) as tree:
-        asking = asyncio.ensure_future(tree.main.call("ask_user", {"text": "me?"}))
+    async with open_tree(ScriptedModel({"main": ["hello"]}), tools=[ask_owner()]) as tree:
+        asking = asyncio.ensure_future(tree.main.call("ask_owner", {"text": "me?"}))
         (waiting,) = await called(tree)
         assert await tree.main.send("hi") == "hello"
         await waiting.answer({"words": "you"})
         assert (await asking).output == {"words": "you"}
-        asking = asyncio.ensure_future(tree.main.call("ask_user"))
+        asking = asyncio.ensure_future(tree.main.call("ask_owner"))
         (waiting,) = await called(tree, 2)
         await waiting.fail("no")
         with pytest.raises(ExecutionError, match="no"):
@@ -300,20 +302,22 @@ async def test_a_call_of_the_program_itself_is_answered_too(open_tree: Opener) -
 
 
 async def _overdue(open_tree: Opener) -> None:
-    tool = ask_user(timeout_s=0.1)
+    tool = ask_owner(timeout_s=0.1)
     async with open_tree.elsewhere("overdue")(ScriptedModel(["x"]), tools=[tool]) as tree:
-        await tree.main.call("ask_user")
+        await tree.main.call("ask_owner")
 
 
 @pytest.mark.slow
 @pytest.mark.own_runtime
 async def test_a_call_is_owed_after_the_tree_is_taken_up_again(open_tree: Opener) -> None:
     """It waits with the same id, tomorrow and in another process; the answer goes on where it stopped."""
-    tools = [ask_user(timeout_s=1000.0)]
-    async with open_tree(ScriptedModel([script_call("ask_user")]), tools=tools, limits=ENDLESS) as tree:
+    tools = [ask_owner(timeout_s=1000.0)]
+    async with open_tree(ScriptedModel([script_call("ask_owner")]), tools=tools, limits=ENDLESS) as tree:
         await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
-    tree = await open_tree.resume(tree.tree_id, ScriptedModel([script_call("ask_user"), "done"]), tools=tools)
+    tree = await open_tree.resume(
+        tree.tree_id, ScriptedModel([script_call("ask_owner"), "done"]), tools=tools
+    )
     async with tree:
         (again,) = tree.client_calls.pending()
         assert again.call == waiting.call
@@ -325,8 +329,8 @@ async def test_a_call_is_owed_after_the_tree_is_taken_up_again(open_tree: Opener
 
 async def test_calls_come_one_by_one_until_the_tree_ends(open_tree: Opener) -> None:
     """Iterating gives each call once, of sessions of every kind; it ends with Main."""
-    tool = ask_user(PermissionTier.READ_ONLY, kinds=SessionKind)
-    model = ScriptedModel([[script_call("ask_user", text="1"), script_call("ask_user", text="2")], "done"])
+    tool = ask_owner(PermissionTier.READ_ONLY, kinds=SessionKind)
+    model = ScriptedModel([[script_call("ask_owner", text="1"), script_call("ask_owner", text="2")], "done"])
     async with open_tree(model, tools=[tool], limits=ENDLESS) as tree:
         seen: list[tuple[str, Any]] = []
 
@@ -364,14 +368,14 @@ class Ends(Hook):
 async def test_hooks_are_told_of_an_answer_once_and_how_long_it_took(open_tree: Opener) -> None:
     """The time is that from the hand-over to the answer; the arguments are the final ones."""
     ends = Ends()
-    model = ScriptedModel([script_call("ask_user", text="a"), "done"])
-    async with open_tree(model, tools=[ask_user()], hooks=[ends], limits=ENDLESS) as tree:
+    model = ScriptedModel([script_call("ask_owner", text="a"), "done"])
+    async with open_tree(model, tools=[ask_owner()], hooks=[ends], limits=ENDLESS) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
         await waiting.answer("fine")
         await branch.result()
     (ended,) = ends.seen
-    assert (ended.tool, ended.params, ended.is_error) == ("ask_user", {"text": "a"}, False)
+    assert (ended.tool, ended.params, ended.is_error) == ("ask_owner", {"text": "a"}, False)
     assert 0 < ended.duration_ms < 60_000
 
 
@@ -379,10 +383,10 @@ async def test_hooks_are_told_of_an_answer_once_and_how_long_it_took(open_tree: 
 async def test_an_answer_is_redacted_cut_and_its_details_kept_from_the_model(open_tree: Opener) -> None:
     """As any other result: nothing of a secret reaches the journal, the text is cut, images must be some."""
     secret = "sk-ant-api03-" + "A1b2C3d4" * 12
-    model = ScriptedModel([script_call("ask_user"), "done"])
+    model = ScriptedModel([script_call("ask_owner"), "done"])
     agent = AgentSpec(config=AgentConfig(max_result_chars=1_000))
     short = {"agents": {"default": agent}, "limits": ENDLESS}
-    async with open_tree(model, tools=[ask_user()], hooks=[Redact()], **short) as tree:
+    async with open_tree(model, tools=[ask_owner()], hooks=[Redact()], **short) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
         long = f"key {secret}\n" + "word " * 2_000

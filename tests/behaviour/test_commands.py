@@ -84,6 +84,7 @@ async def test_main_and_branches_run_commands_in_the_workspace(open_tree: Opener
 
 @pytest.mark.covers("S6")
 @pytest.mark.parametrize("name", ["bash", "shell", "Exec"])
+@pytest.mark.on_ray
 async def test_other_names_lead_to_it(open_tree: Opener, name: str) -> None:
     """What models call it elsewhere."""
     tree = open_tree(ScriptedModel([script_call(name, command="echo $((6*7))"), "done"]))
@@ -149,6 +150,7 @@ async def test_a_command_that_is_cut_short_has_its_last_words_told(open_tree: Op
         assert output.endswith("saved\n")
 
 
+@pytest.mark.on_ray
 async def test_closing_a_tree_ends_its_commands(open_tree: Opener, pipe: Path) -> None:
     """Nothing of a command outlives the tree it was run for, and nobody waits for what it would say."""
     async with open_tree(FunctionModel(runs_a_command)) as tree:

@@ -112,6 +112,7 @@ async def test_overflow_leads_to_a_summary_and_the_session_goes_on(open_tree: Op
 
 
 @both
+@pytest.mark.on_ray
 async def test_context_that_is_nearly_used_up_is_compacted_before_it_overflows(
     open_tree: Opener, waits: bool
 ) -> None:
@@ -186,6 +187,7 @@ class Reading(Narrow):
         return AssistantMessage((TextContent(f"{len(results)} results, {cut} cut"),), usage=used)
 
 
+@pytest.mark.short(2)
 @both
 @pytest.mark.parametrize("knows", [False, True])
 async def test_parallel_results_share_the_room_that_is_left(
@@ -202,6 +204,7 @@ async def test_parallel_results_share_the_room_that_is_left(
             assert not (knows and await facts_of(tree, TurnFailed))
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("summary", ["", "cut", "long", "raise"])
 async def test_summary_that_can_not_be_used_is_asked_for_a_few_times(open_tree: Opener, summary: str) -> None:
     """Empty, or no shorter than what it replaces: messages are cut in the end; a cut one is used."""
@@ -302,6 +305,7 @@ def never(request: ModelRequest) -> Answer:
 SUMMARISED = {"default": AgentSpec(compaction_model="cheap")}
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     ("waits", "cheap_waits"), [(False, False), (False, True), (True, False), (True, True)]
 )
@@ -331,6 +335,7 @@ def _raises(error: Exception) -> Callable[[ModelRequest], Answer]:
     return write
 
 
+@pytest.mark.short(3)
 @both
 @pytest.mark.parametrize(
     ("summary", "reason"),

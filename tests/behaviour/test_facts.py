@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from types import ModuleType
+from typing import cast
 
 import pytest
 
@@ -51,6 +54,7 @@ async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: 
             assert (await tree.session(session).result()) == node.result
 
 
+@pytest.mark.on_ray
 async def test_every_sessions_facts_replay_to_its_transcript(open_tree: Opener) -> None:
     """Each session by itself: transcript, artifacts and usage are in its own facts."""
     model = ScriptedModel(
@@ -154,3 +158,35 @@ async def test_an_intent_precedes_its_effect_and_a_result_the_next_question(open
             }
             assert ran <= intended
         assert len(await facts_of(tree, SessionEnded)) == len(household.RESULTS)
+
+
+class _Frames:
+    """Stands for pandas: a data frame is the list of its rows."""
+
+    DataFrame = list
+
+
+@pytest.mark.on_ray
+async def test_the_facts_so_far_become_rows_and_the_reader_goes_on(
+    open_tree: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are those after the number, also of facts that were read; a frame waits for nothing."""
+    monkeypatch.setitem(sys.modules, "pandas", cast("ModuleType", _Frames))
+    async with open_tree(ScriptedModel(["one", "two"])) as tree:
+        await tree.main.send("go")
+        reader = tree.events(after=1)
+        first = await anext(reader)
+        rows = await reader.to_pandas()
+        assert [row["seq"] for row in rows] == list(range(2, len(rows) + 2))
+        assert rows[0] == {
+            "seq": first.seq,
+            "session": first.session,
+            "at_ms": first.at_ms,
+            "kind": first.to_json()["kind"],
+            "fact": first.to_json(),
+        }
+        await tree.main.send("more")
+        assert (await anext(reader)).seq == first.seq + 1
+        assert len(await reader.to_pandas()) > len(rows)
+        await reader.aclose()
+        assert await tree.events(after=10**6).to_pandas() == []

@@ -56,6 +56,7 @@ def launching(request: ModelRequest) -> Answer:
     return [script_call("launch", text="moon")] if request.turn == 1 else f"said {len(request.messages)}"
 
 
+@pytest.mark.on_ray
 async def test_a_fork_shares_the_first_facts_and_goes_its_own_way(open_tree: Opener) -> None:
     """Both trees go on from the same conversation; neither knows of the other; the fork is one of its own."""
     async with open_tree(ECHO) as tree:

@@ -115,6 +115,6 @@ def test_an_unknown_source_of_agents_md_is_refused(tmp_path: Path) -> None:
     """A typing error gets the nearest value."""
     opener = Opener("local", tmp_path, tmp_path / "state")
     with pytest.raises(
-        ConfigError, match="agents_md 'owners' is not None or one of workspace, trusted, owner; did"
+        ConfigError, match="agents_md 'owners' is not one of workspace, trusted, owner, None; did"
     ):
         opener(FunctionModel(prompt_of), agents_md="owners")

@@ -75,6 +75,7 @@ async def heard(tree: SessionTree) -> list[dict[str, Any]]:
 
 
 @pytest.mark.covers("C12")
+@pytest.mark.on_ray
 async def test_run_gives_the_final_answer_after_all_children(open_tree: Opener) -> None:
     """An interim message is not the answer; the output is of the type that was asked for."""
     async with open_tree(FunctionModel(in_two_parts)) as tree:
@@ -114,6 +115,7 @@ async def test_run_that_fails_says_why(open_tree: Opener) -> None:
 
 
 @pytest.mark.covers("C12")
+@pytest.mark.on_ray
 async def test_as_completed_yields_each_result_as_its_child_ends(
     open_tree: Opener, board: Switchboard
 ) -> None:
@@ -218,15 +220,18 @@ async def test_as_completed_that_is_refused_leaves_no_child(open_tree: Opener) -
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "fewer labels": ({"labels": ["a"]}, "labels must be a list with one text for each of the 2 tasks"),
+    "fewer labels": ({"labels": ["a"]}, "labels is .*; give a list with one for each of the 2 tasks"),
     "a label for all": ({"labels": "ab"}, "labels"),
-    "fewer times": ({"ttl_s": [1]}, "ttl_s must be one value, or a list with one for each of the 2 tasks"),
+    "fewer times": (
+        {"ttl_s": [1]},
+        "ttl_s is .*; give one value, or a list with one for each of the 2 tasks",
+    ),
     "a negative time": ({"ttl_s": -1}, "ttl_s is -1; give seconds above 0"),
-    "no time among others": ({"ttl_s": [5, 0]}, "ttl_s is 0; give seconds above 0"),
+    "no time among others": ({"ttl_s": [5, 0]}, r"ttl_s is \[5, 0\]; give seconds above 0"),
     "endless time": ({"ttl_s": float("inf")}, "ttl_s is inf"),
-    "a time in words": ({"ttl_s": ["5", 5]}, "ttl_s is '5'"),
-    "an empty task": ({"tasks": ["x", " "]}, "task must be text with something in it"),
-    "one text": ({"tasks": "xy"}, "tasks must be texts in a list"),
+    "a time in words": ({"ttl_s": ["5", 5]}, r"ttl_s is \['5', 5\]; give seconds"),
+    "an empty task": ({"tasks": ["x", " "]}, r"tasks\.1 is ' '; give text with something in it"),
+    "one text": ({"tasks": "xy"}, "tasks is .*; give texts in a list"),
     "none at a time": ({"concurrency": 0}, "concurrency is 0"),
     "another word": ({"on_error": "ignore"}, "on_error 'ignore' is not one of return, raise, first"),
 }
@@ -258,6 +263,7 @@ TYPED = {
 }
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("name", TYPED)
 async def test_a_typed_result_reaches_the_parents_transcript_once(open_tree: Opener, name: str) -> None:
     """What the message says besides its value is kept; the value is in ``output`` alone."""

@@ -67,6 +67,7 @@ async def check(tree: SessionTree, rogue: Rogue, *, nth: int, name: str) -> None
     assert stands == wanted, name
 
 
+@pytest.mark.short(7)
 @pytest.mark.covers("Z7", "REL-L58")
 @pytest.mark.slow
 @only_local
@@ -85,6 +86,7 @@ async def test_every_misdeed_at_every_point_is_one_typed_failure(
         rogue.let_go.set()
 
 
+@pytest.mark.short(1)
 @only_local
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [each for each in POINTS if each not in (*CALL_POINTS, *TOLD_POINTS)])

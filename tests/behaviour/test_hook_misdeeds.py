@@ -61,6 +61,7 @@ async def misdone(
     assert len(effects(open_tree.workspace)) == (len(names) if ran else 0)
 
 
+@pytest.mark.short(5)
 @pytest.mark.covers("REL-L58")
 @pytest.mark.slow
 @pytest.mark.parametrize("guards", [False, True], ids=["plain", "guard"])
@@ -84,6 +85,7 @@ async def test_a_gigabyte_is_let_go_at_once(open_tree: Opener, point: CallPoint,
     assert grown < 3 << 29
 
 
+@pytest.mark.short(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("guards", [False, True], ids=["plain", "guard"])
 @pytest.mark.parametrize("point", CALL_POINTS)

@@ -103,6 +103,7 @@ async def test_hooks_decide_before_a_call_runs(
         assert await facts_of(tree, HookFailed) == []
 
 
+@pytest.mark.on_ray
 async def test_guards_see_what_other_hooks_made_of_a_call(open_tree: Opener, board: Switchboard) -> None:
     """Plain hooks all see what was asked for; guards come last, whatever their priority, and see the end."""
     log = Log(board)

@@ -54,6 +54,7 @@ class Hanging:
 
 
 @pytest.mark.covers("Z2", "STP15")
+@pytest.mark.on_ray
 async def test_a_hung_model_call_is_waited_for_no_more(open_tree: Opener, board: Switchboard) -> None:
     """The waiting reply gets a typed error, the next message is answered, the late answer counts nothing."""
     hangs = Flag(board)
@@ -74,6 +75,7 @@ async def test_a_hung_model_call_is_waited_for_no_more(open_tree: Opener, board:
 
 
 @pytest.mark.covers("Z2", "STP15")
+@pytest.mark.on_ray
 async def test_running_tools_end_and_the_session_goes_on(open_tree: Opener, board: Switchboard) -> None:
     """They are asked to stop, their results say why, and the model sees them with the next message."""
     sleeper = Sleeper(board)
@@ -96,6 +98,7 @@ async def test_running_tools_end_and_the_session_goes_on(open_tree: Opener, boar
 
 
 @pytest.mark.covers("Z2", "C12")
+@pytest.mark.on_ray
 async def test_it_reaches_everything_below(open_tree: Opener, board: Switchboard) -> None:
     """The program's Branch lives on and hears; what a model spawned ends; nobody's report wakes a model."""
     sleeper, watcher = Sleeper(board), Watcher(board)

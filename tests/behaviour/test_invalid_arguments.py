@@ -62,6 +62,7 @@ class Pay(Tool[Amount]):
         return ToolResult("paid")
 
 
+@pytest.mark.short(3)
 @pytest.mark.covers("A28", "A29", "A26", "REL-P24")
 @pytest.mark.parametrize(
     ("wrong", "attempts", "field"),

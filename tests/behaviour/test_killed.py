@@ -18,8 +18,6 @@ from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of
 from tests.behaviour.switchboard_fixtures import Switchboard
 from tests.behaviour.tree_fixtures import BACKENDS, Opener
 
-pytestmark = pytest.mark.all_on_ray
-
 POINTS = [
     *(("model", number) for number in (1, 2, 5, 9, 14)),
     *(("before", number) for number in (1, 4, 6)),
@@ -27,6 +25,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.short(2)
 @pytest.mark.covers("DUR1")
 @pytest.mark.slow
 @pytest.mark.own_runtime

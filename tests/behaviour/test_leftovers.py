@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 
+import pytest
+
 from benchmarks.stubborn import until_alive
 from sessiontree import Limits, ScriptedModel, SessionStatus, script_call
 from tests.behaviour.fact_fixtures import PATIENCE_S
@@ -13,6 +15,7 @@ from tests.behaviour.tree_fixtures import Opener
 DEAF = "trap '' TERM; python3 -c 'import signal; signal.signal(15, 1); signal.pause()' {mark}"
 
 
+@pytest.mark.on_ray
 async def test_a_receipt_counts_the_commands_that_were_ended_by_force(open_tree: Opener) -> None:
     """A command that ignores its end outlives the grace, not the session; others' receipts are clean."""
     mark = f"stubborn-{uuid.uuid4().hex}"

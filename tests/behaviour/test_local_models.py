@@ -34,7 +34,7 @@ async def test_a_model_beside_an_open_tree_travels(open_tree: Opener) -> None:
         class Question(BaseModel):
             point: Point
 
-        asked = ClientTool("ask_user", "Ask a person.", Question, tier=PermissionTier.READ_ONLY)
+        asked = ClientTool("ask_owner", "Ask a person.", Question, tier=PermissionTier.READ_ONLY)
         given: JsonValue = {"points": [{"x": 1}, {"x": 2}], "next": {"points": [{"x": 5}]}}
         script: list[Answer] = [script_call("measure", line=given), "done"]
         async with open_tree(ScriptedModel(script), tools=[measure, asked]) as other:

@@ -16,7 +16,7 @@ from sessiontree.api.runtime_options import BackendName
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import PATIENCE_S
 
-BACKENDS = ["local", pytest.param("ray", marks=pytest.mark.slow)]
+BACKENDS = ["local", pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.long])]
 ASKS: dict[str, Any] = {
     "send": lambda tree: tree.main.send("hello"),
     "spawn": lambda tree: tree.main.spawn("worker", "look"),

@@ -212,6 +212,7 @@ async def test_a_store_at_another_place_is_hidden_as_the_state_directory_is(open
 
 
 @pytest.mark.covers("A23")
+@pytest.mark.on_ray
 async def test_what_a_reply_says_of_memory_is_in_the_transcript(open_tree: Opener) -> None:
     """The result names the record, and its artifact refers to it."""
     async with open_tree(MODEL) as tree:

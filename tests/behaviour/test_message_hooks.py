@@ -97,6 +97,7 @@ async def test_each_hook_sees_what_the_ones_before_it_left(
     assert "heard go" not in kept.replace(f"heard {heard}", "")
 
 
+@pytest.mark.on_ray
 async def test_a_reply_that_is_blocked_is_never_kept(open_tree: Opener) -> None:
     """Words that say so stand in its place, for the model as well; the session goes on."""
     model = ScriptedModel(["the code is tartan", "never mind"])

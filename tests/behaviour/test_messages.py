@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -11,6 +12,8 @@ from sessiontree import (
     AsyncFunctionModel,
     FunctionModel,
     ModelRequest,
+    Progress,
+    ProgressReader,
     ScriptedModel,
     SessionKind,
     ToolContext,
@@ -86,6 +89,7 @@ async def test_a_follow_up_waits_for_the_end_of_the_turn(open_tree: Opener, boar
 
 
 @pytest.mark.covers("I20")
+@pytest.mark.on_ray
 async def test_a_steering_message_stops_running_tools_and_forces_the_next_turn(
     open_tree: Opener, board: Switchboard
 ) -> None:
@@ -232,19 +236,43 @@ async def test_whoever_stops_reading_a_reply_leaves_nothing_behind(
         assert await pending == "1: go"
 
 
+async def shown_of(reader: ProgressReader, session: str, patience_s: float) -> list[Progress]:
+    """Return the first two events of a session, or those that came in time."""
+    shown: list[Progress] = []
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience_s):
+            while len(shown) < 2:
+                shown += [each for each in [await reader.next()] if each.session == session]
+    return shown
+
+
+def look_once(request: ModelRequest) -> Answer:
+    """Have Workers look, then end."""
+    return script_call("look") if request.kind is SessionKind.WORKER and request.turn == 1 else "done"
+
+
 @pytest.mark.covers("I9", "I2")
+@pytest.mark.on_ray
 async def test_progress_shows_every_session_and_loses_only_the_oldest(open_tree: Opener) -> None:
-    """A watcher of the tree sees calls of all sessions begin and end; a slow one learns what it missed."""
-    model = ScriptedModel({"main/w1": [script_call("look"), "done"], "*": ["done"]})
-    async with open_tree(model, tools=TOOLS) as tree:
+    """A watcher of the tree sees calls of all sessions begin and end; a slow one learns what it missed.
+
+    EVT2: on Ray a busy host may drop what it reports, so the next call is watched where one was not seen.
+    """
+    moments = [PATIENCE_S] if open_tree.backend == "local" else open_tree.longer_moments()
+    async with open_tree(FunctionModel(look_once), tools=TOOLS) as tree:
         everything, only_main = tree.progress(), tree.progress("main")
-        worker = await tree.main.spawn("worker", "look")
-        await worker.result()
-        async with asyncio.timeout(PATIENCE_S):
-            shown = [await everything.next() for _ in range(2)]
+        shown: list[Progress] = []
+        for moment_s in moments:
+            worker = await tree.main.spawn("worker", "look")
+            await worker.result()
+            shown = await shown_of(everything, worker.session_id, moment_s)
+            if len(shown) == 2:
+                break
+        else:
+            pytest.fail("no call was seen from its begin to its end")
         assert [(each.session, type(each.event).__name__) for each in shown] == [
-            ("main/w1", "ToolExecutionStart"),
-            ("main/w1", "ToolExecutionEnd"),
+            (worker.session_id, "ToolExecutionStart"),
+            (worker.session_id, "ToolExecutionEnd"),
         ]
         ended = shown[1].event
         assert isinstance(ended, ToolExecutionEnd)

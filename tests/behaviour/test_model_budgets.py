@@ -68,6 +68,7 @@ async def ask_many(tree: SessionTree, many: int) -> Usage:
 
 
 @pytest.mark.parametrize("name", ["openai:gpt-5", "anthropic:claude-sonnet-5"])
+@pytest.mark.on_ray
 async def test_a_budget_in_tokens_holds(open_tree: Opener, name: str) -> None:
     """Sessions that ask at once use no token beyond the budget; the sums are the provider's."""
     many = MANY[open_tree.backend]

@@ -71,9 +71,9 @@ async def test_settings_of_agent_session_and_message_reach_the_model(open_tree: 
 async def test_settings_that_are_none_are_refused(open_tree: Opener) -> None:
     """Before anything is sent or started."""
     async with open_tree(FunctionModel(told)) as tree:
-        with pytest.raises(ConfigError, match="settings: give ModelSettings"):
+        with pytest.raises(ConfigError, match=r"settings is .*; give ModelSettings"):
             tree.main.send("go", settings={"temperature": 1})  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match="settings: give ModelSettings"):
+        with pytest.raises(ConfigError, match=r"settings is .*; give ModelSettings"):
             await tree.main.spawn("worker", "go", settings=1)  # type: ignore[call-overload]
 
 

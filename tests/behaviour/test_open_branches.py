@@ -49,6 +49,7 @@ async def test_the_hierarchy_everyone_writes_first(open_tree: Opener) -> None:
             await branch.map("worker", ["late"])
 
 
+@pytest.mark.on_ray
 async def test_a_result_asked_early_ends_it_at_once(open_tree: Opener) -> None:
     """Whoever waits already gets it with the final message; asking twice is asking once."""
     async with open_tree(MODEL) as tree:

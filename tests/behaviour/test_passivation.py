@@ -312,6 +312,7 @@ async def test_a_patient_session_wakes_when_its_patience_ends(open_small: OpenTr
         assert (await branch.result()).summary == "done"
 
 
+@pytest.mark.on_ray
 async def test_a_session_waiting_for_its_child_wakes_for_the_result(open_small: OpenTree) -> None:
     """The child's report is heard by whoever embodies the parent then."""
     async with open_small(FunctionModel(listening), tools=TOOLS) as tree:
@@ -343,6 +344,7 @@ async def test_a_session_waiting_for_its_model_wakes_for_the_reply(
         assert len(effects(open_tree.workspace)) == 1
 
 
+@pytest.mark.on_ray
 async def test_an_idle_main_wakes_for_the_next_message(open_small: OpenTree) -> None:
     """What was said before is still known."""
     model = FunctionModel(lambda request: f"turn {request.turn}, {len(request.messages)} messages")

@@ -25,12 +25,11 @@ from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, results, until
 from tests.behaviour.tree_fixtures import Opener
 
-pytestmark = pytest.mark.all_on_ray
-
 NO_PATIENCE = Limits(approval_patience_s=0)
 ENDLESS = Limits(approval_patience_s=None)
 
 
+@pytest.mark.on_ray
 async def test_a_session_does_not_complete_while_its_own_call_is_pending(open_tree: Opener) -> None:
     """A final message under a pending call only suspends; the outcome is a notice that wakes the session."""
 
@@ -140,6 +139,7 @@ async def test_the_same_call_after_its_answer_asks_again(open_tree: Opener) -> N
         assert len(effects(open_tree.workspace)) == 2
 
 
+@pytest.mark.on_ray
 async def test_many_requests_of_one_reply_are_answered_in_any_order(open_tree: Opener) -> None:
     """Each call has its own request; results stand in call order, whatever the order of the answers."""
     reply: Answer = [script_call("launch", text=str(number)) for number in range(5)]

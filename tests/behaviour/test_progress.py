@@ -62,6 +62,7 @@ class Report(Tool[How]):
 
 @pytest.mark.covers("I24", "S2", "I20")
 @pytest.mark.parametrize("how", ["message", "time-out"])
+@pytest.mark.on_ray
 async def test_what_was_reported_last_is_the_partial_result(
     open_tree: Opener, board: Switchboard, how: str
 ) -> None:

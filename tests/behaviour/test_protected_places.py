@@ -26,8 +26,6 @@ from sessiontree.models.answers import Answer
 from tests.behaviour.fact_fixtures import asked, facts_of, results
 from tests.behaviour.tree_fixtures import Opener
 
-pytestmark = pytest.mark.all_on_ray
-
 PLACES = {
     "a hook": ".git/hooks/pre-commit",
     "a new folder of hooks": "sub/.git/hooks/pre-commit",
@@ -126,6 +124,7 @@ async def _said(tree: SessionTree) -> str:
     return await tree.main.send("go")
 
 
+@pytest.mark.short(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("where", PLACES)
 async def test_writing_to_a_protected_place_asks_and_a_yes_performs_it(open_tree: Opener, where: str) -> None:
@@ -144,6 +143,7 @@ async def test_writing_to_a_protected_place_asks_and_a_yes_performs_it(open_tree
         assert _content(root / path) == "# new\n"
 
 
+@pytest.mark.on_ray
 async def test_a_no_leaves_it_as_it_was(open_tree: Opener) -> None:
     """The model reads who said no."""
     repository(open_tree.workspace)
@@ -157,6 +157,7 @@ async def test_a_no_leaves_it_as_it_was(open_tree: Opener) -> None:
     assert _content(open_tree.workspace / ".git/config") == before
 
 
+@pytest.mark.short(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
@@ -181,6 +182,7 @@ async def test_everything_else_is_written_as_before(open_tree: Opener, words: di
         assert not await facts_of(tree, ApprovalWanted)
 
 
+@pytest.mark.short(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("asking", "changed"),
@@ -310,8 +312,10 @@ ATTEMPTS = {
 """What a command may try; afterwards everything is as it was."""
 
 
+@pytest.mark.short(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ATTEMPTS)
+@pytest.mark.on_ray
 async def test_commands_find_protected_places_read_only(open_tree: Opener, what: str) -> None:
     """Whatever the command says of it, and as far as it got."""
     root = open_tree.workspace
@@ -363,6 +367,7 @@ async def test_what_a_person_has_begun_is_continued_as_it_was(open_tree: Opener)
 
 
 @pytest.mark.slow
+@pytest.mark.on_ray
 async def test_what_a_command_makes_is_protected_from_the_next_on(open_tree: Opener) -> None:
     """A repository of its own is its own to fill once; where hooks are missing a folder stays empty."""
     root = open_tree.workspace

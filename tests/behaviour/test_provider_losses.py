@@ -93,6 +93,7 @@ async def close(tree: SessionTree, talking: SessionHandle) -> None:
 ENDS = {each.__name__: each for each in (interrupt, cancel, cancel_all, close)}
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("how", sorted(ENDS))
 async def test_reply_that_is_cut_short_leaves_no_connection(open_tree: Opener, how: str) -> None:
     """The provider has none open then, whoever ended the reply, and is asked nothing more."""

@@ -77,6 +77,7 @@ async def test_a_tree_works_with_a_provider(open_tree: Opener, fake: FakeProvide
     assert "all quiet" in str(fake.requests[1].body)
 
 
+@pytest.mark.on_ray
 async def test_words_are_heard_as_they_come(open_tree: Opener, fake: FakeProvider) -> None:
     """Pieces of the reply reach who waits for it, before the reply is whole."""
     fake.script = [FakeReply("one two three four five six", delta_chars=4)]

@@ -101,6 +101,7 @@ class Asker:
         return "went on"
 
 
+@pytest.mark.short(3)
 @pytest.mark.covers("REL-P48", "REL-L68")
 @pytest.mark.slow
 @pytest.mark.parametrize("screams", [False, True], ids=["redacted", "withheld"])
@@ -139,6 +140,7 @@ async def recite(request: ModelRequest) -> Answer:
 
 
 @pytest.mark.covers("REL-P48")
+@pytest.mark.on_ray
 async def test_a_known_secret_in_messages_and_tasks_is_nowhere(open_tree: Opener) -> None:
     """P48: in what is sent to a session, said by it, asked of a child by program and model, and come back."""
     model = AsyncFunctionModel(recite)

@@ -157,6 +157,7 @@ def test_planted_view_is_found(bug: Callable[[Message], Message]) -> None:
 
 @pytest.mark.covers("S34", "U3")
 @pytest.mark.slow
+@pytest.mark.on_ray
 async def test_image_reaches_the_model_fit(open_tree: Opener) -> None:
     """Shrunk, under its true type, with a note that says so; JSON alongside it stays JSON for a program."""
     async with open_tree(FunctionModel(Script([script_call("picture", bad=False)])), tools=TOOLS) as tree:
@@ -214,6 +215,7 @@ async def test_agents_limits_are_kept(open_tree: Opener) -> None:
         assert opened(b64decode(image.data)).size == (40, 20)
 
 
+@pytest.mark.short(1)
 @pytest.mark.covers("Z4")
 @pytest.mark.slow
 @pytest.mark.parametrize(

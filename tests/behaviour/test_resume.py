@@ -34,8 +34,6 @@ from tests.behaviour.switchboard_fixtures import Switchboard
 from tests.behaviour.tree_fixtures import Opener
 from tests.behaviour.waiting_fakes import Sleeper
 
-pytestmark = pytest.mark.all_on_ray
-
 POINTS = [
     *(("main", turn) for turn in (1, 2, 3)),
     *((f"main/b{number}", turn) for number in (1, 2) for turn in range(1, 7)),
@@ -43,6 +41,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.short(6)
 @pytest.mark.covers("STP10")
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point[0]} turn {point[1]}")
@@ -117,6 +116,7 @@ async def interrupted(open_tree: Opener, board: Switchboard, kind: type[Stuck]) 
 
 @pytest.mark.covers("EFF1", "EFF2")
 @pytest.mark.slow
+@pytest.mark.on_ray
 async def test_an_effect_that_may_have_happened_is_never_repeated(
     open_tree: Opener, board: Switchboard
 ) -> None:
@@ -163,6 +163,7 @@ async def test_a_tool_that_is_gone_after_the_resume_is_told_so(open_tree: Opener
 
 @pytest.mark.covers("APP16")
 @pytest.mark.parametrize("patience", [None, 0])
+@pytest.mark.on_ray
 async def test_a_pending_approval_survives_with_its_id(open_tree: Opener, patience: float | None) -> None:
     """The same request waits after the resume; one yes is one effect, and a second answer is refused."""
     limits = Limits(approval_patience_s=patience)
@@ -262,6 +263,7 @@ async def test_the_limits_and_rights_are_the_journals(open_tree: Opener) -> None
         assert len(found) == 3
 
 
+@pytest.mark.on_ray
 async def test_a_finished_tree_can_be_read_again(open_tree: Opener) -> None:
     """Results, receipts, transcripts and facts are all there; nothing runs, nothing can be said."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
@@ -283,6 +285,7 @@ async def test_a_finished_tree_can_be_read_again(open_tree: Opener) -> None:
     assert household.done(open_tree.workspace) == household.EFFECTS
 
 
+@pytest.mark.on_ray
 async def test_a_cancel_that_was_under_way_is_carried_out(open_tree: Opener, board: Switchboard) -> None:
     """A tree asked to stop stops, whoever takes it up; nobody is asked again."""
     sleeper = Sleeper(board)

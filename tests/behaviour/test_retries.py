@@ -180,6 +180,7 @@ async def test_the_last_failure_stands_and_says_how_often_it_was_tried(
         assert len(flaky.tried) == 6
 
 
+@pytest.mark.short(4)
 @pytest.mark.covers("A25")
 @pytest.mark.slow
 @only_local

@@ -43,7 +43,7 @@ async def test_image_of_a_message_reaches_the_model(open_tree: Opener) -> None:
     ("images", "error"),
     [
         ("picture.png", "give a list of ImageContent"),
-        ([b"x"], "give a list of ImageContent"),
+        ([b"x"], "images.0 is b'x'; give an ImageContent"),
         ([ImageContent("no base64!", "image/png")], "is not of that type"),
         ([ImageContent(picture().data, "image/jpeg")], "declared as 'image/jpeg'"),
         ([picture()] * 21, "21 are given; a message takes 20 at most"),

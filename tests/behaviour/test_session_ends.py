@@ -80,6 +80,7 @@ async def test_a_receipt_lists_every_descendant_and_how_it_ended(
 
 
 @pytest.mark.covers("STP1")
+@pytest.mark.on_ray
 async def test_cancelling_tells_a_session_why_before_it_ends(open_tree: Opener, board: Switchboard) -> None:
     """The wrap-up is the session's own: its calls end aborted, and whoever waits for it is informed."""
     sleeper = Sleeper(board)
@@ -122,6 +123,7 @@ async def test_a_program_that_waits_for_a_reply_learns_of_the_end(
         assert effects(open_tree.workspace) == []
 
 
+@pytest.mark.on_ray
 async def test_finishing_completes_main_and_cancels_what_still_runs(
     open_tree: Opener, board: Switchboard
 ) -> None:

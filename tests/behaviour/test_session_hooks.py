@@ -84,6 +84,7 @@ async def test_a_hook_widens_no_limit(open_tree: Opener, answer: SpawnAnswer) ->
             await tree.main.spawn("worker", "look around")
 
 
+@pytest.mark.on_ray
 async def test_every_session_is_seen_to_begin_and_to_end(open_tree: Opener, board: Switchboard) -> None:
     """By the program, in the journal's order; the last ones before the tree is closed."""
     log = Log(board)

@@ -90,6 +90,7 @@ async def test_session_tools_are_offered_as_the_policy_says(open_tree: Opener) -
 
 
 @pytest.mark.covers("S9", "S10", "REL-L50", "REL-L69")
+@pytest.mark.on_ray
 async def test_session_lists_and_kills_below_and_nowhere_else(open_tree: Opener, board: Switchboard) -> None:
     """The list is of its own subtree; other names are answered like names of nothing; a kill cascades."""
     sleeper = Sleeper(board)

@@ -154,6 +154,7 @@ async def test_a_streamed_reply_is_heard_and_acted_on(open_tree: Opener) -> None
 
 
 @pytest.mark.covers("MDL9")
+@pytest.mark.on_ray
 async def test_texts_of_two_replies_are_separated(open_tree: Opener) -> None:
     """A separator is between two turns and after a reply that was cut short, and nowhere else."""
     CUT.clear()

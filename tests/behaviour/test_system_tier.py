@@ -26,8 +26,6 @@ from tests.behaviour.switchboard_fixtures import Switchboard
 from tests.behaviour.tree_fixtures import Opener
 from tests.behaviour.waiting_fakes import Late
 
-pytestmark = pytest.mark.all_on_ray
-
 MODEL = ScriptedModel(["fine"])
 
 
@@ -54,6 +52,7 @@ async def test_a_system_call_is_refused_where_the_agent_says_deny(open_tree: Ope
 
 
 @pytest.mark.covers("A12")
+@pytest.mark.on_ray
 async def test_a_system_call_is_asked_about_where_the_agent_says_ask(open_tree: Opener) -> None:
     """The person's no is the call's end."""
     asked: list[str] = []
@@ -146,7 +145,7 @@ async def test_a_refusal_by_the_mode_names_the_mode(open_tree: Opener) -> None:
 
 async def test_what_a_channel_says_of_system_calls_is_one_of_three_words(open_tree: Opener) -> None:
     """Anything else is a mistake of the program's, reported before a tree is made."""
-    with pytest.raises(ConfigError, match="system_tier: 'maybe' is not one of allow, ask, deny"):
+    with pytest.raises(ConfigError, match="system_tier 'maybe' is not one of allow, ask, deny"):
         open_tree(MODEL, channel=QueueChannel(system_tier="maybe"))  # type: ignore[arg-type]
 
 

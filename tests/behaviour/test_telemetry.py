@@ -145,6 +145,7 @@ MALFORMED = {
 }
 
 
+@pytest.mark.short(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MALFORMED))
 def test_a_malformed_variable_is_refused_and_never_shown(name: str, tmp_path: Path) -> None:

@@ -24,8 +24,6 @@ from tests.behaviour.effect_fakes import Append, Launch, Look, Words, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, results
 from tests.behaviour.tree_fixtures import Opener
 
-pytestmark = pytest.mark.all_on_ray
-
 
 class Telling(Append):
     """Tells its tier by its arguments."""
@@ -54,6 +52,7 @@ TOLD: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.short(4)
 @pytest.mark.covers("REL-L17")
 @pytest.mark.slow
 @pytest.mark.parametrize("told", TOLD)
@@ -92,6 +91,7 @@ class Undeclared(Tool[Words]):
         return await Append().execute(params, ctx)
 
 
+@pytest.mark.short(4)
 @pytest.mark.covers("APP1")
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -108,6 +108,7 @@ class Undeclared(Tool[Words]):
     ],
     ids=lambda value: getattr(value, "name", value),
 )
+@pytest.mark.on_ray
 async def test_each_tier_runs_asks_or_is_denied(open_tree: Opener, tool: Any, setting: Any, how: str) -> None:
     """ReadOnly and Workspace run, System as the agent is set, Elevated and what says nothing asks."""
     agents = {"default": AgentSpec(config=AgentConfig(system_tier=setting))}

@@ -27,8 +27,6 @@ from tests.behaviour.signal_fixtures import Log
 from tests.behaviour.switchboard_fixtures import Switchboard
 from tests.behaviour.tree_fixtures import Opener
 
-pytestmark = pytest.mark.all_on_ray
-
 HUGE = 1 << 30
 only_local = pytest.mark.parametrize("variant", ["local"], indirect=True)
 
@@ -104,6 +102,7 @@ class Flood(Tool[Parts]):
         return ToolResult(output, details=details)
 
 
+@pytest.mark.short(1)
 @pytest.mark.covers("REL-L65")
 @only_local
 @pytest.mark.slow

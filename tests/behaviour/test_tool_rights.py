@@ -42,8 +42,6 @@ from tests.behaviour.fact_fixtures import results
 from tests.behaviour.object_graph_oracle import handles, insides, reachable
 from tests.behaviour.tree_fixtures import Opener
 
-pytestmark = pytest.mark.all_on_ray
-
 SYSTEM, ELEVATED = PermissionTier.SYSTEM, PermissionTier.ELEVATED
 EVERYTHING = frozenset(CAPABILITIES)
 SETS: tuple[frozenset[str], ...] = (
@@ -191,6 +189,7 @@ async def answers(
 @HOOKED
 @pytest.mark.parametrize("kind", [SessionKind.MAIN, SessionKind.BRANCH])
 @pytest.mark.covers("A17", "A18", "A36", "RGT9")
+@pytest.mark.on_ray
 async def test_a_tool_holds_what_it_declares_and_nothing_else(
     open_tree: Opener, kind: SessionKind, hooks: tuple[Hook, ...]
 ) -> None:
@@ -255,6 +254,7 @@ async def test_what_a_kind_never_holds_no_declaration_gives(open_tree: Opener, k
 
 
 @pytest.mark.covers("A17", "A18")
+@pytest.mark.on_ray
 async def test_a_context_says_whose_it_is(open_tree: Opener) -> None:
     """A18, A17: agent, session, call and workspace of the session itself, for every agent and kind."""
     agents = {"default": AgentSpec(), "clerk": AgentSpec(), "judge": AgentSpec()}

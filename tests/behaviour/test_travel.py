@@ -82,6 +82,7 @@ async def test_every_shared_double_works_in_another_process(board: Switchboard) 
     assert deaf.done.is_set()
 
 
+@pytest.mark.on_ray
 async def test_what_a_double_keeps_for_itself_is_not_seen_where_it_was_made(
     open_tree: Opener, board: Switchboard
 ) -> None:

@@ -77,6 +77,7 @@ TYPED: dict[str, tuple[Any, str, Any]] = {
 
 @pytest.mark.covers("A40")
 @pytest.mark.parametrize("kind", ["branch", "worker"])
+@pytest.mark.on_ray
 async def test_the_last_word_comes_as_the_type_asked_for(open_tree: Opener, kind: ChildKind) -> None:
     """Pydantic models, dataclasses, plain types and JSON Schemas: validated, and made into values."""
     script: dict[str, list[Answer]] = {

@@ -80,6 +80,7 @@ async def test_text_from_outside_stands_between_marks(open_tree: Opener, asking:
         assert tree.main.status().taint == asking.name
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("after", ["allow", "ask", "deny"])
 @pytest.mark.parametrize("first", [script_call("mail"), script_call("sometimes", foreign=False)])
 async def test_the_policy_says_what_happens_afterwards(

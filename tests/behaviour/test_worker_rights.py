@@ -33,8 +33,6 @@ from tests.behaviour.switchboard_fixtures import Switchboard
 from tests.behaviour.tree_fixtures import Opener
 from tests.behaviour.waiting_fakes import Late
 
-pytestmark = pytest.mark.all_on_ray
-
 CHANGING = ("writer", "shell", "channel", "memory_writer", "sessions", "subtree")
 FORCED: dict[str, dict[str, Any]] = {
     "write": {"path": "a.txt", "content": "gone"},
@@ -70,6 +68,7 @@ class Handles(Tool[Nothing]):
         return ToolResult([name for name in CHANGING if getattr(ctx, name) is not None])
 
 
+@pytest.mark.short(3)
 @pytest.mark.covers("A20", "RGT1")
 @pytest.mark.slow
 @pytest.mark.parametrize("system_tier", ["allow", "ask", "deny"])
@@ -92,9 +91,11 @@ async def test_a_worker_of_any_agent_holds_no_handle_that_changes_anything(
         assert json.loads(results(tree, branch.session_id)[0].text) == list(CHANGING)
 
 
+@pytest.mark.short(4)
 @pytest.mark.covers("A37", "REL-L57")
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", FORCED)
+@pytest.mark.on_ray
 async def test_a_tool_forced_on_a_worker_is_denied_and_changes_nothing(open_tree: Opener, tool: str) -> None:
     """A forced tool finds no handle: PermissionDenied, no file, no message, no session."""
     target = open_tree.workspace / "a.txt"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -33,18 +34,32 @@ from tests.behaviour.collector_fakes import SECRET
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 WORKER_TASK = "count the words"
 
+LOOKS = 30
+"""How often it is looked again for processes that hold the secret, a second apart."""
+
 
 @tool
 def deploy(target: str) -> str:
     """Deploy a target; says which processes of this machine's user hold the exporter's secret."""
     own = f"{SECRET}-{urlsplit(os.environ.get(ENDPOINT, '')).port or ''}"
-    holders = []
+    # Again and again: what is forked and has not yet become its program shows the environment of this one.
+    holders = _holders_of(own)
+    for _ in range(LOOKS):
+        if len(holders) == 1:
+            break
+        threading.Event().wait(1.0)
+        holders &= _holders_of(own)
+    return f"{os.getpid()} {' '.join(sorted(holders))}"
+
+
+def _holders_of(secret: str) -> set[str]:
+    found = set()
     for place in Path("/proc").glob("[0-9]*/environ"):
         try:
-            holders += [place.parent.name] if own.encode() in place.read_bytes() else []
+            found |= {place.parent.name} if secret.encode() in place.read_bytes() else set()
         except OSError:
             continue  # it has ended, or is another user's
-    return f"{os.getpid()} {' '.join(holders)}"
+    return found
 
 
 def model(request: ModelRequest) -> Answer:

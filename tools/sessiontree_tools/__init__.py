@@ -14,7 +14,7 @@ from sessiontree_tools.exec import Exec
 from sessiontree_tools.find import Find
 from sessiontree_tools.grep import Grep
 from sessiontree_tools.memory import MemoryForget, MemoryGet, MemorySearch, StoreMemory
-from sessiontree_tools.message import Message
+from sessiontree_tools.message import AskUser, Message
 from sessiontree_tools.read import Read
 from sessiontree_tools.sessions import SessionsSpawn, SessionStatusTool
 from sessiontree_tools.sessions_below import (
@@ -40,6 +40,7 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         Grep(),
         Exec(),
         Message(),
+        AskUser(),
         SessionsSpawn(),
         SessionStatusTool(),
         Subagents(),

@@ -1,6 +1,7 @@
-"""``message``: sends a message to the person at the session's channel.
+"""Tools that reach the person at the session's channel: ``message`` tells, and ``ask_user`` asks.
 
-It does not ask: approvals and questions go through the runtime.
+``ask_user`` waits for the answer. It asks for no approval: what a person answers is text for the model, and
+allows no call.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from sessiontree.contracts.client_tool import ClientTool
 from sessiontree.contracts.context import CHANNEL, ToolContext
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.questions import QuestionsAsked
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, ToolFlag
 
 MAX_CHARS = 20_000
 """Longest message."""
@@ -58,4 +61,23 @@ class Message(Tool[MessageParams]):
         return ToolResult(
             output={"status": "sent", "chars": len(params.text)},
             display=f"sent a message of {len(params.text)} characters",
+        )
+
+
+class AskUser(ClientTool):
+    """Asks a person; the output is ``{answers: [{question, chosen, text}]}``."""
+
+    label: ClassVar[str] = "Ask the person"
+    section: ClassVar[str] = "messaging"
+    profiles: ClassVar[frozenset[str]] = frozenset({"coding", "messaging"})
+    brief: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        """Declare the tool."""
+        super().__init__(
+            "ask_user",
+            "Ask the person when only they can decide. It approves nothing.",
+            QuestionsAsked,
+            tier=PermissionTier.READ_ONLY,
+            flags=(ToolFlag.OPTIONAL,),
         )

@@ -328,6 +328,7 @@ def _row(row: SessionRow) -> dict[str, JsonValue]:
         "turns": row.turns,
         "tokens": row.tokens,
         "cost_usd": round(row.cost_usd, 6),
+        "result_form": row.result_form,
         "age_s": round(row.age_s, 1),
         "tool": row.tool,
         "pending_approvals": row.pending_approvals,

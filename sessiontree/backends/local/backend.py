@@ -70,7 +70,6 @@ class Faults:
 class LocalTransport:
     """Calls the host directly, with the faults that it was given."""
 
-    pid = os.getpid()
     level = "structural"
     """Sessions share the program's process: only their handles confine them."""
     node = ""
@@ -80,6 +79,7 @@ class LocalTransport:
     def __init__(
         self, host: HostCore, faults: Faults | None, on_close: Callable[[LocalTransport], None]
     ) -> None:
+        self.pid = os.getpid()  # not that of the process that loaded this: one may be forked from it
         self.host = host
         self._faults = faults
         self._on_close = on_close

@@ -161,6 +161,11 @@ class RemoteServices:
         rows: tuple[SessionRow, ...] = await self._ask(grant, "stop_below", target, reason)
         return rows
 
+    async def container(self, grant: str, protected: tuple[str, ...]) -> str:
+        """Return the name of the session's container; start it if it is not running."""
+        name: str = await self._ask(grant, "container", protected)
+        return name
+
     async def resources(self, equipment: str) -> bytes:
         """Return a tree's resources for hosts."""
         packed: bytes = await self._ask(self._key, "resources", equipment)

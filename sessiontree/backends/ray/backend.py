@@ -277,7 +277,7 @@ class RayBackend:
         if self._line is not None:
             self._line.released(tree_id)
             with contextlib.suppress(SessionTreeError):  # a supervisor that is gone holds no tree
-                self._line.call_now(SupervisorLifecycle.release, tree_id)
+                await self._line.let_go(tree_id)
 
     def watch(self, tree_id: str, session: str | None) -> ProgressBuffer:
         """Return a reader of progress."""
@@ -445,10 +445,15 @@ def _take_back(line: SupervisorClient, tree_id: str, opening: asyncio.Future[Any
 def _check_apart(name: str, place: Path, workspace: Path) -> None:
     """Refuse a hidden place inside the workspace, which Workers could not read then.
 
+    Args:
+        name: What the error calls the place.
+        place: Its links are resolved.
+        workspace: Absolute, without links.
+
     Raises:
         ConfigError: the place is inside the workspace.
     """
-    if place.resolve().is_relative_to(workspace.resolve()):
+    if place.resolve().is_relative_to(workspace):
         raise ConfigError(
             f"{name} {str(place)!r} is inside the workspace {str(workspace)!r}, and hiding it from Workers "
             "would also hide what appears next to it later; give a place outside, or leave it out"

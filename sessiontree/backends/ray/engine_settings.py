@@ -13,9 +13,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.given_values import Give, check_fields
 from sessiontree.interpreter.import_guard import HARMLESS
 from sessiontree.models.api_key import is_key
 from sessiontree.sandbox import RAY_SITE
@@ -67,6 +70,12 @@ _OWN_WAYS = ("PYTHON", "OTEL_")
 """Prefixes of variables that stay in the program: they choose code, or belong to its exports."""
 
 
+def _named(address: str) -> str:
+    if "://" in address or (address != "auto" and not address.rpartition(":")[2].isdecimal()):
+        raise ValueError(address)
+    return address
+
+
 @dataclass(frozen=True, slots=True)
 class RayOptions:
     """The options of an engine.
@@ -77,8 +86,14 @@ class RayOptions:
         insecure: Whether a private Ray may run without token authentication.
     """
 
-    address: str | None = None
-    num_cpus: int | None = None
+    address: Annotated[
+        Annotated[str, AfterValidator(_named)] | None,
+        Give(
+            "host:port or 'auto' on a node of the cluster (Ray Client is not supported), or leave it out for "
+            "a private Ray"
+        ),
+    ] = None
+    num_cpus: Annotated[Annotated[int, Field(ge=0)] | None, Give("0 or more, or None")] = None
     insecure: bool = False
 
     def check(self) -> None:
@@ -87,24 +102,12 @@ class RayOptions:
         Raises:
             ConfigError: an option is not valid.
         """
-        if self.address is not None:
-            if "://" in self.address:
-                raise ConfigError(
-                    f"address {self.address!r} belongs to Ray Client, which is not supported; start the "
-                    "program on a node of the cluster and give host:port or 'auto'"
-                )
-            if self.address != "auto" and not self.address.rpartition(":")[2].isdecimal():
-                raise ConfigError(
-                    f"address {self.address!r} is neither host:port nor 'auto'; leave it out for a "
-                    "private Ray"
-                )
-            if self.num_cpus is not None:
-                raise ConfigError(
-                    f"num_cpus={self.num_cpus} is only for a private Ray, and address {self.address!r} names "
-                    "a cluster; leave one of them out"
-                )
-        if self.num_cpus is not None and self.num_cpus < 0:
-            raise ConfigError(f"num_cpus is {self.num_cpus}; give 0 or more")
+        check_fields(self)
+        if self.address is not None and self.num_cpus is not None:
+            raise ConfigError(
+                f"num_cpus={self.num_cpus} is only for a private Ray, and address {self.address!r} names "
+                "a cluster; leave one of them out"
+            )
 
     def for_private_ray(self) -> RayOptions:
         """Return the options of a private Ray in this environment.

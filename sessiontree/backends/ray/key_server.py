@@ -1,6 +1,7 @@
 """How the gateway and memory get keys: from the program itself, over a socket, when they first need them.
 
-A key is in no argument of an actor, in no environment of a process and in no file that this makes. The
+A key is in no argument of an actor, in no environment of a process and in no file that this makes. On
+another node the actor of the node stands for the program: it reads the keys that have names there. The
 gateway gets keys of providers, and the program's variables that Ray's processes do not have, because models
 may read them. Memory gets its storage options and those variables that its settings call for. The program
 answers only the processes that its supervisor calls so; the kernel says which process has connected. Other
@@ -23,6 +24,7 @@ from typing import Final
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.control.peer import held, peer_of
 from sessiontree.models.api_key import key_text
+from sessiontree.models.named_key import MAX_NAME_BYTES, read_named_key
 from sessiontree.runtime.socket_files import connect_to, listen_at
 
 GATEWAY: Final = "gateway"
@@ -33,14 +35,14 @@ ASKING_S: Final = 10.0
 """Longest time that a gateway waits for a key."""
 HEARING_S: Final = 1.0
 """Longest time that the program waits for a question or until its answer is taken."""
-MAX_REFERENCE_BYTES: Final = 64
+MAX_QUESTION_BYTES: Final = MAX_NAME_BYTES + 64
 MAX_KEY_BYTES: Final = 65_536
 ATTEMPTS: Final = 3
 """How often a process asks if its question is not answered."""
 _VARIABLES: Final = "variables"
 """Asks for variables."""
 _OPTIONS: Final = "options"
-"""Asks for the storage options of memory; every further question is a key's reference."""
+"""Asks for the storage options of memory; every further question is a key's reference, a space, its name."""
 _BACKLOG: Final = 16
 _STOP_S: Final = 5.0
 _SET_DUMPABLE: Final = 4
@@ -94,24 +96,28 @@ class KeyServer:
             if process is None or peer.uid != os.getuid():
                 return
             role = self._role_of(peer.pid)
-            question = line.recv(MAX_REFERENCE_BYTES).decode("ascii", "replace")
+            question = os.fsdecode(line.recv(MAX_QUESTION_BYTES))
             if role in {GATEWAY, MEMORY} and question == _VARIABLES:
                 found = self._variables(role)
                 words = [f"{name}={value}\0" for name, value in found.items()]
                 line.sendall(os.fsencode("".join(words)) or b"\0")
             elif role == MEMORY and question == _OPTIONS:
                 line.sendall(json.dumps(dict(self._options)).encode())
-            elif role == GATEWAY and (text := key_text(question)) is not None:
-                line.sendall(text.encode())
+            elif role == GATEWAY:
+                reference, _, name = question.partition(" ")
+                text = key_text(reference)
+                if text is None and name:
+                    text = read_named_key(name)
+                line.sendall((text or "").encode())
 
 
-def key_from(path: Path, reference: str) -> str:
-    """Return a key that the program holds; in the gateway, in a thread.
+def key_from(path: Path, reference: str, name: str) -> str:
+    """Return a key that the program holds, or that has a name on its machine; in the gateway, in a thread.
 
     Raises:
         OSError: the program is gone, or does not hand it over.
     """
-    return _answer_from(path, reference).decode()
+    return _answer_from(path, f"{reference} {name}").decode()
 
 
 def take_variables(path: Path) -> None:
@@ -155,7 +161,7 @@ def _answer_from(path: Path, question: str) -> bytes:
 
 def _asked(path: Path, question: str) -> bytes:
     with connect_to(path, ASKING_S) as line:
-        line.sendall(question.encode())
+        line.sendall(os.fsencode(question))
         data = b""
         while more := line.recv(MAX_KEY_BYTES):
             data += more

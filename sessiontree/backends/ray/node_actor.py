@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from sessiontree.contracts.thread_calls import claim_in_thread
 from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.journal.claim import JournalClaim, holds_tree, state_dir_of_journal
+from sessiontree.models.api_key import ApiKey
 from sessiontree.runtime.rpc import RpcResponse, methods_of, portable
 from sessiontree.runtime.stored_trees import summaries_of
 from sessiontree.runtime.supervisor_server import SequenceGate, SupervisorLifecycle
@@ -67,6 +68,8 @@ class NodeActor:
         self._backend: RayBackend | None = None
         self._claim: JournalClaim | None = None
         self._programs: dict[str, Path] = {}
+        self._keys: dict[str, ApiKey] = {}
+        """The keys at this node's places, by name: no host is given a variable with the value of one."""
 
     async def stay(self) -> None:
         """Return never: the call fails when this process ends."""
@@ -142,8 +145,14 @@ class NodeActor:
     ) -> None:
         if config is not None and not await asyncio.to_thread(Path(config.workspace).is_dir):
             raise ConfigError(f"workspace {config.workspace!r} is not a directory there; put a copy in place")
+        await asyncio.to_thread(self._find_keys, resources.keys)
         place = None if program is None else await asyncio.to_thread(self._placed, program)
         await self._begun().open_packed(tree_id, config, agents, resources, place)
+
+    def _find_keys(self, names: Sequence[str]) -> None:
+        """Refuse a tree whose model has no key here: its first question would fail instead."""
+        for name in names:
+            self._keys[name] = ApiKey.named(name, "a key of its model")  # it may be another one by now
 
     def _placed(self, program: ProgramFiles) -> Path:
         if program.digest not in self._programs:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import secrets
 import shlex
 import site
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -24,6 +26,7 @@ from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.backend import RayBackend
+from sessiontree.backends.ray.cluster_demand import ClusterDemand
 from sessiontree.backends.ray.engine import Engine
 from sessiontree.backends.ray.local_line import LineLost
 from sessiontree.backends.ray.node_actor import NodeActor, NodePlan, ProgramFiles
@@ -42,9 +45,9 @@ from sessiontree.contracts.errors import (
     SupervisorUnavailable,
     words_of,
 )
+from sessiontree.contracts.placement import Placement
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
-from sessiontree.models.api_key import ApiKey
 from sessiontree.runtime.progress import Progress, ProgressBuffer
 from sessiontree.runtime.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
 from sessiontree.runtime.supervisor_api import SupervisorApi
@@ -59,12 +62,16 @@ ANSWER_S: Final = 30.0
 CLOSE_S: Final = 20.0
 OPTIONS: Final[dict[str, Any]] = {
     "num_cpus": 0,
+    "memory": 2**20,  # else an autoscaler would take the node for idle
     "max_restarts": 0,
     "max_task_retries": 0,
     "max_concurrency": SUPERVISOR_CALLS,
 }
-_KEY_CLASS: Final = ApiKey.__module__.encode()
-"""In the bytes of every pickled model that holds a key."""
+REFUSED_S: Final = 60.0
+"""After how long a node that could not have a shard is looked at again."""
+BEGIN_AT_ONCE: Final = 8
+"""On how many nodes shards begin at the same time."""
+_LOG = logging.getLogger("sessiontree")
 _OF_THE_CLUSTER: Final = ("address", "num_cpus", "insecure")
 """Options that say which Ray is used; the actor of a node is in it already."""
 
@@ -79,6 +86,9 @@ class NodeShard:
         hidden: Places hidden from tools.
         copied: Returns the directory with the modules of the program; None = it has none.
     """
+
+    weight: float = 1
+    """How many trees it takes in proportion to others: the CPUs that Ray counts for its node."""
 
     def __init__(
         self, actor: Any, key: str, node: str, hidden: tuple[Path, ...], copied: Callable[[], Path | None]
@@ -102,6 +112,11 @@ class NodeShard:
         self.supervisor: SupervisorApi = proxy_of(SupervisorApi, self)
         self.lifecycle: SupervisorLifecycle = proxy_of(SupervisorLifecycle, self)
         self._blocking: SupervisorApi = proxy_of(SupervisorApi, _BlockingNode(self))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its process has ended."""
+        return self._calls.is_lost
 
     async def begin(self, plan: NodePlan) -> None:
         """Claim a journal on the node.
@@ -245,10 +260,11 @@ class NodeShard:
 
     async def _open(self, tree_id: str, config: TreeConfig | None, setup: TreeSetup) -> None:
         resources = pack(setup, hidden=(*self._hidden, *setup.hidden))
-        if resources.for_gateway is not None and _KEY_CLASS in resources.for_gateway:
+        if "" in resources.keys:
             raise ConfigError(
-                f"the tree would be on node {self.node}, and keys of providers stay on the program's node; "
-                "give shards=N instead of 'per-node', or a model without a key"
+                f"the tree would be on node {self.node}, and a key that is given as text stays on the "
+                "program's node; put the key on each node and name its place, as "
+                "ProviderModel(…, key='file:/run/secrets/openai')"
             )
         copy = await asyncio.to_thread(self._copied)
         program = None if copy is None else await asyncio.to_thread(_files_of, copy)
@@ -316,7 +332,7 @@ def _files_of(directory: Path) -> ProgramFiles:
     return ProgramFiles(digest.hexdigest(), files)
 
 
-def _program_python() -> str | None:
+def program_python() -> str | None:
     """Return this interpreter if its environment is over another one, as that of a suite is; else None."""
     own = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
     return None if own.issuperset(site.PREFIXES) else sys.executable
@@ -350,15 +366,24 @@ async def _check_python(python: str, name: str, options: Mapping[str, Any]) -> N
 
 
 class ClusterShards:
-    """The other nodes of a cluster, as they are when the first tree opens.
+    """The other nodes of a cluster that take trees: those that it has, and those that join later.
 
     Args:
         state_dir: The state directory, on every node.
         options: As for the backend of this node.
         first: The backend of this node.
+        wanted: What a node must have to take trees.
+        tree_cpus: How many CPUs each open tree reserves in the cluster.
     """
 
-    def __init__(self, state_dir: Path, options: Mapping[str, Any], first: RayBackend) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        options: Mapping[str, Any],
+        first: RayBackend,
+        wanted: Placement,
+        tree_cpus: float,
+    ) -> None:
         own = {name: options[name] for name in _OF_THE_CLUSTER if name in options}
         self._engine = Engine(**own)
         self._first = first
@@ -366,51 +391,105 @@ class ClusterShards:
         self._options = {name: value for name, value in options.items() if name not in own}
         if "memory" in options:  # a directory on each node, which needs none of a remote store's keys
             self._options["memory"] = options["memory"].with_options({})
+        self._wanted = wanted
+        self._demand = ClusterDemand(tree_cpus)
+        self.own_weight: float = 1
+        """That of this node; known once the others have begun."""
         self._shards: dict[str, NodeShard] = {}
         """By node, lost ones too."""
+        self._refused: dict[str, float] = {}
+        """When nodes that could not have a shard are looked at again."""
         self._is_watched = False
+        self._changing = asyncio.Lock()
 
     async def begin(self) -> Sequence[NodeShard]:
-        """Start a shard on each other node that has none, one after the other; return the new shards.
+        """Start a shard on each other node that fits and has none, or a lost one; return the new shards.
 
         Raises:
             ConfigError: a node can't have one; says which and why.
         """
-        if not self._is_watched:
-            await self._engine.start()
-            self._engine.lost.add_done_callback(self._lose_all)
-            self._is_watched = True
-        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
-        begun: list[NodeShard] = []
-        try:
-            for node in sorted(nodes, key=lambda each: str(each["NodeID"])):
-                node_id = str(node["NodeID"])
-                if node["Alive"] and node_id != self._engine.node_id and node_id not in self._shards:
-                    begun.append(await self._begin(node_id, str(node["NodeName"])))
-                    self._shards[node_id] = begun[-1]
-        except BaseException:
-            for shard in begun:  # the next call begins them again
-                self._shards = {name: each for name, each in self._shards.items() if each is not shard}
-                await shard.close()
-            raise
-        return begun
+        async with self._changing:
+            if not self._is_watched:
+                await self._engine.start()
+                self._engine.lost.add_done_callback(self._lose_all)
+                self._is_watched = True
+            found = await self._begin_all(await self._free_nodes())
+            failures = [each for each in found.values() if isinstance(each, Exception)]
+            if failures:
+                for each in found.values():
+                    if isinstance(each, NodeShard):  # the next call begins it again
+                        await each.close()
+                raise failures[0]
+            return self._keep(found)
+
+    async def join(self) -> Sequence[NodeShard]:
+        """Start a shard on each node that has joined, or whose shard is lost; return the new shards.
+
+        A node that can't have one is logged, and looked at again a minute later.
+        """
+        async with self._changing:
+            now = time.monotonic()
+            free = [each for each in await self._free_nodes() if self._refused.get(each["NodeID"], 0) <= now]
+            found = await self._begin_all(free)
+            for node_id, each in found.items():
+                if isinstance(each, Exception):
+                    self._refused[node_id] = time.monotonic() + REFUSED_S
+                    _LOG.warning("a node takes no trees: %s", words_of(each))
+            return self._keep(found)
+
+    async def ask_for(self, trees: int) -> None:
+        """Reserve CPUs of the cluster for so many open trees."""
+        await asyncio.to_thread(self._demand.ask_for, trees)
+
+    async def _free_nodes(self) -> list[dict[str, Any]]:
+        """Return the other nodes that fit and have no shard; note what this node weighs."""
+        rows: list[dict[str, Any]] = await asyncio.to_thread(ray.nodes)
+        free = []
+        for row in sorted(rows, key=lambda each: str(each["NodeID"])):
+            fits = row["Alive"] and self._wanted.fits(row.get("Labels", {}), row["Resources"])
+            if row["NodeID"] == self._engine.node_id:
+                self.own_weight = _weight_of(row) if fits else 0
+            elif fits and (row["NodeID"] not in self._shards or self._shards[row["NodeID"]].is_lost):
+                free.append(row)
+        return free
+
+    async def _begin_all(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, NodeShard | Exception]:
+        """Begin shards on nodes, some at a time; return each, or why it can't be, by node."""
+        places = asyncio.Semaphore(BEGIN_AT_ONCE)
+
+        async def begin(row: Mapping[str, Any]) -> NodeShard | Exception:
+            async with places:
+                try:
+                    return await self._begin(row)
+                except Exception as error:  # noqa: BLE001 - the caller says what becomes of the node
+                    return error
+
+        async with asyncio.TaskGroup() as group:
+            begun = {str(row["NodeID"]): group.create_task(begin(row)) for row in rows}
+        return {node_id: each.result() for node_id, each in begun.items()}
+
+    def _keep(self, found: Mapping[str, NodeShard | Exception]) -> list[NodeShard]:
+        begun = {name: each for name, each in found.items() if isinstance(each, NodeShard)}
+        self._shards |= begun
+        return list(begun.values())
 
     def _lose_all(self, lost: Future[EngineLost]) -> None:
         if not lost.cancelled():
             for shard in list(self._shards.values()):
                 shard.lose(lost.result().died)
 
-    async def _begin(self, node_id: str, name: str) -> NodeShard:
-        key = secrets.token_hex(16)
+    async def _begin(self, row: Mapping[str, Any]) -> NodeShard:
+        node_id, name, key = str(row["NodeID"]), str(row["NodeName"]), secrets.token_hex(16)
         where = NodeAffinitySchedulingStrategy(node_id, soft=False)
         options = {**OPTIONS, "scheduling_strategy": where}
-        python = _program_python()
+        python = program_python()
         if python is not None:
             await _check_python(python, name, options)
             options["runtime_env"] = {"py_executable": shlex.quote(python)}
         make: Any = ray.remote(NodeActor)
         actor = make.options(**options).remote(key)
         shard = NodeShard(actor, key, f"{name} ({node_id[:8]})", self._first.hidden, self._first.program_copy)
+        shard.weight = _weight_of(row)
         try:
             await shard.begin(NodePlan(self._state_dir, release(), self._options))
         except BaseException:
@@ -437,4 +516,10 @@ class ClusterShards:
 
     async def close(self) -> None:
         """Let go of the cluster; the shards were closed before."""
+        if ray.is_initialized():
+            await asyncio.to_thread(self._demand.ask_for, 0)
         await self._engine.close()
+
+
+def _weight_of(row: Mapping[str, Any]) -> float:
+    return float(row["Resources"].get("CPU", 0.0))

@@ -1,17 +1,28 @@
-"""One task on each node of a cluster, such as preparing the environment of a suite there."""
+"""One task on each node of a cluster: one that prepares an environment there, or one that works for long."""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
+import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import ray
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sessiontree.backends.ray.cluster_demand import ClusterDemand
 from sessiontree.backends.ray.cluster_probe import connected_to
-from sessiontree.contracts.errors import words_of
+from sessiontree.backends.ray.node_shards import program_python
+from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.placement import Placement
 
+LOOK_S: Final = 2.0
+"""How often nodes are looked for."""
+AGAIN_S: Final = 10.0
+"""After how long a node gets another task in place of a lost one."""
+Say: TypeAlias = Callable[[str], None]
 TASKS_S: Final = 900.0
 """How long all nodes together may take."""
 
@@ -62,3 +73,93 @@ def _answer(task: Any, has_answered: bool, within_s: float) -> tuple[str, str]:
         return str(ray.get(task)), ""
     except Exception as error:  # noqa: BLE001 - whatever fails on a node is reported, and the others go on
         return "", " ".join(words_of(getattr(error, "cause", None) or error).split())
+
+
+class NodeWork:
+    """Keeps one task on each node that fits, also on nodes that join, until the work is done.
+
+    A task that returns has found the work done; so no more are started. One that raises is not started again
+    on its node. One whose process or node is lost is.
+
+    Args:
+        function: A function of a module that every node has.
+        given: Its arguments.
+        wanted: What a node must have.
+        say: Gets a line when a node is left out, or its task is lost.
+    """
+
+    def __init__(
+        self, function: Callable[..., None], given: tuple[object, ...], wanted: Placement, say: Say
+    ) -> None:
+        self._function = function
+        self._given = given
+        self._wanted = wanted
+        self._say = say
+        self._running: dict[Any, str] = {}
+        """Tasks, each with its node."""
+        self._refused: dict[str, str] = {}
+        self._again: dict[str, float] = {}
+        """When nodes whose task was lost get another one."""
+        self._is_done = False
+
+    async def run(self, address: str, cpus: int) -> None:
+        """Connect to a cluster, work until the end, and leave it.
+
+        Args:
+            address: ``host:port`` or ``auto``.
+            cpus: How many CPUs of the cluster are reserved meanwhile, so that it gets nodes for them.
+
+        Raises:
+            ConfigError: no cluster can be reached there, or every node refuses; says why.
+        """
+        async with connected_to(address):
+            demand = ClusterDemand(1.0)
+            try:
+                while not self._is_done or self._running:
+                    await asyncio.to_thread(demand.ask_for, cpus)
+                    await asyncio.to_thread(self._look)
+            finally:
+                for task in self._running:
+                    ray.cancel(task, force=True)
+                await asyncio.to_thread(demand.ask_for, 0)
+
+    def _look(self) -> None:
+        """Start what is missing, and take what has ended."""
+        rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
+        names = {str(row["NodeID"]): f"{row['NodeName']} ({str(row['NodeID'])[:8]})" for row in rows}
+        for row in rows:
+            node = str(row["NodeID"])
+            if row["Alive"] and self._wanted.fits(row.get("Labels", {}), row["Resources"]):
+                self._start(node)
+        if not self._running and not self._again:
+            reasons = "; ".join(f"{names.get(node, node)}: {why}" for node, why in self._refused.items())
+            raise ConfigError(f"no node of the cluster works on it: {reasons or 'none fits'}")
+        ended, _ = ray.wait(list(self._running), timeout=LOOK_S) if self._running else ([], [])
+        for task in ended:
+            node = self._running.pop(task)
+            self._take(task, node, names.get(node, node))
+
+    def _start(self, node: str) -> None:
+        is_known = node in self._refused or node in self._running.values()
+        if self._is_done or is_known or self._again.get(node, 0.0) > time.monotonic():
+            return
+        self._again.pop(node, None)
+        where = NodeAffinitySchedulingStrategy(node, soft=False)
+        options = {"num_cpus": 0, "memory": 2**20, "max_retries": 0, "scheduling_strategy": where}
+        python = program_python()
+        if python is not None:
+            options["runtime_env"] = {"py_executable": shlex.quote(python)}
+        make: Any = ray.remote(self._function)
+        self._running[make.options(**options).remote(*self._given)] = node
+
+    def _take(self, task: Any, node: str, name: str) -> None:
+        try:
+            ray.get(task)
+        except RayTaskError as error:
+            self._refused[node] = words_of(error.cause)
+            self._say(f"node {name} is left out: {self._refused[node]}")
+        except RayError as error:
+            self._again[node] = time.monotonic() + AGAIN_S
+            self._say(f"lost the program on node {name}: {words_of(error).splitlines()[0]}")
+        else:
+            self._is_done = True

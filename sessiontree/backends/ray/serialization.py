@@ -12,7 +12,9 @@ import dataclasses
 import io
 import os
 import pickle
+import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,9 +24,10 @@ from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.hooks import name_of
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.interpreter.import_guard import add_copy
+from sessiontree.models.api_key import packed_keys
 from sessiontree.models.port import GatewayModel
 from sessiontree.policy.compiled import compiled
-from sessiontree.protected import own_places
+from sessiontree.protected import OwnPlaces, own_places
 from sessiontree.runtime.host import HostEquipment
 from sessiontree.runtime.tree_resources import PackedResources, TreeSetup
 from sessiontree.web.web import OutboundWeb
@@ -58,10 +61,23 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> PackedResources:
     for hook in setup.hooks:
         pack_value(hook, f"hook {name_of(hook)!r}")
     shared = (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, dict(setup.skills))
-    return PackedResources(
-        pack_value((*shared, setup.hooks, own_places()), "the model"),
-        pack_value(setup.waiting, "the model") if setup.waiting else None,
-    )
+    for_hosts = pack_value((*shared, setup.hooks, _places_as_bytes(own_places())), "the model")
+    with packed_keys() as keys:
+        for_gateway = pack_value(setup.waiting, "the model") if setup.waiting else None
+    return PackedResources(for_hosts, for_gateway, keys=tuple(dict.fromkeys(each.name for each in keys)))
+
+
+@lru_cache(maxsize=8)
+def _places_as_bytes(own: OwnPlaces) -> bytes:
+    """Return a program's places in few bytes: thousands of paths, which nearly all its trees share."""
+    return zlib.compress(packed(own), 6)
+
+
+@lru_cache(maxsize=8)
+def _places_in(data: bytes) -> OwnPlaces:
+    """Return the places of a program; those of its trees are one object."""
+    own: OwnPlaces = opened(zlib.decompress(data))
+    return own
 
 
 def with_program(
@@ -86,11 +102,13 @@ def with_copies_in(packed: bytes, folder: Path) -> bytes:
 
 def open_for_host(packed: bytes) -> HostEquipment:
     """Unpack a tree's resources for hosts."""
-    table, instant, hidden, web, policy, group, skills, hooks, own = _opened(packed)
+    table, instant, hidden, web, policy, group, skills, hooks, places = _opened(packed)
     reads = None if web is None else OutboundWeb(web)
     chain = HookChain.for_hosts(hooks)
     rules = compiled(table.rows, policy)
-    both = own.joined(own_places())  # those of the program and of this host, perhaps on another machine
+    both = _places_in(places).joined(
+        own_places()
+    )  # those of the program and of this host, perhaps on another machine
     return HostEquipment(table, instant, hidden, reads, rules, group, chain, both, skills)
 
 

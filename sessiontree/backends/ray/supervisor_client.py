@@ -252,6 +252,27 @@ class SupervisorClient:
             raise _restarting(name)
         return self._taken(answer, given)
 
+    async def let_go(self, tree_id: str) -> None:
+        """Have the supervisor let a tree go, now that :meth:`released` was called.
+
+        Over the line the event loop goes on meanwhile; without it, this blocks for some milliseconds.
+
+        Raises:
+            SupervisorUnavailable: the supervisor does not answer now.
+            SessionTreeError: it refuses.
+        """
+        release = method_of(SupervisorLifecycle.release)
+        self._check()
+        line = self._line_for(release)
+        if line is None:
+            self.call_now(SupervisorLifecycle.release, tree_id)
+            return
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                self._taken(await self._heard(line, release, (tree_id,)), (tree_id,))
+        except (LineLost, TimeoutError) as error:
+            raise _restarting(release.name) from error
+
     def _answer_now(self, asked: Future[bytes]) -> bytes:
         """Return the answer, while the supervisor's process lives.
 

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 from sessiontree.contracts.errors import ConfigError, ModelUnreachable
+from sessiontree.models.held_questions import NOTE_HELD
 
 MINUTE_S: Final = 60.0
 MAX_PAUSE_S: Final = 120.0
@@ -49,7 +50,7 @@ class CallLimits:
                 raise ConfigError(f"CallLimits: {name} is {value!r}; give a whole number above 0, or None")
 
     def joined(self, other: CallLimits) -> CallLimits:
-        """Return the stricter limits of both."""
+        """Return the stricter limits of these and ``other``."""
         return CallLimits(_least(self.at_once, other.at_once), _least(self.per_minute, other.per_minute))
 
 
@@ -99,6 +100,10 @@ class CallQueue:
         turn: asyncio.Future[bool] = loop.create_future()
         self._waiting.append(turn)
         self._advance()
+        if turn.done():
+            return turn.result()
+        note = NOTE_HELD.get()
+        note(True)
         try:
             return await turn
         except asyncio.CancelledError:
@@ -106,6 +111,8 @@ class CallQueue:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self.leave("unknown", tries=turn.result())
             raise
+        finally:
+            note(False)
 
     def leave(self, ended: Ended = "unknown", *, tries: bool = False) -> None:
         """End a question.

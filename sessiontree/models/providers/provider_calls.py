@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
+from functools import lru_cache
+from hashlib import sha256
 from ipaddress import ip_address
+from ssl import SSLContext
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from httpx2 import AsyncHTTPTransport, Limits, Timeout
+from httpx2 import AsyncClient, AsyncHTTPTransport, Limits, Timeout, create_ssl_context
 from pydantic_ai import messages as theirs
 from pydantic_ai.direct import model_request_stream
-from pydantic_ai.models import ModelRequestParameters, create_async_httpx2_client
+from pydantic_ai.models import ConnectPoolTimeoutCap, ModelRequestParameters, get_user_agent
 from pydantic_ai.tools import ToolDefinition
 
 from sessiontree.contracts.errors import ModelError, ModelUnreachable
@@ -30,6 +33,8 @@ from sessiontree.models.providers.provider_model import CallTimeouts, Provider, 
 
 IDLE_S: Final = 30.0
 """Seconds for which unused connections are kept."""
+_CONNECTIONS: Final = Limits(max_connections=1_000, max_keepalive_connections=100)
+"""As many as the providers' own libraries keep."""
 _STOPS: Final[dict[str, StopReason]] = {
     "stop": "stop",
     "tool_call": "toolUse",
@@ -75,12 +80,9 @@ class ProviderCalls:
     """
 
     def __init__(self, model: ProviderModel, key: str | None) -> None:
-        provider, times = model.provider, model.timeouts
+        provider = model.provider
         self._of = model
-        self._http = create_async_httpx2_client(
-            timeout=Timeout(times.between_s, connect=times.connect_s),
-            transport=_direct() if _is_of_this_machine(model.base_url) else None,
-        )
+        self._http = _make_client(model)
         self._http.event_hooks["response"].append(self._note)
         if not model.is_priced and model.base_url:
             self._http.event_hooks["request"].append(_without_variables(key))
@@ -92,6 +94,7 @@ class ProviderCalls:
         self._model: Any = load(provider.model)(model.model, provider=client, profile=profile)
         self._responses: dict[asyncio.Task[Any] | None, list[Any]] = {}
         self._queue = queue_of(model.system, key, model.limits, model.window_s)
+        self._users = 0
         self._running = 0
         self._idle: asyncio.TimerHandle | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -141,6 +144,16 @@ class ProviderCalls:
             for response in self._responses.pop(task, ()):
                 await response.aclose()
         raise failure  # outside, so that no object with a key is attached to it
+
+    def hold(self) -> None:
+        """Count another model that asks over these connections."""
+        self._users += 1
+
+    async def release(self) -> None:
+        """Count one model less; the last one closes the connections."""
+        self._users -= 1
+        if self._users <= 0:
+            await self.close()
 
     async def close(self) -> None:
         """Close the connections; if a question is in progress, they are closed some time after it."""
@@ -225,6 +238,35 @@ class ProviderCalls:
             yield replay
 
 
+_SHARED: Final[dict[asyncio.AbstractEventLoop, dict[Any, ProviderCalls]]] = {}
+"""Open connections of each loop, by the model's settings and the digest of its key."""
+
+
+def share_calls(model: ProviderModel, key: str | None) -> ProviderCalls:
+    """Return the connections of a model on this loop; the caller holds them.
+
+    Each tree has its own copy of a model. Equal copies share connections: one of its own would cost each tree
+    the round trips of its handshake.
+    """
+    loop = asyncio.get_running_loop()
+    place = (model.identity, None if key is None else sha256(key.encode()).hexdigest())
+    calls = _SHARED.get(loop, {}).get(place)
+    if calls is None or calls.is_closed:
+        _forget_closed()
+        calls = _SHARED.setdefault(loop, {})[place] = ProviderCalls(model, key)
+    calls.hold()
+    return calls
+
+
+def _forget_closed() -> None:
+    """Drop loops that have ended, and connections that are closed."""
+    for loop, here in list(_SHARED.items()):
+        if loop.is_closed():
+            del _SHARED[loop]
+        else:
+            _SHARED[loop] = {place: calls for place, calls in here.items() if not calls.is_closed}
+
+
 def _ended(failure: ModelError) -> Ended:
     """Return what a failure says about the provider; who rejects a question, or says when to ask, works."""
     return "failed" if failure.retryable and failure.retry_after_s is None else "answered"
@@ -280,9 +322,28 @@ def _thinking(wanted: str | int | None, provider: Provider) -> dict[str, Any]:
     return {"thinking": False} if wanted == "off" else {"thinking": wanted, **shown}
 
 
-def _direct() -> AsyncHTTPTransport:
-    """Return a transport without the environment's proxies, with as many connections as other clients."""
-    return AsyncHTTPTransport(limits=Limits(max_connections=1_000, max_keepalive_connections=100))
+def _make_client(model: ProviderModel) -> AsyncClient:
+    """Return a client as pydantic-ai makes it, with certificates that are read once.
+
+    Questions to this machine take no proxy of the environment.
+    """
+    timeout = Timeout(model.timeouts.between_s, connect=model.timeouts.connect_s)
+    certificates = _read_certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    is_here = _is_of_this_machine(model.base_url)
+    return AsyncClient(
+        verify=certificates,
+        timeout=timeout,
+        limits=_CONNECTIONS,
+        transport=AsyncHTTPTransport(verify=certificates, limits=_CONNECTIONS) if is_here else None,
+        headers={"User-Agent": get_user_agent()},
+        event_hooks={"request": [ConnectPoolTimeoutCap(connect=timeout.connect, pool=timeout.pool)]},
+    )
+
+
+@lru_cache(maxsize=4)
+def _read_certificates(file: str | None, folder: str | None) -> SSLContext:
+    """Return the trusted certificates; reading those of a system takes 40 ms."""
+    return create_ssl_context()
 
 
 def _without_variables(key: str | None) -> Callable[[Any], Awaitable[None]]:

@@ -26,7 +26,7 @@ CONSTRAINED: Final = "constrained:"
 _EXAMPLE: Final = "http://127.0.0.1:8080/v1"
 LOCAL: Final = "local:"
 """Prefix of the name of a local model."""
-_CALLS: Final = "sessiontree.models.providers.provider_calls:ProviderCalls"
+_CALLS: Final = "sessiontree.models.providers.provider_calls:share_calls"
 """What asks a provider; the first question loads its module, which loads the provider's library."""
 
 _HIGHEST_PRICE: Final = "sessiontree.models.providers.prices:highest_price"
@@ -172,7 +172,9 @@ class ProviderModel:
             ``openai-responses``. ``constrained:openai:model`` is for a compatible server that ignores tools
             but holds a reply to a JSON Schema, such as llama.cpp's or vLLM: tools are called through that.
         api_key: The provider's key; None = the variable that the provider documents, such as
-            ``ANTHROPIC_API_KEY``. With ``base_url`` it is never taken from a variable.
+            ``ANTHROPIC_API_KEY``. With ``base_url`` it is taken from a variable only if ``key`` names that.
+        key: Instead of ``api_key`` the place of the key, as ``env:VARIABLE`` or ``file:/path``. On a cluster
+            it is read on each node that asks the model, so the key travels nowhere.
         base_url: Address of another server with the same protocol; None = the variable that the provider
             documents, else the provider's own address.
         context_tokens: Size of the model's context; results are cut to a share of it.
@@ -185,11 +187,12 @@ class ProviderModel:
     window_s: ClassVar[float] = MINUTE_S
     """Seconds within which ``limits.per_minute`` questions may begin; tests have shorter minutes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only settings of one model
         self,
         name: str,
         *,
         api_key: str | None = None,
+        key: str | None = None,
         base_url: str | None = None,
         context_tokens: int | None = None,
         timeouts: CallTimeouts | None = None,
@@ -214,7 +217,7 @@ class ProviderModel:
         self.is_priced = base_url is None and self.provider.needs_key
         """Whether the provider itself is asked, so that its prices apply."""
         self.base_url = _address(base_url, self.provider)
-        self.key = _key(api_key, self.provider, named=base_url is not None)
+        self.key = _key(api_key, key, self.provider, named=base_url is not None)
         check_installed(self.provider, name)
         self._calls: tuple[asyncio.AbstractEventLoop, Any] | None = None
 
@@ -230,6 +233,11 @@ class ProviderModel:
         """Pickle without connections; the key is pickled as a reference."""
         return {**self.__dict__, "_calls": None}
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What it has in common with its copies: all of it but the key and the connections."""
+        return tuple(value for name, value in self.__dict__.items() if name not in {"key", "_calls"})
+
     def highest_price(self) -> ModelPrice | None:
         """Return the most that its tokens may cost, or None if that is not known."""
         if self.price is not None or not self.is_priced:
@@ -244,7 +252,7 @@ class ProviderModel:
         return f"{self.provider.system}@{host}" if host else self.provider.system
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Yield the reply's pieces as they arrive.
+        """Yield the pieces of the reply to ``request`` as they arrive.
 
         Raises:
             ModelError: it failed; ``retryable`` says whether asking again may help.
@@ -256,10 +264,14 @@ class ProviderModel:
                 yield piece
 
     async def close(self) -> None:
-        """Close its connections, unless a question is in progress; the next question opens new ones."""
+        """Let go of its connections; the next question opens new ones.
+
+        They are closed once no equal model holds them and no question is in progress.
+        """
         held = self._calls
         if held is not None and held[0] is asyncio.get_running_loop():
-            await held[1].close()
+            self._calls = None
+            await held[1].release()
 
     async def _connected(self) -> Any:
         loop = asyncio.get_running_loop()
@@ -316,10 +328,14 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _key(given: str | None, provider: Provider, *, named: bool) -> ApiKey | None:
+def _key(given: str | None, place: str | None, provider: Provider, *, named: bool) -> ApiKey | None:
     """Return the key, or None if a server is named that may need no key."""
+    if given is not None and place is not None:
+        raise ConfigError("api_key is a key and key its place; give one of them")
     if given is not None:
         return ApiKey.given(given, "api_key")
+    if place is not None:
+        return ApiKey.named(place, "key")
     if named:
         return None
     key = ApiKey.from_environment(*provider.key_variables)

@@ -53,7 +53,7 @@ class FakeReply:
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> FakeReply:
-        """Return the reply of a JSON object with these members; a call is ``{name, arguments}``.
+        """Return the reply of ``wire``, a JSON object with these members; a call is ``{name, arguments}``.
 
         Raises:
             ValueError: it is not an object, a member is not one of these, or its value is of another type.
@@ -101,5 +101,5 @@ class SignedReply:
     """``""`` = the reply has no thoughts, or its wire form no signatures."""
 
     def call_id(self, index: int) -> str:
-        """Return the id of one of its calls: nine letters and digits, as every provider accepts."""
+        """Return the id of its call at ``index``: nine letters and digits, as every provider accepts."""
         return f"c{self.number:05d}{index:03d}"

@@ -131,7 +131,7 @@ class FakeProvider:
         return f"http://127.0.0.1:{self.port}{ends.get(provider, '/v1')}"
 
     async def until(self, is_so: Callable[[FakeCounts], bool]) -> None:
-        """Wait until the counts meet a condition."""
+        """Wait until ``is_so`` is true of the counts."""
         while not is_so(self.counts):
             self._changed.clear()
             await self._changed.wait()

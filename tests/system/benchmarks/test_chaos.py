@@ -16,7 +16,8 @@ from sessiontree.contracts.tree_facts import SessionEnded
 
 ROOT = Path(__file__).parents[3]
 ZEROS = ("acknowledged_lost", "effects_twice", "unresolved", "still_running")
-LOCAL = ["points 9", pytest.param("storm 4", marks=pytest.mark.long)]
+LOCAL = [pytest.param(each, marks=pytest.mark.long) for each in ("points 9", "storm 4")]
+"""Three points are tried where the judge is."""
 ON_RAY = [pytest.param(each, marks=pytest.mark.long) for each in ("storm 2", "storm 5")]
 
 
@@ -75,9 +76,10 @@ def test_runs_are_added_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.covers("REL-S40", "REL-S42")
 def test_the_judge_finds_what_it_looks_for(tmp_path: Path) -> None:
-    """Each figure rises if an answer, an effect or a result is planted that the journal does not know."""
-    killed("points 3", "local", tmp_path)
+    """Nothing is lost by three kills; each figure rises if something is planted that the journal has not."""
+    assert killed("points 3", "local", tmp_path) == dict.fromkeys(ZEROS, 0)
     before = judge(tmp_path, is_drained=True)
     with (tmp_path / "acks").open("a") as acks:
         acks.write("message-1-999999\n")

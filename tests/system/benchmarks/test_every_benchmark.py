@@ -33,7 +33,6 @@ PROMISED = {
     "journal": "commit_busy_p50_ms commit_busy_p99_ms facts_per_s evolve_us replay_us",
 }
 SHORT = {
-    "dispatch --backend ray",
     "schema",
     "policy",
     "history",

@@ -14,10 +14,15 @@ from benchmarks.suite_program import made
 @pytest.mark.slow
 @pytest.mark.covers("C14")
 @pytest.mark.long
-def test_killed_commands_score_every_sample_once(tmp_path: Path) -> None:
-    """On the local backend, the command alone is killed."""
-    found = killed(tmp_path / "k", "local", 40, 2, seed=1)
-    assert found["by_role"] == {"driver": 2}
+@pytest.mark.parametrize(
+    ("provider", "by_role"), [(False, {"driver": 2}), (True, {"driver": 1, "provider": 1})]
+)
+def test_killed_commands_score_every_sample_once(
+    tmp_path: Path, provider: bool, by_role: dict[str, int]
+) -> None:
+    """On the local backend, the command alone is killed, and the provider if one replies."""
+    found = killed(tmp_path / "k", "local", 40, 2, seed=1, poison=False, provider=provider)
+    assert found["by_role"] == by_role
     assert found["scored"] == 40
     wrong = ("scored_twice", "unscored", "wrong", "effects_twice", "effects_missing")
     assert {name: found[name] for name in wrong} == dict.fromkeys(wrong, 0)

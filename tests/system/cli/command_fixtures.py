@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
@@ -15,6 +16,7 @@ from typing import IO, Self
 from typer.testing import CliRunner
 
 from sessiontree.cli.app import app
+from tests.system.forked_fixtures import Forked, fork, open_forked, run_forked
 
 COMMAND = Path(sys.executable).with_name("sessiontree")
 MAX_S = 120.0
@@ -71,32 +73,26 @@ class Program:
 
     def run(self, *arguments: str | Path, given: str = "", restricted: bool = False) -> Done:
         """Run a command to its end in a process of its own; ``given`` is what its input holds."""
-        start = [sys.executable, "-c", RESTRICTED] if restricted else []
-        done = subprocess.run(
-            [*start, COMMAND, *arguments],
-            input=given.encode(),
-            env=self.environment,
-            capture_output=True,
-            timeout=MAX_S,
-            check=False,
-        )
+        if restricted:
+            done = subprocess.run(
+                [sys.executable, "-c", RESTRICTED, COMMAND, *arguments],
+                input=given.encode(),
+                env=self.environment,
+                capture_output=True,
+                timeout=MAX_S,
+                check=False,
+            )
+        else:
+            done = run_forked(COMMAND, *arguments, given=given.encode(), environment=self.environment)
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def start(self, *arguments: str | Path) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str | Path) -> Forked:
         """Start a command whose output holds little: it goes on only as far as it is read."""
-        return subprocess.Popen(
-            [COMMAND, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=self.environment,
-            pipesize=4096,
-            bufsize=0,
-        )
+        return open_forked(COMMAND, *arguments, kind="command", environment=self.environment, pipe_bytes=4096)
 
     def at_terminal(self, *arguments: str | Path) -> Terminal:
         """Start a command at a terminal."""
-        return Terminal([str(COMMAND), *map(str, arguments)], self.environment)
+        return Terminal(arguments, self.environment)
 
 
 def read_until(output: IO[bytes] | None, words: tuple[str, ...]) -> str:
@@ -115,18 +111,41 @@ def read_until(output: IO[bytes] | None, words: tuple[str, ...]) -> str:
 
 
 class Terminal:
-    """A person in front of a program."""
+    """A person in front of the command.
 
-    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+    Args:
+        arguments: The command's arguments.
+        environment: All its variables.
+        deaf: Whether it is started so that it ignores SIGINT.
+        file: A program that runs the command itself; None = the command.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str | Path],
+        environment: dict[str, str],
+        *,
+        deaf: bool = False,
+        file: Path | None = None,
+    ) -> None:
         self._ours, theirs = pty.openpty()
         self.said = ""
         self._seen = 0
         try:
-            self.process = subprocess.Popen(
-                command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+            pid, answers = fork(
+                file or COMMAND,
+                *arguments,
+                kind="command" if file is None else "file",
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                environment=environment,
+                own_session=True,
+                deaf=deaf,
             )
         finally:
             os.close(theirs)
+        self.process = Forked(pid, answers)
 
     def __enter__(self) -> Self:
         return self
@@ -147,14 +166,14 @@ class Terminal:
         os.write(self._ours, text.encode())
 
     def end(self) -> int:
-        """Read to the end and return the exit code."""
+        """Read to the end and return the exit code; a program that goes on drawing is given up, too."""
+        deadline = time.monotonic() + 2 * MAX_S
         while self._read():
-            pass
+            assert time.monotonic() < deadline, f"it does not end: {self.said[-2000:]}"
         return self.process.wait(MAX_S)
 
     def _read(self) -> bool:
-        deadline = time.monotonic() + MAX_S
-        ready, _, _ = select.select([self._ours], [], [], max(0.0, deadline - time.monotonic()))
+        ready, _, _ = select.select([self._ours], [], [], MAX_S)
         assert ready, f"nothing happens any more: {self.said}"
         try:
             data = os.read(self._ours, 65536)

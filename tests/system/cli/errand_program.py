@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,13 +14,14 @@ from sessiontree.control.client import ControlClient
 from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.supervisor_api import MAX_READ_WAIT_S
 from tests.system.cli.command_fixtures import MAX_S, read_until
+from tests.system.forked_fixtures import Forked, open_forked
 
 
 @dataclass(frozen=True, slots=True)
 class Errands:
     """A program that keeps a tree open until its Main ends; see :mod:`tests.unit.control.tree_program`."""
 
-    process: subprocess.Popen[bytes]
+    process: Forked
     state_dir: Path
     tree_id: str
 
@@ -66,15 +65,8 @@ def errands(home: Path, *messages: str) -> Iterator[Errands]:
     """Start the program over a workspace and a state directory below ``home``, and wait until it is open."""
     workspace, state_dir = home / "workspace", home / "journal"
     workspace.mkdir(exist_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "tests.unit.control.tree_program",
-        str(workspace),
-        str(state_dir),
-        *messages,
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    running = open_forked("tests.unit.control.tree_program", workspace, state_dir, *messages, stderr=2)
+    with running as process:
         try:
             opened = read_until(process.stdout, ("open ",))
             yield Errands(process, state_dir, opened.split()[1])

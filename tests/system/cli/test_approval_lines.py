@@ -10,8 +10,15 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.cli.approvals import AnsweredLine, NoAnswer, RequestQueue, parse_answer
+from sessiontree.cli.request_queue import AnsweredLine, Asked, NoAnswer, RequestQueue, id_of, parse_answer
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.questions import (
+    QuestionAnswer,
+    QuestionItem,
+    QuestionOption,
+    QuestionReply,
+    QuestionRequest,
+)
 
 Make: TypeAlias = Callable[[Callable[[str], None]], RequestQueue]
 IDS = ["r1", "r2", "r3"]
@@ -65,7 +72,7 @@ def answers_go_to_what_is_shown(make: Make, steps: list[tuple[str, str]]) -> Non
             asked.withdraw("t", what, "approved by somebody")
             was_withdrawn = was_withdrawn or (before == what and under_way is None and is_open)
         elif step == "settle" and under_way is not None:
-            gone.add(under_way.request.request_id)
+            gone.add(id_of(under_way.request))
             asked.settle(under_way)
             under_way = None
         elif step == "type":
@@ -74,9 +81,9 @@ def answers_go_to_what_is_shown(make: Make, steps: list[tuple[str, str]]) -> Non
                 assert under_way is None
                 assert not was_withdrawn
                 assert taken.answer == parse_answer(what)
-                assert taken.request.request_id == before
-                assert taken.request.request_id not in answered
-                answered.append(taken.request.request_id)
+                assert id_of(taken.request) == before
+                assert id_of(taken.request) not in answered
+                answered.append(id_of(taken.request))
                 under_way = taken
                 assert not asked.is_done
             was_withdrawn = False
@@ -100,7 +107,7 @@ class _Eager(RequestQueue):
     """Never drops a line typed for a request that was withdrawn."""
 
     def take(self, line: str) -> Any:
-        self._is_late = False
+        self._late = None
         return super().take(line)
 
 
@@ -130,7 +137,7 @@ class _Hasty(RequestQueue):
 class _NewestFirst(RequestQueue):
     """Takes a line for the request that came last."""
 
-    def add(self, tree_id: str, request: ApprovalRequest) -> None:
+    def add(self, tree_id: str, request: Asked) -> None:
         super().add(tree_id, request)
         if self._answered is None:
             self._shown = next(reversed(self._waiting))
@@ -208,3 +215,48 @@ def test_arguments_are_shown_whole_and_visible() -> None:
     assert isinstance(asked.take("what?"), NoAnswer)
     assert asked.take("y") == AnsweredLine("t1", shown, ApprovalAnswer(approve=True))
     assert asked.take("y") is None
+
+
+def _question(question_id: str, *items: QuestionItem) -> QuestionRequest:
+    return QuestionRequest(question_id, "main", items, 1, 10**6, "main")
+
+
+COLOUR = QuestionItem(
+    question="Which?", options=tuple(QuestionOption(label=name) for name in ("red", "blue"))
+)
+WHY = QuestionItem(question="Why?")
+
+
+def test_questions_are_answered_one_by_one_among_requests() -> None:
+    """The parts of a question come in turn; then the next request is shown and answered."""
+    lines: list[str] = []
+    asked = RequestQueue(lines.append)
+    asked.add("t", _question("q1", COLOUR, WHY))
+    asked.add("t", request("r1"))
+    assert isinstance(asked.take("2"), NoAnswer)
+    assert any("Why?" in line for line in lines)
+    taken = asked.take("I like it")
+    assert isinstance(taken, AnsweredLine)
+    assert id_of(taken.request) == "q1"
+    assert taken.answer == QuestionReply((QuestionAnswer(("blue",)), QuestionAnswer(text="I like it")))
+    asked.settle(taken)
+    taken = asked.take("y")
+    assert isinstance(taken, AnsweredLine)
+    assert id_of(taken.request) == "r1"
+
+
+def test_a_line_for_a_withdrawn_question_answers_nothing_else() -> None:
+    """Neither the next question nor an approval; a mere text after that is no answer to anything."""
+    lines: list[str] = []
+    asked = RequestQueue(lines.append)
+    asked.add("t", _question("q1", COLOUR))
+    asked.add("t", _question("q2", WHY))
+    asked.withdraw("t", "q1", "answered by somebody")
+    assert isinstance(asked.take("teal"), NoAnswer)
+    taken = asked.take("because")
+    assert isinstance(taken, AnsweredLine)
+    assert id_of(taken.request) == "q2"
+    asked.settle(taken)
+    asked.add("t", _question("q3", COLOUR))
+    asked.withdraw("t", "q3", "answered by somebody")
+    assert asked.take("hello") is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,8 +74,8 @@ def test_each_row_at_a_terminal_is_what_happens(program: Program, tmp_path: Path
     played = Played()
     with heard_provider(program, played):
         lines = ["|".join(arguments(tmp_path, named)) for named in ROWS]
-        command = [sys.executable, "-c", EACH_RUN, *lines]
-        with Terminal(command, program.environment) as person:
+        (tmp_path / "each_run.py").write_text(EACH_RUN, "utf-8")
+        with Terminal(lines, program.environment, file=tmp_path / "each_run.py") as person:
             for named in ROWS:
                 said = promised(named, with_person=True)
                 begun = len(person.said)

@@ -37,6 +37,7 @@ LISTED = {
     "properties": {
         "state_dir": TEXT,
         "live": {"type": "array", "items": TEXT},
+        "questions": {"type": "array", "maxItems": 0},
         "approvals": {
             "type": "array",
             "items": {
@@ -47,7 +48,7 @@ LISTED = {
             },
         },
     },
-    "required": ["state_dir", "live", "approvals"],
+    "required": ["state_dir", "live", "approvals", "questions"],
     "additionalProperties": False,
 }
 

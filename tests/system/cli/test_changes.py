@@ -12,7 +12,7 @@ from sessiontree.cli.changes import TreeWatch, change_text
 from sessiontree.cli.live_view import LiveView
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import SessionResult
-from tests.system.cli.live_strategies import ended, records, spawned
+from tests.unit.view.live_strategies import ended, records, spawned
 
 ENDED = [
     "ended main/w1: completed, 3 of 7 files",

@@ -155,6 +155,7 @@ def test_agent_that_is_not_there_is_refused_with_those_that_are(
     assert "reviewer" in done.err
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize(
     ("said", "mark"),
@@ -187,6 +188,7 @@ def test_agents_md_is_whose_the_owner_says(
         assert mark is None or mark in prompt
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize(
     "policy",

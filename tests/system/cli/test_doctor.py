@@ -104,6 +104,7 @@ TOLD = exactly(
         leaves=TEXTS,
     ),
     commands=exactly(bubblewrap=MAYBE, kernel=TEXT, failure=MAYBE),
+    containers=listed(exactly(engine=TEXT, program=MAYBE, failure=TEXT)),
     state=STATE,
     runtime=RUNTIME,
     cluster={"type": "null"},
@@ -168,6 +169,22 @@ def test_without_a_state_directory_all_is_fine_and_nothing_is_made(program: Prog
     assert "  not there yet; the first tree makes it\nruntime: none is at work here\n" in done.out
     assert done.lines[-1] == "fine: sessions can run here; nothing to beware of"
     assert (list(workspace.iterdir()), program.state_home.exists()) == ([], False)
+
+
+def test_container_engines_are_told(program: Program, tmp_path: Path) -> None:
+    """One that answers, one that does not, and one that is not installed."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    program.environment["PATH"] = str(folder)
+    assert "\ncontainers: podman is not installed; docker is not installed\n" in program.call("doctor").out
+    for name, body in {"podman": "exit 0", "docker": "echo no daemon >&2; exit 1"}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n", "utf-8")
+        (folder / name).chmod(0o755)
+    podman, docker = read(program.call("doctor", "--json"))["containers"]
+    assert podman == {"engine": "podman", "program": str(folder / "podman"), "failure": ""}
+    assert docker["failure"].endswith("does not work: no daemon")
+    said = program.call("doctor").out
+    assert "\ncontainers: podman answers; docker can't start any: " in said
 
 
 @pytest.mark.slow

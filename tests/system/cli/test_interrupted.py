@@ -23,6 +23,9 @@ FOLDERS = 48
 INTERRUPTED = 130
 IN_PROCESS = ("--backend", "local")
 """For what is the same on Ray, without its start and end."""
+BACKENDS = pytest.mark.parametrize(
+    "options", [IN_PROCESS, pytest.param((), marks=pytest.mark.long)], ids=["local", "ray"]
+)
 
 
 @pytest.fixture
@@ -69,12 +72,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     return Undisturbed((root / "SURVEY.md").read_text(), asyncio.run(remembered(state)))
 
 
+@BACKENDS
 def test_ctrl_c_leaves_a_survey_that_resume_finishes(
-    program: Program, wide: Path, tmp_path: Path, undisturbed: Undisturbed
+    program: Program, wide: Path, tmp_path: Path, undisturbed: Undisturbed, options: tuple[str, ...]
 ) -> None:
     """Ctrl-C ends with 130 and says how to go on; the tree can be read; the finished report is the same."""
     state = tmp_path / "journal"
-    code, last = stop_in_the_middle(program, wide, state, signal.SIGINT)
+    code, last = stop_in_the_middle(program, wide, state, signal.SIGINT, *options)
     assert code == INTERRUPTED
     tree = tree_of(program, state)
     assert not tree["finished"]
@@ -93,16 +97,17 @@ def test_ctrl_c_leaves_a_survey_that_resume_finishes(
     assert resumed == undisturbed.report
 
 
+@BACKENDS
 def test_killed_survey_is_finished_by_resume(
-    program: Program, wide: Path, tmp_path: Path, undisturbed: Undisturbed
+    program: Program, wide: Path, tmp_path: Path, undisturbed: Undisturbed, options: tuple[str, ...]
 ) -> None:
     """After SIGKILL the journal is read, and resume, by the tree's id, finishes with the same report."""
     state = tmp_path / "journal"
-    code, _ = stop_in_the_middle(program, wide, state, signal.SIGKILL)
+    code, _ = stop_in_the_middle(program, wide, state, signal.SIGKILL, *options)
     assert code == -signal.SIGKILL
     tree = tree_of(program, state)
     assert not tree["finished"]
-    done = program.call("resume", tree["tree"], "--state-dir", state)
+    done = program.call("resume", tree["tree"], "--state-dir", state, *options)
     assert (done.code, done.err) == (0, "")
     assert any(line.startswith("so far ") for line in done.lines)
     assert (wide / "SURVEY.md").read_text() == undisturbed.report

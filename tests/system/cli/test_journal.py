@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -43,10 +44,19 @@ async def _fill(place: Path) -> tuple[str, str]:
     return ids[0], ids[1]
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[str, str]]:
+    """A place whose state directory nobody changes, and the ids of the two trees in it."""
+    place = tmp_path_factory.mktemp("filled")
+    return place, asyncio.run(_fill(place))
+
+
 @pytest.fixture
-def trees(tmp_path: Path) -> tuple[str, str]:
+def trees(filled: tuple[Path, tuple[str, str]], tmp_path: Path) -> tuple[str, str]:
     """The ids of two finished trees, of which the first left a record in memory."""
-    return asyncio.run(_fill(tmp_path))
+    place, ids = filled
+    shutil.copytree(place / "state", tmp_path / "state")
+    return ids
 
 
 @pytest.fixture

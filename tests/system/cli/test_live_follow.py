@@ -21,7 +21,7 @@ from sessiontree.contracts.errors import JournalCorrupt, TreeNotFound
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
-from tests.system.cli.command_fixtures import COMMAND, Done, Program, Terminal
+from tests.system.cli.command_fixtures import Done, Program, Terminal
 from tests.system.cli.screen_fakes import Glass
 
 COUNT = {"type": "integer", "minimum": 0}
@@ -190,16 +190,12 @@ async def test_lines_are_said_where_no_terminal_is(program: Program, tree: Sessi
     )
 
 
-DEAF = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
-"""Starts a command as a shell without job control starts those in the background: SIGINT is ignored."""
-
-
-def at_terminal(program: Program, *arguments: str | Path, by: tuple[str, ...] = ()) -> Terminal:
+def at_terminal(program: Program, *arguments: str | Path, deaf: bool = False) -> Terminal:
     """Start a command at a terminal that may be drawn on."""
     environment = {
         name: value for name, value in program.environment.items() if name not in {"NO_COLOR", "CI"}
     }
-    return Terminal([*by, str(COMMAND), *map(str, arguments)], {**environment, "TERM": "xterm"})
+    return Terminal(arguments, {**environment, "TERM": "xterm"}, deaf=deaf)
 
 
 def seen(terminal: Terminal) -> list[str]:
@@ -223,12 +219,12 @@ async def test_finished_tree_is_drawn_once_and_the_command_ends(program: Program
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", [(), DEAF], ids=["a terminal", "a background shell"])
+@pytest.mark.parametrize("deaf", [False, True], ids=["a terminal", "a background shell"])
 async def test_ctrl_c_ends_following_and_restores_the_terminal(
-    program: Program, tree: SessionTree, by: tuple[str, ...]
+    program: Program, tree: SessionTree, deaf: bool
 ) -> None:
     """Ctrl-C ends with 130, the cursor comes back, and the tree goes on; however the command was started."""
-    with at_terminal(program, "tree", "--follow", "--state-dir", tree.state_dir, by=by) as terminal:
+    with at_terminal(program, "tree", "--follow", "--state-dir", tree.state_dir, deaf=deaf) as terminal:
         await asyncio.to_thread(terminal.wait_for, "1 live, 0 ended")
         terminal.process.send_signal(signal.SIGINT)
         assert await asyncio.to_thread(terminal.end) == 130

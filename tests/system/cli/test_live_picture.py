@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.cli.live_tree import LiveTree
 from sessiontree.cli.live_view import STYLES, Line, Pace, picture
 from sessiontree.contracts.events import ToolExecutionStart
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.tree_facts import TreeFact
-from tests.system.cli.live_strategies import charged, ended, records, requested, spawned, tree_facts
+from sessiontree.view.live_tree import LiveTree
+from tests.unit.view.live_strategies import charged, ended, records, requested, spawned, tree_facts
 
 Draw = Callable[[LiveTree, Pace, int, int], list[Line]]
 PACE = Pace(75.0, 12.0)

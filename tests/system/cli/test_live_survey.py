@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.cli.command_fixtures import COMMAND, Program, Terminal
+from tests.system.cli.command_fixtures import Program, Terminal
 from tests.system.cli.ground_fixtures import count, counted, make_ground
 from tests.system.cli.screen_fakes import Glass
 
@@ -23,7 +23,7 @@ TREE_ID = re.compile(r"t[0-9a-f]{16}")
 def at_terminal(program: Program, *arguments: str | Path, **environment: str) -> Terminal:
     """Start a command at a terminal that may be drawn on, unless the environment says otherwise."""
     inherited = {name: value for name, value in program.environment.items() if name not in UNWANTED}
-    return Terminal([str(COMMAND), *map(str, arguments)], {**inherited, "TERM": "xterm", **environment})
+    return Terminal(arguments, {**inherited, "TERM": "xterm", **environment})
 
 
 def test_survey_is_drawn_as_a_tree(program: Program, tmp_path: Path) -> None:
@@ -54,6 +54,7 @@ def plain(said: str) -> list[str]:
     return sorted(re.sub(r", \d+ of \d+ files|^ +\d.*$", "", line) for line in kept)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"CI": "1"}, {"TERM": "dumb"}])
 def test_terminal_that_wants_lines_gets_those_of_a_pipe(
     program: Program, ground: Path, tmp_path: Path, environment: dict[str, str]

@@ -14,8 +14,8 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.events import ToolExecutionStart
 from sessiontree.runtime.progress import ProgressHub, ProgressReader
-from tests.system.cli.live_strategies import ended, record, records, spawned
 from tests.system.cli.screen_fakes import Glass
+from tests.unit.view.live_strategies import ended, record, records, spawned
 
 XTERM = {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
 

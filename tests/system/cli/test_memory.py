@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,11 +41,19 @@ async def _fill(place: Path) -> None:
         await store.mark_finished("t2", agent_id="other", workspace="/elsewhere", ended_at_ms=7)
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A memory of four records of two trees, which nobody changes."""
+    place = tmp_path_factory.mktemp("filled") / "memory"
+    anyio.run(_fill, place)
+    return place
+
+
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
-    """A state directory whose memory holds four records of two trees."""
+def state(filled: Path, tmp_path: Path) -> Path:
+    """A state directory with a copy of that memory."""
     place = tmp_path / "state-dir"
-    anyio.run(_fill, place / "memory")
+    shutil.copytree(filled, place / "memory")
     return place
 
 
@@ -286,6 +295,7 @@ def test_nothing_is_forgotten_where_nobody_can_be_asked(ask: Ask) -> None:
     assert len(texts(ask)) == 4
 
 
+@pytest.mark.short(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "code", "left"), [("y\n", 0, 1), ("n\n", 1, 4), ("\n", 1, 4), ("\x04", 1, 4)]

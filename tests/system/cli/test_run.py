@@ -258,7 +258,7 @@ approvals = "auto"
 [models.mine]
 model = "openai:gpt-5"
 base_url = "{url}"
-key_variable = "MY_KEY"
+key = "env:MY_KEY"
 
 [agents.reviewer]
 tools = ["read"]
@@ -296,7 +296,7 @@ def test_configuration_names_model_agent_and_approvals(
         ("", ("--agent", "reviewer"), "no agent is named 'reviewer'"),
         (CONFIGURED, ("--agent", "reviewr"), "no agent is named 'reviewr'; did you mean 'reviewer'?"),
         (CONFIGURED, ("--model", "mien"), "no model is called 'mien'; did you mean 'mine'?"),
-        (CONFIGURED, (), "models.mine: key_variable: MY_KEY is not set"),
+        (CONFIGURED, (), "models.mine: key: the variable MY_KEY is not set"),
         ("", ("--config", "nowhere.toml"), "nowhere.toml' does not exist"),
     ],
 )
@@ -500,8 +500,8 @@ def test_models_show_the_configured_ones(program: Program, configure: Callable[[
     configure(CONFIGURED.format(url="http://127.0.0.1:9/v1") + "[models.plain]\nmodel = 'openai:gpt-5'\n")
     program.environment |= {"MY_KEY": "", "OPENAI_API_KEY": KEY}
     mine, plain = json.loads(program.call("models", "--json").out)["configured"]
-    assert (mine["name"], mine["is_default"], mine["key"]) == ("mine", True, "MY_KEY")
-    assert mine["problem"] == "key_variable: MY_KEY is not set; set it to the key"
+    assert (mine["name"], mine["is_default"], mine["key"]) == ("mine", True, "env:MY_KEY")
+    assert mine["problem"] == "key: the variable MY_KEY is not set; set it to the key"
     assert (plain["name"], plain["problem"], plain["address"]) == ("plain", "", "")
     shown = program.call("models").out
     assert "mine (default)" in shown

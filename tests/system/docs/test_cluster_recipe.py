@@ -15,7 +15,7 @@ import pytest
 import ray
 import yaml
 
-from sessiontree.bench.suite_loader import load_suite
+from sessiontree.bench.suite.suite_loader import load_suite
 
 MANIFEST = Path(__file__).parents[3] / "docs" / "cluster" / "rayjob.yaml"
 FIELDS: dict[str, Any] = json.loads(Path(__file__).with_name("rayjob_fields.json").read_text("utf-8"))

@@ -12,13 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.forked_fixtures import run_forked
+
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PRINTED = re.compile(r"^It prints:\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FIRST_PRINTED = re.compile(r"It prints:\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = (
     "agents.md",
     "configuration.md",
+    "containers.md",
     "hierarchies.md",
+    "mending.md",
+    "metrics.md",
     "models.md",
     "notebooks.md",
     "programs.md",
@@ -40,17 +45,9 @@ def run_program(source: str, place: Path, **variables: str) -> str:
     program = place / "program.py"
     program.write_text(source, "utf-8")
     env = {**os.environ, "XDG_STATE_HOME": str(place / "state"), **variables}
-    ended = subprocess.run(
-        [sys.executable, program],
-        cwd=workspace,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=MAX_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    ended = run_forked(program, kind="file", folder=workspace, environment=env, max_s=MAX_S)
+    assert ended.returncode == 0, ended.stderr.decode()
+    return ended.stdout.decode()
 
 
 def page_program(page: str) -> str:
@@ -102,14 +99,21 @@ def test_readme_program_prints_what_the_readme_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_readme_commands_are_typed_as_they_are_written(tmp_path: Path) -> None:
-    """Set-up, a task for a real model, and the list of providers; a wheel and its installation."""
-    start, install, _ = readme_blocks("console")
+    """Set-up, a task for a real model, and the list of providers."""
+    start, _, _ = readme_blocks("console")
     said = run_commands(start, CHECKOUT, tmp_path)
     assert "local:smollm2, approvals: " in said
     assert "(completed: " in said
     assert "ANTHROPIC_API_KEY" in said
+
+
+@pytest.mark.slow
+def test_readme_installation_leaves_the_package(tmp_path: Path) -> None:
+    """Its commands build a wheel and install it."""
+    _, install, _ = readme_blocks("console")
     sources = tmp_path / "sources"
     for name in ("sessiontree", "tools"):
         shutil.copytree(CHECKOUT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -208,7 +212,7 @@ def test_first_suite_is_run_and_reported(tmp_path: Path) -> None:
     (commands,) = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "addition.py").write_text(suite, "utf-8")
     said = run_commands(commands, tmp_path, tmp_path)
-    assert "10 of 10 scored, 9 passed (90.0%)" in said
+    assert "10 of 10 scored (coverage 100.0%), 9 passed (90.0% of the scored)" in said
     assert "not passed: 1  add-9" in said
 
 

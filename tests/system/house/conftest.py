@@ -13,6 +13,7 @@ LEFT_OUT = {
     ".venv",
     ".venv-bench",
     ".venv-docs",
+    ".venv-lab",
     ".venv-mutation",
     ".venv-release",
     "__pycache__",

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 SUMMARY = "===== 3 passed in 0.01s ====="
 SKIP = "SKIPPED [1] tests/unit/sandbox/test_exec.py:9: {reason}"
-TARGETS = "setup lint floors types setup-suites test"
+TARGETS = "setup lint floors types setup-suites setup-page test"
 
 
 def run(checkout: Path, folder: Path, **recipes: str) -> tuple[int, str, str]:
@@ -52,6 +52,7 @@ def test_skip_for_another_platform_passes(checkout: Path, tmp_path: Path) -> Non
     assert (code, out.splitlines()[-1]) == (0, SUMMARY)
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("target", TARGETS.split())
 def test_any_failing_step_fails_the_run(checkout: Path, tmp_path: Path, target: str) -> None:
     """No step's failure is lost, and no test runs after a failed one."""

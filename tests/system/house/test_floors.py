@@ -147,6 +147,7 @@ def test_house_keeps_its_floors(scratch: Path, tmp_path: Path) -> None:
     assert "0 broken" in report
 
 
+@pytest.mark.short(12)
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=" ".join)
 def test_planted_import_breaks_its_contract(

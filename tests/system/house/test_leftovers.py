@@ -67,7 +67,7 @@ def run_suite(checkout: Path, folder: Path, source: str) -> tuple[int, str]:
         done = subprocess.run(
             command,
             cwd=folder,
-            env=os.environ | {"SESSIONTREE_TEST_GRACE_S": "2"},
+            env=os.environ | {"SESSIONTREE_TEST_GRACE_S": "2", "PYTHONPATH": str(checkout)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -87,6 +87,7 @@ def test_a_tidy_run_passes(checkout: Path, tmp_path: Path) -> None:
     assert code == 0, report
 
 
+@pytest.mark.short(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "complaint"),

@@ -13,10 +13,17 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "mis
 LAZY_DOORS = {
     "sessiontree/__init__.py",
     "sessiontree/bench/result_commands.py",
-    "sessiontree/bench/results.py",
-    "sessiontree/bench/suite.py",
-    "sessiontree/bench/suite_loader.py",
+    "sessiontree/bench/results/results.py",
+    "sessiontree/bench/results/run_facts.py",
+    "sessiontree/bench/run/progress.py",
+    "sessiontree/bench/suite/suite.py",
+    "sessiontree/bench/suite/suite_loader.py",
+    "sessiontree/bench/view/view_command.py",
     "sessiontree/api/runtime.py",
+    "sessiontree/contracts/data_frames.py",
+    "sessiontree/notebook/displays.py",
+    "sessiontree/notebook/figures.py",
+    "sessiontree/notebook/view_thread.py",
     "sessiontree/interpreter/import_guard.py",
     "sessiontree/cli/__main__.py",
     "sessiontree/cli/options.py",
@@ -29,7 +36,7 @@ LAZY_DOORS = {
     "sessiontree/survey/languages.py",
 }
 """What loads modules by name: lazy exports, backends, commands, approvers, embedders, providers, a library
-of local models, grammars."""
+of local models, grammars, what an extra brings."""
 
 PRIVATE = {
     "a package index or a place of packages": re.compile(r"(?<!emit-)(?:index[-_]url|find[-_]links)"),

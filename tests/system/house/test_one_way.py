@@ -20,9 +20,11 @@ BY_NAME = {"getattr", "methodcaller", "attrgetter"}
 SQL = (
     "journal/",
     "bench/adapters/inspect_log.py",
-    "bench/ledger.py",
-    "bench/ledger_tables.py",
-    "bench/recorded_run.py",
+    "bench/ledger/ledger.py",
+    "bench/ledger/ledger_tables.py",
+    "bench/ledger/retry_samples.py",
+    "bench/ledger/run_log.py",
+    "bench/results/recorded_run.py",
 )
 """Where ``execute`` is a word of the database."""
 

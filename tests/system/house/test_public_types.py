@@ -23,8 +23,12 @@ from sessiontree.contracts.tree_facts import TreeFact
 
 RECORDED = set(recorded_classes())
 NOT_FOR_PROGRAMS = {
-    *(f"{name}.__init__" for name in ("Approvals", "ClientCalls", "FunctionTool", "PendingReply")),
-    *(f"{name}.__init__" for name in ("ProgressReader", "SchemaTool", "SessionHandle", "ToolContext")),
+    *(
+        f"{name}.__init__"
+        for name in ("Approvals", "ClientCalls", "FunctionTool", "PendingReply", "Questions")
+    ),
+    *(f"{name}.__init__" for name in ("FactReader", "ProgressReader", "SchemaTool", "SessionHandle")),
+    "ToolContext.__init__",
     "WaitingCall.__init__",
 }
 """What this package alone calls: a program gets these objects and never makes one."""
@@ -95,10 +99,17 @@ def _used_by_class(module: str, node: ast.ClassDef) -> Iterator[tuple[str, str]]
 
 def _followed(module: str, annotations: list[ast.expr]) -> Iterator[tuple[str, str]]:
     for name in _names(annotations):
-        if name.startswith("_"):
+        if name.startswith("_") or _is_marked(*_home(module, name)):
             yield from _used_by(*_home(module, name))
         else:
             yield name, module
+
+
+def _is_marked(module: str, name: str) -> bool:
+    """Whether a name stands for a type and how a value of it is checked: programs give plain values."""
+    node = _definitions(module).get(name) if module.startswith(sessiontree.__name__) else None
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+    return isinstance(value, ast.Subscript) and ast.unparse(value.value) == "Annotated"
 
 
 def _annotations(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:

@@ -68,8 +68,22 @@ def sources(script: ModuleType) -> Any:
 def test_nearest_tests_are_selected(
     script: ModuleType, sources: Any, changed: str, max_files: int, selected: list[str]
 ) -> None:
-    """The room and what imports the change always; each step further only as a whole, and while it fits."""
+    """The room always, then what imports the change; each step further only as a whole, and while it fits."""
     assert script.select([changed], sources, max_files) == selected
+
+
+def test_long_files_that_import_a_change_are_left_out(script: ModuleType, sources: Any) -> None:
+    """The quickest come first, until the time is used up; then no file further away comes either."""
+    limit = script.MAX_FURTHER_S
+    runs, faked = "tests/unit/runtime/test_calls.py", "tests/unit/hooks/test_faked.py"
+    for seconds, further in (
+        ({runs: limit / 2}, [faked, runs]),
+        ({runs: limit, faked: 1.0}, [runs]),
+        ({runs: limit + 1}, []),
+    ):
+        measured = script.Sources(IMPORTERS, IMPORTS, TEXTS, seconds)
+        found = script.select(["sessiontree/session/calls.py"], measured, 3)
+        assert found == sorted([*further, "tests/unit/session/test_machine.py"])
 
 
 def test_what_every_test_depends_on_selects_everything(script: ModuleType, sources: Any) -> None:

@@ -1,19 +1,24 @@
 """``make setup`` chooses an interpreter and builds ``.venv`` once, whole, from any path; no network is used.
 
 The checkout is a small one: the real Makefile and set-up script, a lock with one pinned wheel, and a project
-that builds itself.
+that builds itself. One test builds a real environment. What decides about a build is tested with commands
+that are noted and not run; `make test-long` builds real environments for that as well.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -173,7 +178,7 @@ def test_named_interpreter_is_taken_or_refused_never_replaced(place: Path, tmp_p
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_environment_is_built_once_and_again_only_for_a_cause(sapling: Path) -> None:
-    """Two runs at once build one, a third nothing; a new project is installed, a new lock starts again."""
+    """Two runs at once build one, a third nothing; a new project is installed."""
     built, kept = sapling / ".venv" / ".built", sapling / ".venv" / "kept"
     both = [
         subprocess.Popen(
@@ -193,17 +198,27 @@ def test_environment_is_built_once_and_again_only_for_a_cause(sapling: Path) -> 
         project.write("# changed\n")
     assert make(sapling) == (0, "set-up: installing the package itself\n")
     assert kept.exists()
+    assert seed_in(sapling) == "1\n"
 
+
+def seed_in(sapling: Path) -> str:
+    """Return the release of the dependency that the environment imports with the project."""
+    code = "import seed, sprout; print(seed.version)"
+    python = sapling / ".venv" / "bin" / "python"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_new_lock_and_new_place_make_a_new_environment(sapling: Path) -> None:
+    """What was in the old one is gone, and the new release is imported."""
+    assert make(sapling)[0] == 0
+    (sapling / ".venv" / "kept").touch()
     write_lock(sapling, "2")
     code, report = make(sapling)
-    assert (code, kept.exists()) == (0, False), report
-    shown = subprocess.run(
-        [sapling / ".venv" / "bin" / "python", "-c", "import seed, sprout; print(seed.version)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert shown.stdout == "2\n"
+    assert (code, (sapling / ".venv" / "kept").exists()) == (0, False), report
+    assert seed_in(sapling) == "2\n"
 
     moved = sapling.rename(sapling.with_name("moved"))
     code, report = make(moved)
@@ -211,7 +226,110 @@ def test_environment_is_built_once_and_again_only_for_a_cause(sapling: Path) -> 
     assert "making .venv" in report
 
 
+class Commands:
+    """Stands in for the commands of a set-up: notes what each does, and fails where it is asked to.
+
+    Attributes:
+        noted: What was done since it was last asked.
+        failing: What the next command that does this fails at; empty = none fails.
+    """
+
+    def __init__(self, script: ModuleType) -> None:
+        self._script = script
+        self.noted: list[str] = []
+        self.failing = ""
+
+    def run(self, lock: int, *command: str) -> None:
+        """Note a command; one that makes an environment leaves an interpreter."""
+        done = next(
+            what
+            for word, what in {
+                "venv": "venv",
+                "check": "check",
+                "requirements.lock": "lock",
+                "requirements-local.lock": "local",
+                "-e": "project",
+            }.items()
+            if word in command
+        )
+        self.noted.append(done)
+        if done == self.failing:
+            self.failing = ""
+            raise self._script.SetupFailed(f"set-up failed at: {done}")
+        if done == "venv":
+            python = self._script.PYTHON
+            python.parent.mkdir(parents=True)
+            python.symlink_to(sys.executable)
+
+
+def load(sapling: Path) -> tuple[Callable[..., int], Commands]:
+    """Return the set-up of a checkout and the commands that it would run."""
+    spec = importlib.util.spec_from_file_location("planned_setup", sapling / ".ci" / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    commands = Commands(script)
+    changed: dict[str, Any] = {"_run": commands.run, "provide_bubblewrap": lambda: None}
+    vars(script).update(changed)
+    return script.main, commands
+
+
+WHOLE = ["venv", "lock", "check", "project"]
+
+
+def test_what_changed_decides_what_is_built(sapling: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A new lock, place or interpreter and a set-up that failed start again; a new project is installed."""
+    main, commands = load(sapling)
+
+    def set_up(*words: str, code: int = 0) -> list[str]:
+        assert main(*words) == code
+        done, commands.noted = commands.noted, []
+        return done
+
+    assert set_up() == WHOLE
+    assert set_up() == []
+    with (sapling / "pyproject.toml").open("a") as project:
+        project.write("# changed\n")
+    assert set_up() == ["project"]
+    write_lock(sapling, "2")
+    assert set_up() == WHOLE
+    for failing in WHOLE:
+        write_lock(sapling, "2", "0" * 64)
+        commands.failing = failing
+        assert set_up(code=1) == WHOLE[: WHOLE.index(failing) + 1]
+        write_lock(sapling, "2")
+        assert set_up() == WHOLE
+        assert set_up() == []
+    assert capsys.readouterr().err.count("set-up failed at: ") == len(WHOLE)
+    assert set_up("3.9") == WHOLE
+    (sapling / ".venv" / "bin" / "python").unlink()
+    assert set_up() == WHOLE
+    main, commands = load(sapling.rename(sapling.with_name("moved")))
+    assert set_up() == WHOLE
+
+
+def test_local_model_follows_its_own_lock(sapling: Path) -> None:
+    """It is added once and to every new environment; a failure leaves the rest whole."""
+    main, commands = load(sapling)
+    for words, failing, code, done in (
+        (["--local"], "", 0, [*WHOLE, "local"]),
+        (["--local"], "", 0, []),
+        ([], "", 0, []),
+        (["a new lock"], "", 0, WHOLE),
+        (["--local"], "local", 1, ["local"]),
+        ([], "", 0, []),
+        (["--local"], "", 0, ["local"]),
+    ):
+        if words == ["a new lock"]:
+            write_lock(sapling, "2")
+            words = []
+        commands.failing, commands.noted = failing, []
+        assert (main(*words), commands.noted) == (code, done)
+
+
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_lock_alone_decides_what_is_installed_and_a_broken_set_up_starts_anew(sapling: Path) -> None:
     """Neither a later release of a pinned package nor what a package asks for changes that.
@@ -239,6 +357,7 @@ def test_lock_alone_decides_what_is_installed_and_a_broken_set_up_starts_anew(sa
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_local_model_is_added_once_and_to_every_new_environment(sapling: Path) -> None:
     """Without what it says it needs; ``make setup`` neither adds nor removes it."""
@@ -261,8 +380,14 @@ def test_local_model_is_added_once_and_to_every_new_environment(sapling: Path) -
     assert (code, report.count("set-up:")) == (0, 1), report
 
 
-def set_up_with(sapling: Path, bin_: Path) -> tuple[int, str]:
-    """Run the set-up script of a finished checkout, with nothing on the path but a directory's programs."""
+def set_up_with(sapling: Path, bin_: Path, there: Sequence[str] = ("chromium",)) -> tuple[int, str]:
+    """Run the set-up script of a finished checkout, with nothing on the path but a directory's programs.
+
+    Args:
+        sapling: The checkout.
+        bin_: The directory.
+        there: Names of programs that it has besides.
+    """
     (sapling / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
     python = sapling / ".venv" / "bin" / "python"
     if not python.exists():
@@ -273,6 +398,8 @@ def set_up_with(sapling: Path, bin_: Path) -> tuple[int, str]:
     )
     built = {"place": str(sapling / ".venv"), "lock": lock, "project": project}
     (sapling / ".venv" / ".built").write_text(json.dumps(built))
+    for program in there:
+        shim(bin_, program, "exit 0")
     done = subprocess.run(
         [sys.executable, "-I", sapling / ".ci" / "setup.py"],
         env=environment(sapling, str(bin_)),
@@ -299,6 +426,8 @@ def test_missing_bubblewrap_is_named_where_it_cannot_be_installed(sapling: Path,
     code, said = set_up_with(sapling, bin_)
     assert code == 0
     assert "install the package bubblewrap" in said
+    assert "chromium" not in said
+    assert "install the package chromium" in set_up_with(sapling, tmp_path / "empty", ["bwrap"])[1]
 
 
 def installs(sapling: Path, tmp_path: Path, script: str) -> tuple[str, list[str]]:

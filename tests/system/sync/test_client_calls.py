@@ -17,17 +17,19 @@ class Question(BaseModel):
     text: str
 
 
-def ask_user() -> ClientTool:
+def ask_owner() -> ClientTool:
     """Return a tool that the program runs."""
     return ClientTool(
-        "ask_user", "Ask the user.", Question, tier=PermissionTier.WORKSPACE, result_type=dict[str, str]
+        "ask_owner", "Ask the user.", Question, tier=PermissionTier.WORKSPACE, result_type=dict[str, str]
     )
 
 
 def test_calls_are_answered_as_they_come(open_tree: Opener) -> None:
     """A thread serves the calls of a session that another thread waits for; it ends with the tree."""
-    model = ScriptedModel([script_call("ask_user", text="one"), script_call("ask_user", text="two"), "done"])
-    with open_tree(model, tools=[ask_user()]) as tree:
+    model = ScriptedModel(
+        [script_call("ask_owner", text="one"), script_call("ask_owner", text="two"), "done"]
+    )
+    with open_tree(model, tools=[ask_owner()]) as tree:
         served: list[str] = []
 
         def serve() -> None:
@@ -45,12 +47,14 @@ def test_calls_are_answered_as_they_come(open_tree: Opener) -> None:
 
 def test_answers_are_refused_by_type(open_tree: Opener) -> None:
     """What does not fit leaves the call open; what comes late, or goes nowhere, is reported."""
-    with open_tree(ScriptedModel([script_call("ask_user", text="one"), "done"]), tools=[ask_user()]) as tree:
+    with open_tree(
+        ScriptedModel([script_call("ask_owner", text="one"), "done"]), tools=[ask_owner()]
+    ) as tree:
         branch = tree.main.spawn("branch", "go")
         waiting = next(iter(tree.client_calls))
         assert (waiting.session_id, waiting.tool, waiting.arguments) == (
             "main/b1",
-            "ask_user",
+            "ask_owner",
             {"text": "one"},
         )
         with pytest.raises(ValidationError):

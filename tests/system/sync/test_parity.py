@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from sessiontree import sync
-from sessiontree.api import client_calls, pending_reply, runtime, session_tree, stored_trees
+from sessiontree.api import (
+    client_calls,
+    fact_reader,
+    pending_reply,
+    questions,
+    runtime,
+    session_tree,
+    stored_trees,
+)
 from sessiontree.api import inbox as desk
 from sessiontree.api import session_handle as handle
 from sessiontree.runtime import progress
@@ -26,6 +34,9 @@ TWINS: list[tuple[type, type, bool]] = [
     (handle.SessionHandle, sync.SessionHandle, False),
     (pending_reply.PendingReply, sync.PendingReply, False),
     (desk.PendingApproval, sync.PendingApproval, False),
+    (questions.PendingQuestion, sync.PendingQuestion, False),
+    (questions.Questions, sync.Questions, False),
+    (fact_reader.FactReader, sync.FactReader, False),
     (progress.ProgressReader, sync.ProgressReader, False),
 ]
 """Async class, its twin, and whether programs make it themselves."""
@@ -33,6 +44,8 @@ RENAMED = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "__aiter__": "__iter__",
+    "__anext__": "__next__",
+    "aclose": "close",
     "__await__": "result",
 }
 

@@ -185,8 +185,8 @@ def test_an_interrupt_from_the_terminal_leaves_the_tree(tmp_path: Path, backend:
 
 ENDS = [
     ("local", "pass"),
-    pytest.param("local", "sys.exit()", marks=pytest.mark.slow),
-    pytest.param("ray", "pass", marks=pytest.mark.slow),
+    pytest.param("local", "sys.exit()", marks=pytest.mark.long),
+    pytest.param("ray", "pass", marks=pytest.mark.long),
 ]
 
 
@@ -290,7 +290,7 @@ def end():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("leaves", ["exit", pytest.param("at once", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("leaves", ["exit", pytest.param("at once", marks=pytest.mark.long)])
 def test_a_forked_child_is_told_and_may_open_its_own(tmp_path: Path, leaves: str) -> None:
     """The parent's tree is not the child's, under either way of leaving; nothing hangs in either process."""
     source = textwrap.dedent(

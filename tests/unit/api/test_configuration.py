@@ -57,7 +57,7 @@ deny = ["exec"]
 [models.cheap]
 model = "openai:gpt-5-mini"
 base_url = "http://127.0.0.1:9/v1"
-key_variable = "CHEAP_KEY"
+key = "env:CHEAP_KEY"
 context_tokens = 9000
 limits = { at_once = 2 }
 timeouts = { first_s = 5 }
@@ -183,7 +183,7 @@ def test_slip_in_a_variable_is_named(
     assert error in str(raised.value)
 
 
-@pytest.mark.parametrize("member", ["api_key", "key", "Token", "key_variable"])
+@pytest.mark.parametrize("member", ["api_key", "key", "Token", "secret"])
 def test_key_in_the_file_is_refused_and_never_shown(write: Write, member: str) -> None:
     """The file names where a key is; a key that was written there is in no message."""
     text = f"[models.a]\nmodel = 'openai:gpt-5'\n{member} = '{SECRET}'"
@@ -214,8 +214,8 @@ def test_key_comes_from_a_file_that_only_its_owner_reads(write: Write, tmp_path:
 
 def test_key_variable_that_is_not_set_is_named(write: Write) -> None:
     """Which model wants which variable."""
-    text = "[models.a]\nmodel = 'openai:gpt-5'\nkey_variable = 'NOT_SET_HERE'"
-    with pytest.raises(ConfigError, match=r"models\.a: key_variable: NOT_SET_HERE is not set"):
+    text = "[models.a]\nmodel = 'openai:gpt-5'\nkey = 'env:NOT_SET_HERE'"
+    with pytest.raises(ConfigError, match=r"models\.a: key: the variable NOT_SET_HERE is not set"):
         Configuration.load(write(text)).tree_options(model="a")
 
 

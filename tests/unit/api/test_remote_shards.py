@@ -61,6 +61,7 @@ class OtherShard(LocalBackend):
     """A shard on another node."""
 
     node = "other"
+    weight: float = 1
 
     def __init__(self, journal_dir: Path) -> None:
         super().__init__(journal_dir)
@@ -116,6 +117,16 @@ class OtherNode:
         self.is_up = True
         self.waiting: list[OtherShard] = []
         """Shards that begin first."""
+        self.own_weight: float = 1
+        self.asked_for: list[int] = []
+
+    async def join(self) -> Sequence[RemoteShard]:
+        """Start a shard if none runs, as the first time."""
+        return await self.begin()
+
+    async def ask_for(self, trees: int) -> None:
+        """Note it."""
+        self.asked_for.append(trees)
 
     async def begin(self) -> Sequence[RemoteShard]:
         """Start a shard if none runs."""
@@ -242,6 +253,42 @@ async def test_lost_shard_takes_only_its_own_trees_until_its_node_is_back(
         again = await SessionTree.resume(trees[1].tree_id, model=MODEL, runtime=runtime)
         assert await again.main.send("and now?") == "done"
         assert [row.trees for row in runtime.shards()][1:] == [(), (again.tree_id,)]
+
+
+async def test_a_node_that_comes_back_gets_trees_in_the_same_runtime(tmp_path: Path, node: OtherNode) -> None:
+    """Nobody asks for a lost tree: the cluster is looked at again and again, and hears what is open."""
+    async with TwoNodes(tmp_path / "state", node) as runtime:
+        assert isinstance(runtime.backend, ShardedBackend)
+        await runtime.backend.follow_cluster()
+        assert node.asked_for == [], "before the first tree nothing is reached"
+        held = [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(2)]
+        await node.fail()
+        await runtime.backend.follow_cluster()
+        held.append(await SessionTree(tmp_path, model=MODEL, runtime=runtime).start())
+        assert [len(row.trees) for row in runtime.shards()] == [2, 1]
+        node.is_up = True
+        await runtime.backend.follow_cluster()
+        more = [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(2)]
+        assert [row.trees for row in runtime.shards()][2] == tuple(each.tree_id for each in more)
+        assert node.asked_for == [1, 2]
+        assert len(held) == 3
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "placed"), [(1, 3, [2, 6]), (2, 2, [4, 4]), (0, 1, [0, 8]), (0, 0, [4, 4])]
+)
+async def test_nodes_get_trees_by_their_weight(
+    tmp_path: Path, node: OtherNode, own: float, other: float, placed: list[int]
+) -> None:
+    """In proportion; one without weight gets none while another one takes some."""
+    shard = OtherShard(node.disk)
+    shard.weight, node.own_weight = other, own
+    node.shards.append(shard)
+    node.waiting.append(shard)
+    async with TwoNodes(tmp_path / "state", node) as runtime:
+        held = [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(8)]
+        assert [len(row.trees) for row in runtime.shards()] == placed
+        assert len(held) == sum(placed)
 
 
 async def test_trees_that_open_at_the_same_time_wait_for_no_supervisor(

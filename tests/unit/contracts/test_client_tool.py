@@ -51,9 +51,9 @@ def test_parameters_may_be_a_schema(named: bool) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"name": "no name!"}, "must be 1 to 64 letters"),
-        ({"description": ""}, "has no description"),
-        ({"Params": dict}, "must be a pydantic model"),
+        ({"name": "no name!"}, "give 1 to 64 letters"),
+        ({"description": ""}, "description is ''; give text with something in it"),
+        ({"Params": dict}, "give a pydantic model"),
         ({"timeout_s": 0}, "timeout_s is 0"),
         ({"timeout_s": float("inf")}, "timeout_s is inf"),
         ({"kinds": SessionKind}, "a Worker only observes"),

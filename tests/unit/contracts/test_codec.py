@@ -74,6 +74,7 @@ def test_every_kind_is_among_those_tried() -> None:
     assert len(tried) > 40
 
 
+@pytest.mark.short(42)
 @pytest.mark.slow
 @pytest.mark.parametrize("cls", RECORDED, ids=lambda cls: cls.__name__)
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.agent import AgentConfig
@@ -35,6 +35,7 @@ from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import Status
 
+SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
 ALL: tuple[Capability[Any], ...] = (
     READER,
     MEMORY,
@@ -115,7 +116,7 @@ def test_rights_property_notices_planted_bugs(broken: Require) -> None:
             return True
         return False
 
-    assert find(held_names, fails, settings=settings(derandomize=True, database=None)) is not None
+    assert find(held_names, fails, settings=SEARCH) is not None
 
 
 def narrows(narrowed: Narrow, held: set[str], declared: set[str]) -> None:
@@ -171,7 +172,7 @@ def test_narrowing_property_notices_planted_bugs(broken: Narrow) -> None:
             return True
         return False
 
-    assert find(st.tuples(held_names, held_names), fails, settings=settings(derandomize=True, database=None))
+    assert find(st.tuples(held_names, held_names), fails, settings=SEARCH)
 
 
 def test_context_tells_who_calls_and_where() -> None:

@@ -418,10 +418,10 @@ def test_a_function_that_makes_no_tool_is_refused_with_the_fix(
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"name": "not a name"}, "must be 1 to 64 letters"),
+        ({"name": "not a name"}, "give 1 to 64 letters"),
         ({"capabilities": ["root"]}, "no capability is called"),
-        ({"timeout_s": 0}, "must be above 0"),
-        ({"timeout_s": float("nan")}, "must be above 0"),
+        ({"timeout_s": 0}, "timeout_s is 0; give seconds above 0"),
+        ({"timeout_s": float("nan")}, "timeout_s is nan; give seconds above 0"),
         ({"kinds": [SessionKind.WORKER]}, "a Worker only observes"),
     ],
 )

@@ -37,10 +37,9 @@ CONDITIONS = st.tuples(st.booleans(), st.lists(NAMES, min_size=1, max_size=3), s
         ({"branch": {"label": {"x" * 64 + "/b": "x"}}}, "branch.label: .*/b' is not a label's key"),
         ({"worker": {"num_cpus": 0.00001}}, "worker.num_cpus: .*1e-05 is less than 0.0001, the smallest"),
         ({"worker": {"resources": {"disk": 0.00001}}}, "worker.resources: .*1e-05 is less than 0.0001"),
-        ("worker", "placement is 'worker'; give a mapping such as"),
     ],
 )
-def test_wrong_placement_is_named(wrong: object, words: str) -> None:
+def test_wrong_placement_is_named(wrong: dict[str, object], words: str) -> None:
     """Each wrong kind, member and value gives one error that says which and what to give."""
     with pytest.raises(ConfigError, match=words):
         Placements.of_given(wrong)

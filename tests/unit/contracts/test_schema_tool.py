@@ -86,7 +86,7 @@ def yields(params: dict[str, Any]) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("function", "settings", "said"),
     [
-        (lambda params: params, {"name": "silent"}, "no description"),
+        (lambda params: params, {"name": "silent"}, "description is ''; give text with something in it"),
         (nothing, {}, "takes nothing"),
         (by_name, {}, "n: 'int', m: 'int'"),
         (keyword, {}, "as one dict"),

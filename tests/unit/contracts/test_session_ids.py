@@ -72,6 +72,7 @@ PLANTED: dict[str, MakeIds] = {
 }
 
 
+@pytest.mark.short(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_ids_that_could_be_met_twice_are_found(name: str) -> None:

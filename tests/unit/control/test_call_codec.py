@@ -237,3 +237,20 @@ def test_missing_argument_is_named() -> None:
     """An argument without a default must be there."""
     with pytest.raises(ConfigError, match=r"^tree_id must be text"):
         arguments_from_wire(method_of(SupervisorApi.pending), {}, "person")
+
+
+def test_a_peer_says_where_a_person_answered_but_is_never_the_program() -> None:
+    """Nothing said means the socket; the program's own surface, and any other word, is refused."""
+    for method in (SupervisorApi.decide, SupervisorApi.answer_question):
+        rpc_method = method_of(method)
+        answer = (
+            {"answer": {"approve": True}, "request_id": "r1"}
+            if method is SupervisorApi.decide
+            else {"reply": {"answers": []}, "question_id": "q1", "answer_id": "a1"}
+        )
+        wire: dict[str, Any] = {"tree_id": "t", **answer}
+        assert arguments_from_wire(rpc_method, wire, "ada")[-1] == "socket"
+        assert arguments_from_wire(rpc_method, {**wire, "surface": "browser"}, "ada")[-1] == "browser"
+        for surface in ("program", "telepathy"):
+            with pytest.raises(ConfigError, match="is not one of socket, terminal, notebook, browser"):
+                arguments_from_wire(rpc_method, {**wire, "surface": surface}, "ada")

@@ -40,6 +40,7 @@ async def test_image_comes_back_fit(nothing_left: Leftovers) -> None:
     assert found.was_shrunk
 
 
+@pytest.mark.short(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("image", "reason"),
@@ -126,6 +127,7 @@ print(json.dumps([resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
 """
 
 
+@pytest.mark.short(2)
 @pytest.mark.covers("REL-L63")
 @pytest.mark.slow
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def test_every_message_is_bounded() -> None:
     message_is_bounded(result_message)
 
 
+@pytest.mark.short(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", [uncut, roomless, disordered])
 def test_planted_message_is_found(bug: Finalize) -> None:

@@ -187,6 +187,7 @@ def forgetful(hooks: list[Hook]) -> HookChain:
     return chain
 
 
+@pytest.mark.short(2)
 @pytest.mark.covers("REL-L58")
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", [unordered, unguarded, hurried, forgetful])

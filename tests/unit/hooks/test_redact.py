@@ -184,8 +184,8 @@ def test_a_redactor_travels_and_shows_nothing() -> None:
     "unit", ["-----BEGIN " + "PRIVATE KEY-----", "://a:", "password=", "eyJaaaaaaaa.", "a" * 40 + " "]
 )
 def test_it_takes_time_in_proportion_to_the_text(unit: str) -> None:
-    """400,000 characters of what begins like a secret again and again are done within its time-out."""
+    """400,000 characters that begin like a secret again and again: less of a processor than its time-out."""
     text = (unit * (400_000 // len(unit)))[:400_000]
-    started = time.perf_counter()
+    started = time.process_time()
     Redact(["hush-hush"]).text(text)
-    assert time.perf_counter() - started < Redact.timeout_s
+    assert time.process_time() - started < Redact.timeout_s

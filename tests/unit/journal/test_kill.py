@@ -81,6 +81,7 @@ def acknowledged_survives(program: str, state: Path, lines: int) -> None:
         assert {(record.cause, record.at_ms) for record in appended} == {(number, int(turn))}
 
 
+@pytest.mark.short(1)
 @pytest.mark.covers("REL-S40", "DUR1", "DUR2")
 @pytest.mark.parametrize("lines", [1, 7, 60, 200])
 def test_acknowledged_facts_survive_a_kill(tmp_path: Path, lines: int) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord, Packed
+from tests.example_fixtures import examples
 
 OpenJournal: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Journal]]
 MakeFact: TypeAlias = Callable[..., Packed]
@@ -74,7 +75,7 @@ def reads_what_was_appended(opened: OpenJournal, state: Path, plan: Plan, read: 
 
 @pytest.mark.covers("REL-S41", "ORD9")
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(plan=PLANS)
 def test_every_plan_of_appends_reads_back_in_order(
     opened: OpenJournal, tmp_path_factory: pytest.TempPathFactory, plan: Plan

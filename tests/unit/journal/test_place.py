@@ -188,6 +188,7 @@ def rolled_back(state: Path) -> None:
     (state / "journal.db").write_bytes(data)
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("damage", [emptied, overwritten, removed, foreign, reshaped, rolled_back])
 def test_damaged_database_file_is_corrupt_and_left_alone(
     written: Written, tmp_path: Path, damage: Callable[[Path], None]

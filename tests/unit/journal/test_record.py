@@ -19,6 +19,7 @@ from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.export import load_export
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord, Packed
+from tests.example_fixtures import examples
 
 OpenJournal: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Journal]]
 Facts: TypeAlias = list[tuple[str, dict[str, Any]]]
@@ -72,7 +73,7 @@ def comes_back(opened: OpenJournal, state: Path, facts: Facts, spoil: Callable[[
 
 @pytest.mark.covers("REL-P34")
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(facts=FACTS)
 @example(facts=HARD)
 def test_any_json_comes_back_as_it_went_in(

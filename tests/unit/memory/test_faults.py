@@ -131,6 +131,7 @@ async def use(directory: Path) -> None:
         await store.tidy()
 
 
+@pytest.mark.short(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["emptied", "cut", "flipped", "deleted"])
 async def test_damaged_files_are_a_typed_error(tmp_path: Path, damage: str) -> None:

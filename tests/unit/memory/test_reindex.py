@@ -233,6 +233,7 @@ asyncio.run(reindex(str(place), LengthEmbedder(), progress=progress))
 """
 
 
+@pytest.mark.short(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("point", "after"), [("256", False), ("480", False), ("committed", True)])
 async def test_killed_anywhere_the_store_is_the_old_or_the_new_one(

@@ -30,6 +30,7 @@ from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.mirror import visible
 from sessiontree.memory.search import filtered
 from sessiontree.memory.store import LanceMemoryStore
+from tests.example_fixtures import examples
 from tests.system.house.error_fixtures import has_cause
 from tests.unit.memory.record_strategies import (
     PATHS,
@@ -158,7 +159,7 @@ class Model:
 
 @pytest.mark.covers("C6")
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(steps)
 def test_store_is_its_model(done: list[tuple[str, object]]) -> None:
     """Whatever is stored, repeated, forgotten, tidied, reopened: ids, records, hits and scopes are right."""

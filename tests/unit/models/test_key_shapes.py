@@ -63,6 +63,7 @@ def test_shapes_are_many() -> None:
     assert all(shows(f"so: {form}", key) for key in KEYS.values() for form in written(key))
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("provider", MODELS)
 async def test_error_repeats_no_key(provider: str, caplog: pytest.LogCaptureFixture) -> None:
     """A server that repeats the key, in any writing, brings it into no error and no log."""
@@ -80,6 +81,7 @@ async def test_error_repeats_no_key(provider: str, caplog: pytest.LogCaptureFixt
     assert [shape for shape, key in KEYS.items() if len(key) > 2 and shows(caplog.text, key)] == []
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("before", range(LIMIT_CHARS - 70, LIMIT_CHARS + 10, 10))
 async def test_error_that_is_cut_holds_no_part_of_a_key(before: int) -> None:
     """Wherever a long text of a server is cut, no beginning of the key is left at its end."""
@@ -92,6 +94,7 @@ async def test_error_that_is_cut_holds_no_part_of_a_key(before: int) -> None:
     assert key[:4] not in str(caught.value)
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("provider", [name for name in MODELS if name != "mistral"])
 async def test_refusal_repeats_no_key(provider: str) -> None:
     """Nor does the reason that a provider gives for a refused reply."""

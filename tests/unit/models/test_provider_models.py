@@ -175,6 +175,7 @@ def connections_to(address: str) -> int:
 LONG_STORY = FakeReply("word " * 4_000, between_s=0.02)
 
 
+@pytest.mark.short(3)
 async def test_text_arrives_in_deltas(both: Served) -> None:
     """Text, the usage and the reason of the end arrive; watchers see the text in pieces."""
     fakes = FakeReply("The capital of France is Paris.", delta_chars=5)
@@ -203,6 +204,7 @@ async def test_leaving_a_stream_closes_its_connection(both: Served) -> None:
         await both.check_left()
 
 
+@pytest.mark.short(3)
 async def test_cancelling_a_question_closes_its_connection(both: Served) -> None:
     """A question that is given up in the middle leaves no connection behind; the next one is answered."""
     asked = both.asked("Write a long story about a house.", LONG_STORY, 1_000)

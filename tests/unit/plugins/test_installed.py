@@ -100,7 +100,7 @@ BROKEN = {
     "gives other things": ("def tools(context): return [7]", "returned 7, which is not a Tool"),
     "waits": ("async def tools(context): return None", "its factory is async"),
     "wants more": ("def tools(context, more): return None", "missing 1 required positional argument"),
-    "declares badly": (ONE + "tune.name = 'no name'\ntools = tune", "name 'no name' must be"),
+    "declares badly": (ONE + "tune.name = 'no name'\ntools = tune", "name is 'no name'; give"),
 }  # fmt: skip
 
 

@@ -123,6 +123,7 @@ async def test_a_plugin_is_told_anew_when_a_tree_is_resumed(
         assert "tune" not in json.loads(await again.main.send("what is there?"))
 
 
+@pytest.mark.short(2)
 @pytest.mark.covers("I35")
 @pytest.mark.slow
 @pytest.mark.parametrize("named", ["stations", "Radio", "group:plugins"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import pytest
-from hypothesis import find, given
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
@@ -16,6 +16,7 @@ from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy
 from sessiontree.policy.settings import PolicyConfig, ToolLists
 from sessiontree.policy.steps import Standing
 
+SEARCH = settings(max_examples=2_000, derandomize=True, database=None, phases=[Phase.generate])
 Withheld = Callable[[SessionPolicy, Iterable[Principal]], frozenset[str]]
 NAMES = ("look", "note", "ledger")
 ROWS = tuple(
@@ -104,4 +105,20 @@ def test_the_property_fails_for_one_that_leaves_more(planted: Withheld) -> None:
             return True
         return False
 
-    find(cases, is_found)
+    find(cases, is_found, settings=SEARCH)
+
+
+def test_an_owner_s_tool_needs_an_owner_on_both_sides() -> None:
+    """It stays where session and asker are owners; a guest among the askers withholds it."""
+    owner, guest = (Principal(name, "", "", "", name == "owner") for name in ("owner", "guest"))
+    policy = CompiledPolicy(ROWS, PolicyConfig())
+    mine = SessionPolicy(policy, Standing(SessionKind.MAIN, is_owner=True))
+    assert mine.withheld_from([owner]) == frozenset()
+    assert mine.explain_to("ledger", [owner]).kept
+    assert mine.withheld_from([owner, guest]) == {"ledger"}
+    removal = mine.explain_to("ledger", [owner, guest]).removal
+    assert removal is not None
+    assert removal.step == "owner only"
+    another = SessionPolicy(policy, Standing(SessionKind.MAIN, is_owner=False))
+    assert "ledger" not in another.kept
+    assert not another.explain_to("ledger", [owner]).kept

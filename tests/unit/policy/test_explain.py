@@ -12,6 +12,7 @@ from hypothesis import Phase, given, settings
 from rich.pretty import pretty_repr
 
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.tool import ToolFlag
 from sessiontree.policy.catalog import CATALOG, CatalogRow
 from sessiontree.policy.compiled import CompiledPolicy, apply_steps, compiled, first_removal
 from sessiontree.policy.settings import ApplyPatchPolicy, PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
@@ -346,8 +347,8 @@ def test_explanations_show_themselves() -> None:
     assert pretty_repr(held) == "Explanation(tool='read', kept=True)"
     assert "step='tools.allow'" in pretty_repr(gone)
     assert [each.tool for each in policy.removed(MAIN)] == [
-        "apply_patch", "exec", "sessions_list", "sessions_history", "sessions_send", "agents_list",
-        "Station-List",
+        "apply_patch", "exec", "sessions_list", "sessions_history", "sessions_send", "ask_user",
+        "agents_list", "Station-List",
     ]  # fmt: skip
 
 
@@ -359,3 +360,26 @@ def test_a_policy_is_compiled_once() -> None:
     assert compiled(ROWS[1:], config) is not first
     assert compiled(ROWS, PolicyConfig()) is not first
     assert first.decide(MAIN) is first.decide(Standing(SessionKind.MAIN, is_owner=True))
+
+
+@pytest.mark.parametrize("answer", ["ask", "deny"])
+def test_untrusted_text_is_noted_where_it_changes_an_answer(answer: Any) -> None:
+    """A tool above ReadOnly, in a session that has taken some in, if the session holds the tool at all."""
+    config = PolicyConfig(after_untrusted=answer, tools=ToolPolicy(deny=("exec",)))
+    policy, tainted = CompiledPolicy(ROWS, config), replace(MAIN, is_tainted=True)
+    assert f"after_untrusted is {answer!r}" in policy.explain("write", tainted).note
+    assert policy.explain("write", MAIN).note == ""
+    assert policy.explain("read", tainted).note == ""
+    assert policy.explain("exec", tainted).note == ""
+
+
+OPTIONAL = [row for row in CATALOG if ToolFlag.OPTIONAL in row.flags and not row.plugin]
+
+
+@pytest.mark.parametrize("row", OPTIONAL, ids=lambda row: row.name)
+@pytest.mark.parametrize("profile", ["minimal", "coding", "messaging"])
+def test_an_optional_tool_comes_with_the_profile_that_includes_it(row: CatalogRow, profile: Any) -> None:
+    """It is asked for by that profile, and by no other; without a profile nothing asks for it."""
+    chosen = CompiledPolicy(CATALOG, PolicyConfig(tools=ToolPolicy(profile=profile)))
+    assert (row.name in chosen.decide(MAIN).kept) is (profile in row.profiles)
+    assert row.name not in CompiledPolicy(CATALOG, PolicyConfig()).decide(MAIN).kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import time
@@ -10,6 +11,7 @@ import pytest
 
 from sessiontree.policy.commands import shell_names
 from sessiontree.policy.commands.named_words import MAX_TEXT_CHARS, words_in
+from sessiontree.policy.commands.word_forms import expand_braces
 from sessiontree.sandbox.environment import fresh_environment
 
 BASH = shutil.which("bash", path="/usr/bin:/bin") or ""
@@ -93,3 +95,52 @@ def test_a_plain_command_is_not_open() -> None:
         "LC_ALL=C sort words",
     ):
         assert words_in(text, {}).why_open == "", text
+
+
+@pytest.mark.parametrize(
+    ("form", "expansions"),
+    [
+        ("a{b,c}d", "abd acd"),
+        ("{1..3}", "1 2 3"),
+        ("{3..1}", "1 2 3"),
+        ("{1..5..2}", "1 3 5"),
+        ("{5..1..-2}", "1 3 5"),
+        ("{1..3..0}", "1 2 3"),
+        ("{08..10}", "08 09 10"),
+        ("{0..2}", "0 1 2"),
+        ("{-1..1}", "-1 0 1"),
+        ("{a..c}", "a b c"),
+        ("{c..a..2}", "a c"),
+        ("x{1..2}{a,b}", "x1a x1b x2a x2b"),
+    ],
+)
+def test_braces_name_what_bash_makes_of_them(form: str, expansions: str) -> None:
+    """A file that a command names by braces is one of the words that its rights are judged by."""
+    assert set(expand_braces(form)) == {form, *expansions.split()}
+    assert set(expansions.split()) <= words_in(f"cat {form}", {}).words
+
+
+@pytest.mark.parametrize("form", ["{a..C}", "{a..1}", "{-01..1}", "{1..300}", "{1..2..3..4}", "{é..z}"])
+def test_braces_that_are_not_read_leave_the_command_open(form: str) -> None:
+    """Nothing is taken to be harmless because it was not understood."""
+    with pytest.raises(ValueError, match=re.escape(form.strip("{}"))):
+        expand_braces(form)
+    assert words_in(f"sh {form}", {}).why_open
+
+
+@pytest.mark.parametrize(
+    ("text", "is_run"),
+    [
+        ("sh <<E\ncat $W\nE", True),
+        ("sh <<'E'\ncat $W\nE", True),
+        ('sh <<"E"\ncat $W\nE', True),
+        ("sh <<-E\n\tcat $W\n\tE", True),
+        ("sh <<-'E'\n\tcat $W\n\tE\ncat $W", True),
+        ("cat <<'E'\n$W\nE", False),
+    ],
+)
+def test_a_document_is_read_as_who_gets_it_reads_it(text: str, is_run: bool) -> None:
+    """For a shell it is a program; for another command what is quoted in it names nothing."""
+    assert bool(words_in(text, {}).why_open) is is_run
+    assert words_in(text.replace("$W", "hidden/a.txt"), {}).words >= {"hidden/a.txt"}
+    assert not words_in(text.replace("$W", "hidden/a.txt"), {}).is_open

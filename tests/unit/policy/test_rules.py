@@ -95,3 +95,43 @@ def test_an_open_schema_may_hold_anything() -> None:
     assert slips(Rule(tool="anything", where={"/other/3": "x"})) == []
     (slip,) = slips(Rule(tool="anything", where={"/path/3": "x"}))
     assert "'anything' takes nothing" in slip
+
+
+def test_each_rule_is_judged_for_itself() -> None:
+    """A rule for a tool that was left out, and one that is wrong, leave the rules after them to be read."""
+    rules = [Rule(tool="exec"), Rule(tool="depoly"), Rule(tool="deploy", where={"/targt": "x"})]
+    second, third = rule_slips("approver", rules, SCHEMAS, {})
+    assert second.startswith("approver: rule 2 ('depoly') matches no call")
+    assert "rule 3" in third
+    assert "did you mean '/target'?" in third
+
+
+@pytest.mark.parametrize(
+    ("type_", "holds"), [("object", True), (["object", "null"], True), ("string", False), (["null"], False)]
+)
+def test_a_place_is_looked_for_where_the_type_may_have_members(type_: JsonValue, holds: bool) -> None:
+    """The type may be one name or a list of them."""
+    schema: dict[str, JsonValue] = {"properties": {"inner": {"type": type_}}}
+    rule = Rule(tool="nested", where={"/inner/name": "x"})
+    assert (list(rule_slips("approver", [rule], {"nested": schema}, {})) == []) is holds
+
+
+@pytest.mark.parametrize(
+    "circle",
+    [
+        {"$ref": "#"},
+        {"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}},
+    ],
+    ids=["itself", "variants"],
+)
+def test_a_search_without_an_end_counts_as_found(circle: dict[str, JsonValue]) -> None:
+    """A rule is not called wrong because its tool's schema refers to itself."""
+    assert list(rule_slips("approver", [Rule(tool="*", where={"/x": "y"})], {"round": circle}, {})) == []
+
+
+def test_a_wide_schema_is_looked_at_to_a_bound() -> None:
+    """What comes after a thousand variants counts as possible."""
+    for variants, is_wrong in ((900, True), (1_100, False)):
+        wide: dict[str, JsonValue] = {"anyOf": [{"type": "string"}] * variants, "type": "string"}
+        said = list(rule_slips("approver", [Rule(tool="*", where={"/x": "y"})], {"wide": wide}, {}))
+        assert bool(said) is is_wrong

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -17,6 +17,7 @@ from sessiontree.contracts.approvals import Precedent
 from sessiontree.policy.commands.command_line import calls_of, is_harmless_variable
 from sessiontree.policy.commands.verdict import judge, precedent_of
 from sessiontree.sandbox.environment import SYSTEM_PATH, program_finder
+from tests.example_fixtures import examples
 from tests.unit.policy.command_strategies import find, verdict
 
 IsHarmless = Callable[[str, str], bool]
@@ -100,7 +101,7 @@ JOINTS = (
     ),
 )
 BLANKS = (" ", " ", " ", "", "\t")
-SHELLS = {name: path for name in ("bash", "dash", "sh") if (path := shutil.which(name, path="/usr/bin:/bin"))}
+SHELLS = {name: path for name in ("dash", "sh", "bash") if (path := shutil.which(name, path="/usr/bin:/bin"))}
 
 
 def drawn(chance: Random) -> str:
@@ -131,9 +132,8 @@ def as_bash_reads(shell: str, text: str) -> bool:
     return judged("bash", text)
 
 
-def harmed(shell: str, texts: Iterable[str], place: Path) -> list[str]:
-    """Run each text in a directory with a victim; return those that left it otherwise."""
-    found = []
+def harmed(shell: str, texts: Iterable[str], place: Path) -> Iterator[str]:
+    """Run each text in a directory with a victim; yield those that left it otherwise."""
     for number, text in enumerate(texts):
         folder = place / f"{shell}{number}"
         folder.mkdir()
@@ -152,8 +152,7 @@ def harmed(shell: str, texts: Iterable[str], place: Path) -> list[str]:
             pass
         os.close(reads)
         if sorted(folder.iterdir()) != before or (folder / "victim").read_text() != "precious\n":
-            found.append(text)
-    return found
+            yield text
 
 
 def check(is_harmless: IsHarmless, place: Path, seed: int, tried: int) -> int:
@@ -163,7 +162,7 @@ def check(is_harmless: IsHarmless, place: Path, seed: int, tried: int) -> int:
     count = 0
     for shell in SHELLS:
         harmless = [text for text in dict.fromkeys(lines) if is_harmless(shell, text)]
-        assert harmed(shell, harmless, place) == []
+        assert next(harmed(shell, harmless, place), None) is None
         count += len(harmless)
     return count
 
@@ -172,7 +171,8 @@ def check(is_harmless: IsHarmless, place: Path, seed: int, tried: int) -> int:
 def test_harmless_lines_harm_nothing_in_the_shell_that_runs_them(tmp_path: Path) -> None:
     """Redirections, lists and marks that one shell knows and another takes for something else."""
     assert "dash" in SHELLS or "sh" in SHELLS
-    assert check(judged, tmp_path, seed=7, tried=1_200) > 150
+    tried = 4 * examples(1_200)
+    assert check(judged, tmp_path, seed=7, tried=tried) > tried // 8
 
 
 @pytest.mark.slow

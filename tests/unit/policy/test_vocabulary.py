@@ -41,7 +41,11 @@ SEED_GROUPS = {
     "group:media": "image tts",
 }
 """As seed 001, section 2.3, lists them."""
-OURS = {"group:fs": "find grep", "group:memory": "memory_store memory_forget"}
+OURS = {
+    "group:fs": "find grep",
+    "group:memory": "memory_store memory_forget",
+    "group:messaging": "ask_user",
+}
 """What this house has besides."""
 
 

@@ -62,6 +62,9 @@ class HeardAsker:
     resend_prompt: Callable[[], None]
     emit: Callable[[ModelEvent], None]
 
+    def held(self, is_held: bool) -> None:
+        """Nobody counts here how long it waits."""
+
 
 class LongCall(Tool[Nothing]):
     """A call that lasts until the test lets it end."""

@@ -80,6 +80,7 @@ class Waiting(Tool[Nothing]):
         return ToolResult("ended")
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("calls", [1, 2])
 @pytest.mark.parametrize("heeds", [True, False])
 async def test_a_host_whose_call_goes_on_serves_nobody_else(tmp_path: Path, heeds: bool, calls: int) -> None:

@@ -106,6 +106,7 @@ async def run(directory: Path, faults: Faults | None, hooks: tuple[Hook, ...] = 
             assert sorted(heard) == sorted(told.values())
 
 
+@pytest.mark.short(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_an_acknowledged_answer_is_what_the_session_heard(tmp_path: Path, seed: int) -> None:
@@ -113,6 +114,7 @@ async def test_an_acknowledged_answer_is_what_the_session_heard(tmp_path: Path, 
     await run(tmp_path, faults_of(seed, deaths=3 * (seed % 2)))
 
 
+@pytest.mark.short(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("point", range(3, 60, 4))
 async def test_a_host_that_dies_at_any_point_loses_no_answer(tmp_path: Path, point: int) -> None:
@@ -130,6 +132,7 @@ class Slow(Hook):
             await asyncio.sleep(0)
 
 
+@pytest.mark.short(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("point", range(6, 40, 4))
 async def test_a_host_that_dies_while_hooks_look_at_an_answer_loses_none(tmp_path: Path, point: int) -> None:

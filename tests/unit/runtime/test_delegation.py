@@ -58,6 +58,7 @@ def handed(
         rights,
         policy,
         tool_timeout_s=60.0,
+        approval_expiry_s=900.0,
         now_ms=lambda: 5,
         command_fingerprint=lambda arguments, member: "",
     )

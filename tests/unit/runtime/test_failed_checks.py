@@ -69,6 +69,7 @@ def dispatcher_with(fingerprint: Fingerprint) -> Dispatcher:
     return Dispatcher(
         table, frozenset({"runs"}), rights, policy,
         tool_timeout_s=60.0, now_ms=lambda: 5, command_fingerprint=fingerprint,
+        approval_expiry_s=900.0,
     )  # fmt: skip
 
 

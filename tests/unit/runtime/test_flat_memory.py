@@ -128,6 +128,7 @@ ATTACKS = [
 ]
 
 
+@pytest.mark.short(2)
 @pytest.mark.covers("REL-L67")
 @pytest.mark.slow
 @pytest.mark.parametrize("make", ATTACKS)

@@ -225,6 +225,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
     assert removed(config, {"default": "m", "clerk": "m"}, named) == {
         ("default", "main"): (
             "agents_list",
+            "ask_user",
             "sessions_history",
             "sessions_list",
             "sessions_send",
@@ -232,6 +233,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
         ),
         ("default", "branch"): (
             "agents_list",
+            "ask_user",
             "ledger",
             "sessions_history",
             "sessions_list",
@@ -239,9 +241,18 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
             "web_fetch",
         ),
         ("default", "worker"): ("web_fetch",),
-        ("clerk", "main"): ("agents_list", "sessions_history", "sessions_send", "tune", "web_fetch", "write"),
+        ("clerk", "main"): (
+            "agents_list",
+            "ask_user",
+            "sessions_history",
+            "sessions_send",
+            "tune",
+            "web_fetch",
+            "write",
+        ),
         ("clerk", "branch"): (
             "agents_list",
+            "ask_user",
             "ledger",
             "sessions_history",
             "sessions_send",

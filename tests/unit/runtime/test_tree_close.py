@@ -75,6 +75,7 @@ async def resumed_to_the_end(tree_id: str, state: Path) -> list[SessionStatus]:
         return [line.status for line in tree.receipt()]
 
 
+@pytest.mark.short(6)
 @pytest.mark.covers("REL-S47", "STP10")
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False])

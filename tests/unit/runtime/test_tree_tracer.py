@@ -78,6 +78,7 @@ async def life(
     return sink.spans
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("seen", [STEP, 25, 60])
 async def test_spans_that_a_killed_program_did_not_send_are_made_again(tmp_path: Path, seen: int) -> None:
     """What was not noted as sent comes with the next life, equal to what was handed over before."""

@@ -16,6 +16,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import RawTool
 from sessiontree.schema.compiled import CompiledTool, compile_tool
+from tests.example_fixtures import examples
 from tests.unit.schema.schema_strategies import VALUES, fitting, roots
 
 Compile: TypeAlias = Callable[[dict[str, Any]], CompiledTool]
@@ -130,7 +131,7 @@ def is_taken(tool: CompiledTool, value: dict[str, Any]) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases() | neighbours())
 def test_a_schema_from_elsewhere_means_what_its_author_wrote(case: Case) -> None:
     """References with anything next to them, recursive roots, empty and null values, every keyword."""

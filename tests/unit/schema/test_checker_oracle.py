@@ -15,6 +15,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.checker import Checker
 from sessiontree.schema.definitions import write_out
 from sessiontree.schema.keywords import rewrite
+from tests.example_fixtures import examples
 from tests.unit.schema.schema_strategies import VALUES, fitting, roots
 
 Make: TypeAlias = Callable[[dict[str, Any]], Checker]
@@ -31,10 +32,10 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], list[Any]]:
     return schema, [fitting(schema, schema, draw) for _ in range(3)] + [draw(VALUES)]
 
 
-def agrees(make: Make, *, examples: int) -> None:
+def agrees(make: Make, *, tried: int) -> None:
     """Both ways to ask say what the other validator says."""
 
-    @settings(max_examples=examples, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
+    @settings(max_examples=tried, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
     @given(cases())
     def holds(case: tuple[dict[str, Any], list[Any]]) -> None:
         schema, values = case
@@ -61,7 +62,7 @@ def passes(checker: Checker, value: JsonValue) -> bool:
 @pytest.mark.slow
 def test_any_schema_is_read_as_others_read_it() -> None:
     """Every keyword, in every place, with definitions that contain each other."""
-    agrees(Checker, examples=80)
+    agrees(Checker, tried=examples(80))
 
 
 class Deaf(Checker):
@@ -88,4 +89,4 @@ def without(keyword: str) -> Make:
 def test_a_planted_reading_is_found(planted: Make) -> None:
     """One keyword that is not known, or a fault that is kept quiet, fails the property."""
     with pytest.raises(AssertionError):
-        agrees(planted, examples=400)
+        agrees(planted, tried=400)

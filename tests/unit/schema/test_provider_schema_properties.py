@@ -17,6 +17,7 @@ from sessiontree.schema.definitions import write_out
 from sessiontree.schema.dialect import DIALECTS, GEMINI_STRIPPED, Cleaned, Dialect, Loss
 from sessiontree.schema.keywords import subschemas
 from sessiontree.schema.provider_schema import clean
+from tests.example_fixtures import examples
 from tests.unit.schema.schema_strategies import fitting, roots
 
 Clean = Callable[[Mapping[str, Any], Dialect], Cleaned]
@@ -125,7 +126,7 @@ PROPERTIES = (
 
 @pytest.mark.covers("REL-P27", "REL-P28", "REL-P29", "REL-P30", "REL-P31")
 @given(cases())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @pytest.mark.parametrize("holds", PROPERTIES)
 @pytest.mark.slow
 def test_cleaning(holds: Callable[[Clean, Case], None], case: Case) -> None:
@@ -134,7 +135,7 @@ def test_cleaning(holds: Callable[[Clean, Case], None], case: Case) -> None:
 
 
 @given(cases(("anthropic", "gemini", "mistral", "openai", "plain"), refs=False))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @pytest.mark.slow
 def test_these_dialects_take_away_only_in_unions(case: Case) -> None:
     """Where nothing forces it, what a tool takes can be asked for: only merged unions take away."""
@@ -270,6 +271,7 @@ PLANTED: list[tuple[Clean, Callable[[Clean, Case], None], str, dict[str, Any]]] 
 VALUES: list[dict[str, Any]] = [{"x": "a"}, {"x": 1}, {"x": "b"}, {"b": 1}, {"b": "b"}]
 
 
+@pytest.mark.short(4)
 @pytest.mark.covers("REL-P27", "REL-P28", "REL-P29", "REL-P30", "REL-P31")
 @pytest.mark.parametrize(
     ("planted", "holds", "dialect", "schema"), PLANTED, ids=[planted.__name__ for planted, *_ in PLANTED]

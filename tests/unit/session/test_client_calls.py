@@ -307,6 +307,7 @@ def test_every_call_has_one_end_and_the_program_sees_what_waits() -> None:
     check(REAL)
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
     """The rules fail on a machine that breaks one of them."""

@@ -190,6 +190,7 @@ PLANTED: dict[str, tuple[str, Machine]] = {
 }
 
 
+@pytest.mark.short(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bug_of_compaction_is_found(name: str) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sessiontree.survey.census import NOTES_KEPT, Findings, Place, fitted, folder_of, merge
 from sessiontree.survey.source import findings_of, read_source
+from tests.example_fixtures import examples
 
 NAMES = st.sampled_from(["a.py", "src/b.py", "src/x/c.py", "d.md", "src/x/y/e.go", "package.json"])
 TEXTS = st.sampled_from(
@@ -28,7 +29,7 @@ def findings(files: list[tuple[str, str]]) -> list[Findings]:
     return [findings_of(read_source(path, text.encode(), len(text))) for path, text in files]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(FILES, st.randoms(use_true_random=False), st.integers(0, 8))
 def test_merge_does_not_depend_on_order_or_grouping(
     files: list[tuple[str, str]], chance: object, cut: int

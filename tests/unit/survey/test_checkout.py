@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sessiontree import ExecutionError
 from sessiontree.survey.checkout import read_bytes, text_of, top_folder, walk
 from sessiontree.workspace import WorkspaceReader
+from tests.example_fixtures import examples
 
 MakeTree = Callable[[Mapping[str, str | bytes]], WorkspaceReader]
 
@@ -101,7 +102,7 @@ def git_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.lists(NAMES, min_size=1, max_size=3).map("/".join), min_size=1, max_size=6, unique=True),
     st.lists(PATTERNS, max_size=4),

@@ -21,6 +21,7 @@ from sessiontree.survey.records import (
     remembered_entry,
 )
 from sessiontree.survey.source import SourceFile, read_source
+from tests.example_fixtures import examples
 
 TEXT = '''"""What this file is for.
 
@@ -170,7 +171,7 @@ def test_entry_at_finds_what_moved() -> None:
     assert entry_at(entries, replace(sought, kind="class")) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(["a.py", "a.md", "a.rst", "a.ts", "a.json", "b"]), st.text(max_size=400))
 def test_entries_lie_within_their_file(path: str, text: str) -> None:
     """Whatever the text: records are bounded and can be taken apart, excerpts are lines of the file."""

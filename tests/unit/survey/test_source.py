@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from sessiontree.survey.census import Findings
 from sessiontree.survey.source import MAX_PARSED_BYTES, SourceFile, findings_of, read_source
+from tests.example_fixtures import examples
 
 
 def read(path: str, text: str) -> SourceFile:
@@ -90,7 +91,7 @@ def test_findings_know_equal_functions() -> None:
     assert findings_of(read("a.py", "def f():\n    pass\n")).copies == ()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.sampled_from(
         ["a.py", "b.ts", "c.md", "d.rs", "package.json", "README", "pyproject.toml", "x/y.go", "z"]

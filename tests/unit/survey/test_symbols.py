@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sessiontree.survey.languages import grammar_names
 from sessiontree.survey.symbols import Symbol, read_symbols
+from tests.example_fixtures import examples
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ def test_symbols_of_bytes_that_are_not_utf8_are_found() -> None:
     assert [one.name for one in found.symbols] == ["f"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(sorted(SAMPLES)), st.binary(max_size=300), st.integers(0, 300), st.integers(0, 300))
 def test_symbols_lie_within_their_text(name: str, noise: bytes, cut: int, place: int) -> None:
     """Whatever bytes are in a text and wherever it ends, lines and order hold."""

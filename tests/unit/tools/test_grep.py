@@ -57,6 +57,7 @@ def root(tmp_path: Path) -> Path:
     return workspace
 
 
+@pytest.mark.short(6)
 @pytest.mark.parametrize("literal", [False, True])
 @pytest.mark.parametrize(
     ("arguments", "lines"),
@@ -145,6 +146,7 @@ async def test_skipped_files_are_named_beside_matches(root: Path, pattern: str) 
     )
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("pattern", ["größe", "gr[ö]ße"])
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "utf-8"])
 async def test_text_with_a_byte_order_mark_is_searched(root: Path, encoding: str, pattern: str) -> None:
@@ -210,6 +212,7 @@ async def test_unreadable_file_is_counted(root: Path) -> None:
         await call_tool(Grep(), ctx, pattern="main", path="a.py")
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree_tools import html_markdown, html_process, own_process
+from tests.example_fixtures import examples
 
 Leftovers = Callable[[], AbstractContextManager[None]]
 BASE = "https://site.example/dir/page"
@@ -184,7 +185,7 @@ def test_title_is_one_short_line() -> None:
     assert (found["text"], found["more"], len(str(found["title"]))) == ("xy", True, 300)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(
         st.one_of(
@@ -307,7 +308,7 @@ def test_what_is_no_marked_section_is_text(odd: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(PAGES)
 def test_no_page_is_refused(page: str) -> None:
     """Whatever the three libraries make of it."""
@@ -373,6 +374,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.short(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_page_costs_its_process_alone(name: str, nothing_left: Leftovers) -> None:
@@ -406,6 +408,7 @@ def test_conversion_is_ended_at_its_limit(nothing_left: Leftovers) -> None:
         )
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(
     ("program", "reason"),
     [

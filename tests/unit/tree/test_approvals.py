@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sessiontree.contracts.approvals import ApprovalMode, ApprovalRequest, Rule
-from sessiontree.contracts.errors import AnswerTooLate
+from sessiontree.contracts.errors import AnswerTooLate, PermissionDenied
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import ApprovalAnswered, ApproverAsked
 from sessiontree.contracts.tree_facts import (
@@ -15,11 +16,12 @@ from sessiontree.contracts.tree_facts import (
     ApprovalRequested,
     ApprovalStepRecorded,
     ApprovalWaiting,
+    DecisionRefused,
     DigestDenied,
     Posted,
     ToolAlwaysAllowed,
 )
-from sessiontree.tree.protocol import Deliver, RefuseDecision, WakeTreeAt
+from sessiontree.tree.protocol import Decided, Deliver, LiftAsked, RefuseDecision, WakeTreeAt
 from sessiontree.tree.report import request_of
 from tests.unit.tree.harness_fixtures import STRANGER, Harness
 from tests.unit.tree.tree_fixtures import (
@@ -463,3 +465,50 @@ def test_a_consulted_ancestor_that_stops_takes_its_askers_along() -> None:
     assert harness.one(ApprovalDecided).decision == "cancelled"
     harness.feed(approver_returned(0, wise, "r1", "approve", ""))
     assert harness.facts == []
+
+
+@pytest.mark.parametrize(("approve", "always"), [(True, False), (True, True), (False, False)])
+def test_only_an_owner_decides(approve: bool, always: bool) -> None:
+    """Another person's answer is recorded and refused; the request waits on, and an owner decides it."""
+    harness = Harness().open()
+    harness.ask(harness.spawn("main", BRANCH))
+    harness.feed(Decided(0, "r1", approve, always, "bob", "", STRANGER))
+    assert harness.facts == [DecisionRefused("r1", STRANGER, approve)]
+    refusal = harness.one(RefuseDecision).error
+    assert isinstance(refusal, PermissionDenied)
+    assert "'bob' answered approval r1, and owns nothing" in str(refusal)
+    assert request_of(harness.state, "r1") is not None
+    harness.feed(Decided(0, "r1", approve, always, "ada", "", replace(STRANGER, id="ada", is_owner=True)))
+    assert harness.one(ApprovalDecided).decision == ("approved" if approve else "denied")
+    assert len(harness.found(ToolAlwaysAllowed)) == always
+
+
+@pytest.mark.parametrize(
+    ("approve", "state"), [(True, "approved"), (None, "unknown to this tree")], ids=["approved", "unknown"]
+)
+def test_only_a_denial_is_lifted(approve: bool | None, state: str) -> None:
+    """Anything else is refused with what became of the request."""
+    harness = Harness().open()
+    if approve is not None:
+        harness.ask(harness.spawn("main", BRANCH))
+        harness.answer(approve=approve)
+    harness.feed(LiftAsked(0, "r1", "ada"))
+    assert harness.facts == []
+    error = harness.one(RefuseDecision).error
+    assert isinstance(error, AnswerTooLate)
+    assert (error.request_id, error.state) == ("r1", state)
+
+
+def test_smart_answers_where_nobody_is_left_to_ask() -> None:
+    """Without a channel, its rules and what is known to be harmless count at the top of the tree."""
+    harness = Harness().open(
+        mode="smart", smart_rules=(Rule(tool="read", answer="approve"),), owns_channel=False
+    )
+    asker = harness.spawn("main", BRANCH)
+    harness.ask(asker, "r1", tool="read", digest="d1")
+    assert hops(harness)[-1] == ("main", "approve", "mode")
+    harness.ask(asker, "r2", digest="d2", precedent=LOOKS)
+    assert hops(harness)[-1] == ("main", "approve", "mode")
+    harness.ask(asker, "r3", digest="d3")
+    decided = harness.one(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("denied", "nobody")

@@ -249,3 +249,13 @@ def test_cents_never_drift(costs: list[float]) -> None:
         react(state, result_offered(0, f"main/w{number}", result(), True))
     assert state.live == 1
     assert remaining(state, "main")["cost_usd"] == pytest.approx(1 - sum(costs), abs=1e-10)
+
+
+@pytest.mark.parametrize(("outer_s", "inner_s"), [(10.0, 100.0), (100.0, 10.0)])
+def test_the_wall_time_that_is_left_is_the_shorter_one(outer_s: float, inner_s: float) -> None:
+    """A child ends with its parent, however long its own budget lets it live."""
+    harness = Harness().open()
+    outer = harness.spawn("main", BRANCH, budget=Budget(wall_s=outer_s))
+    inner = harness.spawn(outer, WORKER, budget=Budget(wall_s=inner_s))
+    assert remaining(harness.state, inner)["wall_s"] == 10.0
+    assert remaining(harness.state, outer)["wall_s"] == outer_s

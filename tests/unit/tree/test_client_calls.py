@@ -12,21 +12,25 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.tree_facts import (
+    ApprovalDecided,
     ClientCallEnded,
     ClientCallOpened,
+    DecisionRefused,
     ResultHeld,
     SessionEnded,
     SessionReactivated,
     TreeFact,
 )
 from sessiontree.tree.decide import decide
+from sessiontree.tree.protocol import Decided
 from sessiontree.tree.state import ClosedCall
-from tests.unit.tree.harness_fixtures import Harness, Machine
+from tests.unit.tree.harness_fixtures import STRANGER, Harness, Machine
 from tests.unit.tree.tree_fixtures import (
     BRANCH,
     WORKER,
     client_call_delegated,
     client_call_withdrawn,
+    question_asked,
 )
 from tests.unit.tree.tree_strategies import TreeRules, picks, ticks
 
@@ -179,3 +183,27 @@ def test_a_call_that_is_not_closed_is_noticed(how: str) -> None:
     with pytest.raises(AssertionError):
         planted = without(lambda fact: isinstance(fact, ClientCallEnded) and fact.how == how)
         check(planted, settings(SEARCH, max_examples=400))  # over with the first that finds it
+
+
+def test_a_question_is_shown_by_the_nearest_channel() -> None:
+    """A Branch with a channel shows what is asked below it; Main shows the rest; a program's call nobody."""
+    harness = Harness().open()
+    owner = harness.spawn("main", BRANCH, owns_channel=True)
+    below, beside = harness.spawn(owner, BRANCH), harness.spawn("main", BRANCH)
+    for number, session in enumerate((owner, below, beside)):
+        harness.feed(question_asked(harness.now_ms, session, f"q{number}", 900))
+    delegate(harness, beside)
+    shown = {name: call.asked for name, call in harness.state.client_calls.items()}
+    assert shown == {"q0": owner, "q1": owner, "q2": "main", "c1": ""}
+
+
+def test_nobody_decides_a_question_and_a_stranger_is_refused() -> None:
+    """A decision by its id is too late; one of a stranger is recorded; it waits on."""
+    harness = Harness().open()
+    name = harness.spawn("main", BRANCH)
+    harness.feed(question_asked(harness.now_ms, name, "q1", 900))
+    harness.feed(Decided(harness.now_ms, "q1", True, True, "ada", ""))
+    harness.feed(Decided(harness.now_ms, "q1", False, False, "bob", "", STRANGER, "browser"))
+    assert harness.one(DecisionRefused) == DecisionRefused("q1", STRANGER, False, "browser")
+    assert not harness.found(ApprovalDecided)
+    assert "q1" in harness.state.client_calls

@@ -10,6 +10,7 @@ from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import ApprovalAnswered
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting
 from sessiontree.tree.protocol import Deliver
+from tests.example_fixtures import examples
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH
 
@@ -57,7 +58,7 @@ def keeps_room(given_limit: int | None, expected: int, steps: list[Step]) -> Non
         assert harness.state.open_requests == len(waiting) <= expected
 
 
-@settings(max_examples=60, database=None)
+@settings(max_examples=examples(60), database=None)
 @given(st.integers(1, 4), STEPS)
 def test_requests_wait_while_there_is_room(most: int, steps: list[Step]) -> None:
     """An answer, a denial and the time each free the room of one."""

@@ -14,6 +14,7 @@ from sessiontree.contracts.settings import Budget
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.protocol import UsageReported
 from sessiontree.tree.reservations import Admitted, MostUsed, Postponed, Reservations, Unaffordable
+from tests.example_fixtures import examples
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH
 
@@ -68,7 +69,7 @@ def spend(random: Random, make: type[Reservations]) -> None:
 
 @pytest.mark.covers("LIM11")
 @given(st.integers(0, 2**32))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_budgets_are_never_exceeded(seed: int) -> None:
     """Tokens and cost of all sessions stay within the tree's budget, and within a Branch's own."""
     spend(Random(seed), Reservations)
@@ -110,3 +111,28 @@ def test_without_a_budget_nothing_is_reserved() -> None:
     assert reserved.ask(child, MostUsed(10**9, 10**9, free)) == Admitted(10**9)
     assert reserved.ask(child, MostUsed(10**9, 10**9, None)) == Admitted(None)
     assert not reserved.release(child)
+
+
+def test_a_budget_may_be_used_to_its_last_unit() -> None:
+    """A question that takes all of it is asked if its reply is free, and not if one token costs anything."""
+    harness = Harness().open(budget=Budget(cost_usd=0.003))
+    child = harness.spawn("main", BRANCH)
+    reserved = Reservations(harness.state)
+    free_replies = ModelPrice(input_per_million=3.0, output_per_million=0)
+    assert reserved.ask(child, MostUsed(1_000, 500, free_replies)) == Admitted(500)
+    assert reserved.ask(child, MostUsed(1_001, 500, free_replies)) == Unaffordable(
+        "budget.cost_usd", "main", 0.003
+    )
+    assert reserved.ask(child, MostUsed(1_000, 500, PRICE)) == Unaffordable("budget.cost_usd", "main", 0.003)
+
+
+def test_a_model_that_thinks_gets_room_for_it_or_nothing() -> None:
+    """What it needs before it says anything is no reply; another model's reply is shortened."""
+    harness = Harness().open(budget=Budget(tokens=3_000))
+    child = harness.spawn("main", BRANCH)
+    reserved = Reservations(harness.state)
+    assert reserved.ask(child, MostUsed(1_000, 8_000, None, thinking_tokens=900)) == Admitted(2_000)
+    assert reserved.ask(child, MostUsed(1_000, 8_000, None, thinking_tokens=1_000)) == Unaffordable(
+        "budget.tokens", "main", 3_000
+    )
+    assert reserved.ask(child, MostUsed(2_500, 8_000, None)) == Admitted(500)

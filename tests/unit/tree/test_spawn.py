@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
 from sessiontree.contracts.settings import Budget, Limits
+from sessiontree.contracts.tree_config import AgentRow
 from sessiontree.contracts.tree_facts import (
     CancelBegun,
     SessionAdopted,
@@ -363,3 +365,28 @@ def test_a_model_that_always_spawns_stops_at_the_caps() -> None:
         state.chain("main")
     assert state.total <= 26
     assert {"max_depth", "max_children", "max_live"} & refused
+
+
+@pytest.mark.parametrize(("outer", "inner"), [("ro", "rw"), ("rw", "ro"), ("ro", "ro"), ("rw", "rw")])
+def test_a_child_never_writes_where_its_parent_only_reads(outer: Any, inner: Any) -> None:
+    """Access to the workspace only narrows on the way down, whatever a child's agent may do elsewhere."""
+    agents = (
+        AgentRow("default", "m", None),
+        AgentRow("outer", "m", None, workspace_access=outer),
+        AgentRow("inner", "m", None, workspace_access=inner),
+    )
+    harness = Harness()
+    harness.feed(TreeOpened(0, replace(config(), agents=agents)))
+    child = harness.spawn(harness.spawn("main", BRANCH, agent="outer"), BRANCH, agent="inner")
+    assert harness.session(child).spec.workspace_access == ("ro" if "ro" in (outer, inner) else "rw")
+
+
+@pytest.mark.parametrize("agent", ["allow", "ask", "deny"])
+@pytest.mark.parametrize("tree", ["allow", "ask", "deny"])
+def test_main_gets_the_stricter_answer_to_system_calls(agent: Any, tree: Any) -> None:
+    """Its agent may say one thing, and its channel or the policy another."""
+    agents = (AgentRow("default", "m", None, agent),)
+    harness = Harness()
+    harness.feed(TreeOpened(0, replace(config(), agents=agents, system_tier=tree)))
+    order = ("allow", "ask", "deny")
+    assert harness.session("main").spec.system_tier == max(agent, tree, key=order.index)

@@ -144,6 +144,12 @@ def client_call_delegated(at_ms: int, session: str, client_id: str, expires_at_m
     )
 
 
+def question_asked(at_ms: int, session: str, question_id: str, expires_at_ms: int) -> FromSession:
+    """A session asks a person."""
+    call = checked("1.0", "ask_user", {"questions": [{"question": "Why?"}]})
+    return FromSession(at_ms, session, ClientCallDelegated(question_id, call, expires_at_ms, to_person=True))
+
+
 def client_call_withdrawn(at_ms: int, session: str, client_id: str, how: str, answer_id: str) -> FromSession:
     """A call of the program's has its result."""
     return FromSession(at_ms, session, ClientCallWithdrawn(ClientCallEnded(client_id, how, answer_id)))

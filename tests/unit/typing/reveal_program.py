@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from typing import Any, assert_type
 
 from pydantic import BaseModel
@@ -13,8 +12,8 @@ from sessiontree import (
     ChildResult,
     Event,
     Fact,
+    FactReader,
     FailureReason,
-    JournalRecord,
     PendingApproval,
     PendingReply,
     PermissionTier,
@@ -90,7 +89,7 @@ async def use_events(tree: SessionTree) -> None:
     async for progress in tree.progress("main"):
         assert_type(progress, Progress)
         assert_type(progress.event, Event)
-    assert_type(tree.events(after=3), AsyncIterator[JournalRecord])
+    assert_type(tree.events(after=3), FactReader)
     async for record in tree.events():
         assert_type(record.facts, tuple[Fact, ...])
         match record.fact:
@@ -107,7 +106,7 @@ def use_twin(tree: sync.SessionTree) -> None:
     branch = tree.main.spawn("branch", "compare", result_type=Report)
     assert_type(branch.result().value, Report)
     assert_type(tree.main.map("worker", ["a"], result_type=int), list[SessionResult[int]])
-    assert_type(tree.events(), Iterator[JournalRecord])
+    assert_type(tree.events(), sync.FactReader)
     for progress in tree.progress():
         assert_type(progress, Progress)
     assert_type(tree.main.send("go"), str)

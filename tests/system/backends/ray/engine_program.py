@@ -85,7 +85,7 @@ async def wait(mode: str) -> None:
     engine = Engine(num_cpus=1)
     await engine.start()
     actor = sleeper(engine)
-    tell(home=str(engine.home), children=await actor.launch.remote())
+    tell(home=str(engine.home), nodes=[engine.node_id], children=await actor.launch.remote())
     if mode == "linger":
         os.kill(await actor.pid.remote(), signal.SIGSTOP)
     if mode == "raise":

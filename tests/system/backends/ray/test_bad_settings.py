@@ -18,7 +18,7 @@ MODEL = ScriptedModel(["hello"])
     ("settings", "said"),
     [
         ({"address": "ray://somewhere:10001"}, "Ray Client"),
-        ({"address": "nowhere"}, "neither host:port nor 'auto'"),
+        ({"address": "nowhere"}, "give host:port or 'auto'"),
         ({"num_cpus": -1}, "num_cpus is -1"),
         ({"address": "auto", "num_cpus": 2}, "num_cpus=2 is only for a private Ray"),
         ({"max_host_bytes": 1}, "max_host_bytes is 1"),

@@ -296,10 +296,10 @@ def test_a_cell_run_again_defines_the_tool_of_the_next_tree(kernel: Kernel) -> N
     ("holds", "named"),
     [
         ("lock = threading.Lock()", "lock"),
-        ("line = socket.socket()", "socket"),
-        ("loop = asyncio.get_running_loop()", ""),
-        ("own = opened()", ""),
-        ("lines = (line for line in 'ab')", "generator"),
+        pytest.param("line = socket.socket()", "socket", marks=pytest.mark.long),
+        pytest.param("loop = asyncio.get_running_loop()", "", marks=pytest.mark.long),
+        pytest.param("own = opened()", "", marks=pytest.mark.long),
+        pytest.param("lines = (line for line in 'ab')", "generator", marks=pytest.mark.long),
     ],
 )
 def test_a_tool_that_cannot_travel_is_refused_by_its_name(kernel: Kernel, holds: str, named: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -34,8 +35,8 @@ def short_path() -> Iterator[Path]:
         )
 
 
-def played(program: Path, base: Path, folder: Path, *more: str) -> Any:
-    """Run a program with a cluster of its own; return what it found."""
+def played(program: Path, base: Path, folder: Path, *more: str, **variables: str) -> Any:
+    """Run a program with a cluster of its own and further variables; return what it found."""
     ray_files = folder / "ray"  # the name that Ray itself gives this directory below RAY_TMPDIR
     ran = subprocess.run(
         [sys.executable, str(program), str(base), str(ray_files), *more],
@@ -45,6 +46,7 @@ def played(program: Path, base: Path, folder: Path, *more: str) -> Any:
             "PYTHONPATH": str(ROOT),
             "HOME": str(base),
             "RAY_TMPDIR": str(folder),
+            **variables,
         },
         capture_output=True,
         text=True,
@@ -104,3 +106,35 @@ def test_cluster_is_looked_at_node_by_node(tmp_path: Path, short_path: Path) -> 
     whats = [each["what"].partition(":")[0] for each in told["findings"]]
     assert {"nodes that left the cluster", "this Ray asks for no token"} <= set(whats)
     assert any(line.split()[:2] == ["127.0.0.1", f"({other})"] for line in found["shown"])
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.covers("SHD4", "SHD5", "SHD6", "SHD8")
+def test_shards_follow_the_nodes_and_each_reads_its_own_key(tmp_path: Path, short_path: Path) -> None:
+    """Nodes with the label get trees, also one that joins; the key of each is that of its environment."""
+    found = played(PROGRAM.with_name("following_program.py"), tmp_path, short_path)
+    assert found["first"] == ["asked with key 2", "asked with key 3"]
+    assert found["own_trees"] == 0
+    assert "a key that is given as text stays on the program's node" in found["text"]
+    assert "asked with key 4" in found["later"]
+    assert "the variable NODE_KEY is not set" in found["no_key"]
+    assert found["reserved"] > 0
+    assert found["reserved_after"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(500)
+@pytest.mark.covers("SHD9")
+def test_trees_make_an_autoscaler_add_nodes(tmp_path: Path, short_path: Path) -> None:
+    """A node comes for trees that are open, and gets trees."""
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    found = played(PROGRAM.with_name("autoscaling_program.py"), tmp_path, short_path, **token)
+    assert found == {
+        "before": 1,
+        "came": True,
+        "began": True,
+        "answers": ["done"] * 6,
+        "trees": [3, 3],
+    }

@@ -28,7 +28,8 @@ from sessiontree.tree.report import ReceiptLine
 from tests.behaviour.fact_fixtures import until
 from tests.behaviour.waiting_fakes import Nothing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_runtime")]
+"""Runtimes of their own, alongside the run's: they share its Ray, whose start takes seconds."""
 
 CHILDREN = 120
 HOSTS = 2

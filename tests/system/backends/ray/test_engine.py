@@ -116,14 +116,15 @@ LAST_WORDS: dict[tuple[str, Callable[[int], None]], list[str]] = {
 }
 
 
+@pytest.mark.short(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "end", "code"),
     [
         pytest.param("wait", interrupt, 1, id="Ctrl-C"),
-        pytest.param("raise", nothing, 1, id="an exception"),
+        pytest.param("raise", nothing, 1, id="an exception", marks=pytest.mark.long),
         pytest.param("exit", nothing, 0, id="exit without close"),
-        pytest.param("linger", nothing, 0, id="exit with a worker that takes long"),
+        pytest.param("linger", nothing, 0, id="exit with a worker that takes long", marks=pytest.mark.long),
         pytest.param("wait", kill, -signal.SIGKILL, id="SIGKILL"),
     ],
 )
@@ -167,6 +168,7 @@ def is_watcher(process: engine_home.Process) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 async def test_a_stopped_program_goes_on_where_it_was() -> None:
     """SIGSTOP of every process, SIGCONT later: calls go on, and no actor was started again."""
     async with program("wait") as running:
@@ -231,38 +233,39 @@ def name_of(process: engine_home.Process) -> str:
 async def test_engines_of_a_process_share_a_ray_that_no_other_process_meets() -> None:
     """Two programs at once: one Ray each, private, led astray by nothing, ended with its last engine."""
     astray = {"RAY_ADDRESS": "192.0.2.1:6379", "RAY_AUTH_TOKEN": "somebody else's", "PYTHONBREAKPOINT": "0"}
-    async with program("share", **astray) as one, program("share", **astray) as other:
-        first, second = await line(one), await line(other)
-        for running in (one, other):
-            assert await errors(running) == ""
-            assert await running.wait() == 0
-    for told in (first, second):
-        assert len(told["nodes"]) == 1
-        assert told["cores"] == [1, 1, 1], "what Ray counts, not what the machine has"
-        assert told["changed"] == []
-        assert told["worker_umask"] == told["umask"]
-        assert told["worker_niceness"] == told["niceness"]
-        assert told["logs_inside"]
-        assert told["count_after_two_closed"] == 1
-        assert told["left"] == []
-        assert told["count_after_restart"] == 1
-        assert told["new_home"]
-        assert "num_cpus=7" in told["refused"]
-        assert told["security"] == {
-            "ray_version": told["security"]["ray_version"],
-            "private": True,
-            "auth_mode": "token",
-            "token_path": None,
-            "token_mode": None,
-            "key_variables": [],
-            "directory": told["home"],
-            "directory_mode": "0700",
-            "dashboard": "off",
-            "nodes": 1,
-            "listening": [],
-        }
-    assert first["home"] != second["home"]
-    assert first["nodes"] != second["nodes"]
+    async with program("share", **astray) as one, program("wait", **astray) as other:
+        told, neighbour = await line(one), await line(other)
+        assert await errors(one) == ""
+        assert await one.wait() == 0
+        assert await ask(other) == {"count": 1}, "the end of one Ray is nothing to the other"
+        interrupt(other.pid)
+        await other.wait()
+    assert len(told["nodes"]) == 1
+    assert told["cores"] == [1, 1, 1], "what Ray counts, not what the machine has"
+    assert told["changed"] == []
+    assert told["worker_umask"] == told["umask"]
+    assert told["worker_niceness"] == told["niceness"]
+    assert told["logs_inside"]
+    assert told["count_after_two_closed"] == 1
+    assert told["left"] == []
+    assert told["count_after_restart"] == 1
+    assert told["new_home"]
+    assert "num_cpus=7" in told["refused"]
+    assert told["security"] == {
+        "ray_version": told["security"]["ray_version"],
+        "private": True,
+        "auth_mode": "token",
+        "token_path": None,
+        "token_mode": None,
+        "key_variables": [],
+        "directory": told["home"],
+        "directory_mode": "0700",
+        "dashboard": "off",
+        "nodes": 1,
+        "listening": [],
+    }
+    assert told["home"] != neighbour["home"]
+    assert told["nodes"] != neighbour["nodes"]
 
 
 @pytest.mark.covers("C14")

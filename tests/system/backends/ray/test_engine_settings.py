@@ -28,8 +28,8 @@ MAX_S = 300.0
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (RayOptions("ray://10.0.0.1:10001"), "Ray Client"),
-        (RayOptions("somewhere"), "neither host:port nor 'auto'"),
+        (RayOptions("ray://10.0.0.1:10001"), "Ray Client is not supported"),
+        (RayOptions("somewhere"), "give host:port or 'auto'"),
         (RayOptions("local"), "leave it out for a private Ray"),
         (RayOptions("10.0.0.1:6379", num_cpus=2), "num_cpus=2 is only for a private Ray"),
         (RayOptions(num_cpus=-1), "give 0 or more"),

@@ -88,10 +88,10 @@ def test_tools_get_no_key_of_the_program(tmp_path: Path) -> None:
     ("pass_env", "said"),
     [
         ("HOME", "give names in a list"),
-        (["A=B"], "names no environment variable"),
-        ([""], "names no environment variable"),
-        ([7], "names no environment variable"),
-        (["PYTHONPATH"], "Python's own variables choose code"),
+        (["A=B"], "give the name of an environment variable"),
+        ([""], "give the name of an environment variable"),
+        ([7], "give the name of an environment variable"),
+        (["PYTHONPATH"], "Python's own choose code"),
         ({"A": "b"}, "give names in a list"),
     ],
 )

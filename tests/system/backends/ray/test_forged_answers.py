@@ -86,7 +86,13 @@ def launch() -> str:
 
 
 @pytest.mark.covers("APP19")
-@pytest.mark.parametrize("program", [DIRECTLY, AS_A_DAEMON], ids=["directly", "as a daemon"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(DIRECTLY, id="directly", marks=pytest.mark.long),
+        pytest.param(AS_A_DAEMON, id="as a daemon"),
+    ],
+)
 async def test_a_worker_can_t_answer_for_a_person(ray_runtime: Runtime, tmp_path: Path, program: str) -> None:
     """DOR2: three lines in a Worker's tool got a yes that was in the journal as a person's."""
     state_dir = str(ray_runtime.journal_dir)

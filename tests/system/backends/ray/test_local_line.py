@@ -382,6 +382,7 @@ def connections(path: Path) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("ray_runtime")  # its runtime shares the run's Ray
 @pytest.mark.parametrize("has_lines", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_reply_is_shown_piece_by_piece_with_and_without_lines(
     tmp_path: Path, has_lines: bool

@@ -179,7 +179,10 @@ def own_library() -> str:
 
 
 async def test_a_tool_may_import_what_its_process_started_without(runtime: Runtime, tmp_path: Path) -> None:
-    """A host starts without what it does not need and collects no garbage; a tool finds both as usual."""
+    """A host starts without what it does not need and collects no garbage; a tool finds both as usual.
+
+    Not in the run's own runtime: what its tool loads stays in the host, and other tests look for that.
+    """
     model = FunctionModel(obey)
     async with SessionTree(tmp_path, model=model, tools=[own_library], runtime=runtime) as tree:
         worker = await tree.main.spawn("worker", "own_library")
@@ -252,6 +255,7 @@ async def test_kills_lose_and_double_nothing(runtime: Runtime, tmp_path: Path) -
     assert await texts_in(runtime, tree_id) == expected
 
 
+@pytest.mark.long
 async def test_memory_ends_with_its_supervisor_and_is_there_again(runtime: Runtime, tmp_path: Path) -> None:
     """The next supervisor starts another one, which finds what was stored."""
     async with SessionTree(tmp_path, model=FunctionModel(obey), runtime=runtime) as tree:

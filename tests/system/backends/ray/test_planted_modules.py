@@ -159,10 +159,10 @@ class Ground:
         return self._ran.read_text("utf-8").splitlines() if self._ran.exists() else []
 
 
-@pytest.fixture(params=["local", "ray"])
-def ground(tmp_path: Path, request: pytest.FixtureRequest) -> Ground:
-    """A planted workspace, for each backend."""
-    return Ground(tmp_path, request.param)
+@pytest.fixture
+def ground(tmp_path: Path, backend: str) -> Ground:
+    """A planted workspace, for a backend."""
+    return Ground(tmp_path, backend)
 
 
 def found_in(printed: str) -> set[str]:
@@ -181,10 +181,11 @@ def found_in(printed: str) -> set[str]:
         (["program.py"], "", ()),
         pytest.param(["-c", PROGRAM], "", (), marks=pytest.mark.long),
         pytest.param(["-m", "program"], "", OF_PYTHON, marks=pytest.mark.long),
-        (["-i", "-q"], f"exec({PROGRAM!r})\n", OF_PYTHON),
+        pytest.param(["-i", "-q"], f"exec({PROGRAM!r})\n", OF_PYTHON, marks=pytest.mark.long),
     ],
     ids=["script", "code", "module", "interactive"],
 )
+@pytest.mark.parametrize("backend", ["local", "ray"])
 def test_a_program_imports_no_plant(
     ground: Ground, words: list[str], typed: str, weeded: tuple[str, ...]
 ) -> None:
@@ -196,6 +197,7 @@ def test_a_program_imports_no_plant(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", ["local", pytest.param("ray", marks=pytest.mark.long)])
 def test_cells_import_no_plant(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """A notebook next to the plants works, and runs none."""
     for name in ("PLANTS", "PLANT", "PLACES"):
@@ -238,7 +240,7 @@ def test_the_product_works_in_a_checkout_of_what_it_needs(tmp_path: Path) -> Non
     (ground.workspace / "numpy").mkdir()  # of one that is compiled, a checkout can't even be imported
     shutil.copy(Path(str(numpy.__file__)), ground.workspace / "numpy")
     ground.environment["PLANTS"] = "[]"
-    reading = PROGRAM.replace("return FILES", 'return [call("read", path="httpx/_api.py")]')
+    reading = PROGRAM.replace("return FILES", 'return [script_call("read", path="httpx/_api.py")]')
     assert found_in(ground.run(sys.executable, "-c", reading)) == CALLED - {"write"}
     survey(ground)
 

@@ -103,7 +103,7 @@ def left_of(seen: set[engine_home.Process], home: Path) -> list[str]:
     ("mode", "end", "code", "complaints"),
     [
         pytest.param("wait", interrupt, 1, ["KeyboardInterrupt"], id="Ctrl-C", marks=pytest.mark.long),
-        pytest.param("exit", nothing, 0, [], id="exit without close"),
+        pytest.param("exit", nothing, 0, [], id="exit without close", marks=pytest.mark.long),
     ],
 )
 async def test_nothing_is_left_of_a_program_that_ends(

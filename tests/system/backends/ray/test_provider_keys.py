@@ -140,7 +140,7 @@ async def main(workspace, state, embedder):
             socket = backend._scratch / KEYS_SOCKET
             refused = 0
             reference = models["given"].key._reference
-            for ask, *words in ((key_from, reference), (take_variables,), (options_from,)):
+            for ask, *words in ((key_from, reference, ""), (take_variables,), (options_from,)):
                 try:
                     ask(socket, *words)
                 except OSError:

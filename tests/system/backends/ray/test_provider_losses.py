@@ -20,7 +20,8 @@ from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeCounts, FakeProvider, FakeRequest
 from tests.behaviour.fact_fixtures import PATIENCE_S, records
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_runtime")]
+"""Runtimes of their own, alongside the run's: they share its Ray, whose start takes seconds."""
 
 SLOW = FakeReply("word " * 4_000, between_s=0.02)
 

@@ -21,7 +21,6 @@ from tests.system.backends.ray.play_fixtures import EffectRunner, Outcome, rule
 pytestmark = pytest.mark.slow
 
 EXAMPLES = settings(
-    max_examples=10,
     derandomize=True,
     database=None,
     deadline=None,
@@ -100,12 +99,13 @@ def in_one_process(carrier: type[EffectRunner], place: Path) -> Carrying:
     return carry
 
 
-def test_random_trees_come_to_the_same_on_ray(ray_runtime: Runtime, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [4, pytest.param(10, marks=pytest.mark.long)])
+def test_random_trees_come_to_the_same_on_ray(ray_runtime: Runtime, tmp_path: Path, number: int) -> None:
     """Receipts, results, replies, effects, what models learned and people heard."""
     local, remote = in_one_process(EffectRunner, tmp_path), on(ray_runtime, EffectRunner, tmp_path)
     seen: Counter[str] = Counter()
 
-    @EXAMPLES
+    @settings(EXAMPLES, max_examples=number)
     @given(play=plays)
     def check(play: Play) -> None:
         outcome = comes_to_the_same(play, local, remote)
@@ -116,7 +116,7 @@ def test_random_trees_come_to_the_same_on_ray(ray_runtime: Runtime, tmp_path: Pa
     check()
     assert {"branch completed", "branch failed", "branch cancelled"} <= seen.keys()
     assert {"worker completed", "worker failed"} <= seen.keys()
-    assert seen["effects"] > 20
+    assert seen["effects"] > 2 * number
     words = " ".join(seen)
     assert all(word in words for word in ("denied by rule", "denied by person", "sent", "is not there"))
 

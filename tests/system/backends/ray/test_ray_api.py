@@ -19,7 +19,8 @@ from sessiontree import PermissionTier, Runtime, ScriptedModel, SessionKind, Ses
 from sessiontree.models.answers import Answer
 from tests.behaviour.fact_fixtures import results
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_runtime")]
+"""Runtimes of their own, alongside the run's: they share its Ray, whose start takes seconds."""
 PATIENCE_S = 200.0
 ANSWER_S = 60.0
 WAYS = ("itself", "task", "other python", "supervisor", "secrets")

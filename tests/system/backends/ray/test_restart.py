@@ -18,7 +18,8 @@ from tests.behaviour import household_fakes as household
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import calls
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_runtime")]
+"""Runtimes of their own, alongside the run's: they share its Ray, whose start takes seconds."""
 
 STEPS = 30
 PATIENCE_S = 200.0

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from sessiontree import EngineLost, Runtime, ScriptedModel, SessionTree
 from sessiontree.backends.ray.backend import RayBackend, _give_up
 from sessiontree.backends.ray.engine_servers import RAYLET, watched_servers
 from sessiontree.backends.ray.process_start import (
+    LOOK_S,
     MAX_STARTS,
     MAX_TOLD,
     MAX_UNSEEN_S,
@@ -87,6 +89,14 @@ def note_of(path: Path, process: subprocess.Popen[bytes]) -> None:
     assert found is not None
     with path.open("a") as file:
         file.write(f"{found.pid} {found.started}\n")
+
+
+def comes_true(condition: Callable[[], bool]) -> bool:
+    """Whether something that a thread does is done in time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition() and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    return condition()
 
 
 def watch_of(path: Path, clock: Clock | None = None, pace: StartPace | None = None) -> StartWatch:
@@ -216,23 +226,27 @@ def test_what_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def _was_begun(told: Told, times: int) -> bool:
+    return told.again >= times
+
+
 def test_a_death_is_noticed_within_a_second(
     tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     """And started again by Ray, as often as it comes to serve in between."""
     note, told = tmp_path / "starts-x-1234", Told()
-    keeper = told.keeper(StartWatch(note, os.getpid(), StartPace(PATIENCE_S)))
+    watch = StartWatch(note, os.getpid(), StartPace(PATIENCE_S))
+    keeper = told.keeper(watch)
+    assert LOOK_S < NOTICED_S
     for round_no in range(MAX_STARTS + 1):
         began = started("python")
         note_of(note, began)
         end(began)
-        deadline = time.monotonic() + NOTICED_S
-        while told.again <= round_no and time.monotonic() < deadline:
-            threading.Event().wait(0.01)
+        assert comes_true(partial(_was_begun, told, round_no + 1))
         assert told.again == round_no + 1
         serves = started("ray::SupervisorActor")
         note_of(note, serves)
-        threading.Event().wait(0.5)
+        assert comes_true(lambda: watch.running is not None)
         end(serves)
     keeper.stop()
     assert told.given_up == []
