@@ -160,7 +160,8 @@ async def research_tree(place: Path) -> AsyncIterator[SessionTree]:
             approvals="always",
             purpose=PURPOSE,
             slots=60,
-            limits=Limits(max_live=100),
+            # The clock passes minutes at once, so a session's time to live would decide which ones fail.
+            limits=Limits(max_live=100, branch_ttl_s=None, worker_ttl_s=None),
         ) as tree:
             await tree.main.send("Compare the cities, and write report.md.")
             await _spawn_all(tree, stage)
