@@ -57,8 +57,10 @@ setup-page: setup ## install what checks the page, 30 MB, from npm (test does it
 	  && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2 \
 	  && cp package-lock.json node_modules/.built; }
 
-screenshots: setup-page ## make the pictures of the page in docs/images anew; look at them before you commit
-	SESSIONTREE_PICTURES=docs/images $(BIN)/pytest --numprocesses=0 --quiet tests/system/pages/test_pictures.py tests/system/bench/view/test_run_pictures.py
+PICTURES := pages/test_pictures.py notebooks/test_widget_pictures.py bench/view/test_run_pictures.py
+
+screenshots: setup-page setup-lab ## make the pictures in docs/images anew; look at them before you commit
+	SESSIONTREE_PICTURES=docs/images $(BIN)/pytest --numprocesses=0 --quiet $(PICTURES:%=tests/system/%)
 
 # The peers stand apart: what they need must not decide what the package is tested with.
 setup-bench: setup ## make .venv-bench: other libraries, for benchmarks.dispatch --peers

@@ -13,6 +13,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -29,7 +30,10 @@ END_S = 15.0
 expect.set_options(timeout=PATIENCE_S * 1000)
 COUNTED = re.compile(r"^\[\d+\]:$")
 """The prompt of a cell that has ended."""
+WIDE = {"width": 1400, "height": 1000}
 QUIET = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
+ADAPTIVE = {"adaptive-theme": True}
+"""Light or dark as the browser prefers."""
 
 
 def check_lab() -> None:
@@ -103,8 +107,8 @@ class Lab:
         found: list[psutil.Process] = psutil.Process(self._process.pid).children(recursive=True)
         return found
 
-    async def open(self, browser: Browser, name: str, cells: Sequence[str]) -> Notebook:
-        """Write a notebook of some cells, and open it in a page."""
+    async def open(self, browser: Browser, name: str, cells: Sequence[str], **look: Any) -> Notebook:
+        """Write a notebook of some cells, and open it in a page that looks as the options of a context say."""
         kernel = {"name": KERNEL, "display_name": KERNEL, "language": "python"}
         content = {
             "nbformat": 4,
@@ -119,7 +123,7 @@ class Lab:
             ],
         }  # fmt: skip
         (self.place / name).write_text(json.dumps(content), "utf-8")
-        context = await browser.new_context(viewport={"width": 1400, "height": 1000})
+        context = await browser.new_context(**{"viewport": WIDE, **look})
         context.set_default_timeout(PATIENCE_S * 1000)
         notebook = Notebook(await context.new_page())
         await notebook.page.goto(f"{self._origin}/doc/tree/{name}?token={self._token}")
@@ -157,6 +161,7 @@ async def lab_in(place: Path) -> AsyncIterator[Lab]:
         each.mkdir(parents=True)
     write_kernel(home / "share" / "kernels", sys.executable)
     (settings / "notification.jupyterlab-settings").write_text(json.dumps(QUIET), "utf-8")
+    (settings / "themes.jupyterlab-settings").write_text(json.dumps(ADAPTIVE), "utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -164,6 +169,7 @@ async def lab_in(place: Path) -> AsyncIterator[Lab]:
     environment = {
         **os.environ,
         "HOME": str(home),
+        "XDG_STATE_HOME": str(home / "state"),
         "IPYTHONDIR": str(home / "ipython"),
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTER_DATA_DIR": str(home / "data"),

@@ -42,7 +42,7 @@ async def _open(site: Site, tree_id: str, size: Any, scheme: str) -> Screen:
 
 @pytest.mark.long
 async def test_pictures_of_the_page(tmp_path: Path, browser: Browser) -> None:
-    """Wide in light and dark, narrow in light: a research tree in which a request waits."""
+    """Two widths, each in light and dark: a research tree in which a request waits."""
     place = Path(os.environ.get(PLACE, tmp_path))
     async with research_tree(tmp_path) as tree, site_of(tmp_path / "state", browser) as site:
         screen = await _open(site, tree.tree_id, WIDE, "light")
@@ -56,6 +56,8 @@ async def test_pictures_of_the_page(tmp_path: Path, browser: Browser) -> None:
         await screen.tab("Transcript").click()
         await expect(screen.panel.locator("table")).to_be_visible()
         await keep_picture(screen.page, place / "console-dark.png")
+        screen = await _open(site, tree.tree_id, NARROW, "dark")
+        await keep_picture(screen.page, place / "console-narrow-dark.png")
         screen = await _open(site, tree.tree_id, NARROW, "light")
         await keep_picture(screen.page, place / "console-narrow.png")
         await screen.page.get_by_role("button", name="waits for you").click()
