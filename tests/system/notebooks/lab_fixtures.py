@@ -108,7 +108,7 @@ class Lab:
         return found
 
     async def open(self, browser: Browser, name: str, cells: Sequence[str], **look: Any) -> Notebook:
-        """Write a notebook of some cells, and open it in a page that looks as the options of a context say."""
+        """Write a notebook of some cells, and open it in a page with options of its context."""
         kernel = {"name": KERNEL, "display_name": KERNEL, "language": "python"}
         content = {
             "nbformat": 4,

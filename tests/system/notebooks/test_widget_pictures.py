@@ -1,4 +1,4 @@
-"""The pictures of the widget in the README: `make screenshots` writes them, this test makes them elsewhere."""
+"""The pictures of the widget in the README: `make screenshots` writes them, this test makes others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ CELLS: Final = (
 from research import SOURCES, model, publish
 from sessiontree import SessionTree
 
-tree = await SessionTree(".", model=model, tools=[publish], purpose="Who pays for the dikes?", backend="local").start()
+purpose = "Who pays for the dikes?"
+tree = await SessionTree(".", model=model, tools=[publish], purpose=purpose, backend="local").start()
 """,
     """
 for city, sources in SOURCES.items():
