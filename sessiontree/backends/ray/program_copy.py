@@ -11,6 +11,7 @@ and those next to them, for later imports. Not here: how a process finds the cop
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import shutil
 import stat
@@ -22,7 +23,7 @@ from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, NamedTuple
 
 from sessiontree.backends.ray.engine_home import Process, process_of
 from sessiontree.contracts.errors import ConfigError
@@ -42,7 +43,17 @@ CODE: Final = (".py", *EXTENSION_SUFFIXES)
 _NEVER: Final = frozenset(
     {"__main__", "__mp_main__", "sitecustomize", "usercustomize", "sessiontree", "sessiontree_tools"}
 )
-Sources = dict[str, Path]
+
+
+class SourceFile(NamedTuple):
+    """A file of the program, as it was when it was looked at."""
+
+    path: str
+    size: int
+    changed_ns: int
+
+
+Sources = dict[str, SourceFile]
 """Files by their paths relative to the copy."""
 
 
@@ -56,7 +67,7 @@ class ProgramCopies:
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
         self._root: Path | None = None
-        self._latest: tuple[frozenset[tuple[str, str, int, int]], Path] | None = None
+        self._latest: tuple[Sources, Path] | None = None
         self._alone = threading.RLock()
         """Held by the thread that makes a copy: several trees may open at the same time."""
         self._counting = threading.Lock()
@@ -116,10 +127,9 @@ class ProgramCopies:
             return self._answer
 
     def _taken(self, sources: Sources) -> Path:
-        seen = frozenset(_seen(sources))
-        if self._latest is None or self._latest[0] != seen:
+        if self._latest is None or self._latest[0] != sources:
             try:
-                self._latest = (seen, _copied(sources, self.root()))
+                self._latest = (sources, _copied(sources, self.root()))
             except OSError as error:
                 raise _unwritable(error) from error
         return self._latest[1]
@@ -192,11 +202,11 @@ def modules_of_the_program() -> Sources:
         elif installed.is_foreign(whole):  # otherwise a module was added to an installed package
             own = Path(whole)
             place = own.parent if own.stem == "__init__" else own
-            found |= _files(place)
+            _add_files(found, str(place), place.name)
             beside |= {path: None for path in sys.path if path == str(place.parent)}
     _check_bounds(found)
     for directory in beside:
-        more = {**_siblings(Path(directory), installed), **found}
+        more = {**_siblings(directory, installed, {name.partition("/")[0] for name in found}), **found}
         if _is_bounded(more):
             found = more
     return found
@@ -205,29 +215,60 @@ def modules_of_the_program() -> Sources:
 def _imported(installed: _Installed) -> dict[str, list[ModuleType]]:
     """Return the loaded modules from outside the environment by their top-level names."""
     found: dict[str, list[ModuleType]] = {}
-    judged = _judged(installed.directories)
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if not isinstance(file, str):
-            continue
-        is_foreign = judged.get(file)
-        if is_foreign is None:
-            is_foreign = installed.is_foreign(_file_of(module))
-            if os.path.isabs(file):  # noqa: PTH117 - others depend on the working directory
-                judged[file] = is_foreign
-        if is_foreign and (top := name.partition(".")[0]) not in _NEVER:
+    for name, module in _foreign_modules(installed):
+        if (top := name.partition(".")[0]) not in _NEVER:
             found.setdefault(top, []).append(module)
     return found
 
 
+class _Judged:
+    """Modules as they were loaded when they were judged, and those from outside some directories."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bool] = {}
+        """By file: whether it is outside."""
+        self.loaded: tuple[list[str], list[ModuleType]] = [], []
+        """Names of the loaded modules, and the modules."""
+        self.foreign: list[tuple[str, ModuleType]] = []
+
+    def are_loaded(self, names: list[str], modules: list[ModuleType]) -> bool:
+        """Whether the very same modules are loaded; a module may define equality as it likes."""
+        before = self.loaded
+        return names == before[0] and all(map(operator.is_, modules, before[1]))
+
+
 @lru_cache(maxsize=8)
-def _judged(directories: tuple[str, ...]) -> dict[str, bool]:
-    """Return the files of modules that were judged, each with whether it is outside these directories.
+def _judged(directories: tuple[str, ...]) -> _Judged:
+    """Return what was judged by these directories.
 
     A program opens many trees and has thousands of modules loaded, nearly always the same ones. To resolve
     the links of each would take more time than all else that opens a tree.
     """
-    return {}
+    return _Judged()
+
+
+def _foreign_modules(installed: _Installed) -> list[tuple[str, ModuleType]]:
+    judged = _judged(installed.directories)
+    copy = sys.modules.copy()
+    names, modules = list(copy), list(copy.values())
+    if judged.are_loaded(names, modules):
+        return judged.foreign
+    found, is_lasting = [], True
+    for name, module in copy.items():
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str):
+            continue
+        is_foreign = judged.files.get(file)
+        if is_foreign is None:
+            is_foreign = installed.is_foreign(_file_of(module))
+            if os.path.isabs(file):  # noqa: PTH117 - others depend on the working directory
+                judged.files[file] = is_foreign
+            else:
+                is_lasting = False
+        if is_foreign:
+            found.append((name, module))
+    judged.loaded, judged.foreign = (names, modules) if is_lasting else ([], []), found
+    return found
 
 
 @lru_cache(maxsize=8)
@@ -327,43 +368,60 @@ def _directories_of_the_program() -> Iterator[str]:
         yield str(Path(script).parent)
 
 
-def _files(place: Path) -> Sources:
-    """Return a module, or the code and small files of a package, by their paths in a copy."""
-    if not place.is_dir():
-        return {place.name: place}
-    found: Sources = {}
-    for folder, folders, names in os.walk(place):
-        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
-        for name in names:
-            path = Path(folder, name)
-            if not name.startswith(".") and _is_wanted(path):
-                found[str(path.relative_to(place.parent))] = path
-        if len(found) > MAX_FILES:
-            break
-    return found
+def _add_files(found: Sources, place: str, within: str) -> None:
+    """Add a module, or the code and small files of a package, by their paths in a copy.
 
-
-def _is_wanted(path: Path) -> bool:
-    """Whether a file is code or small. Links are not followed: they may lead to secret files."""
+    Each file is asked for its status once, and paths are text: a program may have a thousand files, and it
+    may open a hundred trees a second.
+    """
     try:
-        status = path.lstat()
+        entries = list(os.scandir(place))
+    except NotADirectoryError:
+        with contextlib.suppress(OSError):  # it was removed
+            found[within] = _source_file(place, os.lstat(place))
+        return
     except OSError:
-        return False
-    return stat.S_ISREG(status.st_mode) and (path.name.endswith(CODE) or status.st_size <= MAX_DATA_BYTES)
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or len(found) > MAX_FILES:
+            continue
+        if not entry.is_dir(follow_symlinks=False):
+            _add_entry(found, entry, f"{within}/{entry.name}")
+        elif entry.name != "__pycache__":
+            _add_files(found, entry.path, f"{within}/{entry.name}")
+
+
+def _add_entry(found: Sources, entry: os.DirEntry[str], within: str) -> None:
+    """Add a file that is code or small. Links are not followed: they may lead to secret files."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return
+    if stat.S_ISREG(status.st_mode) and (entry.name.endswith(CODE) or status.st_size <= MAX_DATA_BYTES):
+        found[within] = _source_file(entry.path, status)
+
+
+def _source_file(path: str, status: os.stat_result) -> SourceFile:
+    return SourceFile(path, status.st_size, status.st_mtime_ns)
 
 
 def _namesakes(module: ModuleType) -> Sources:
     """Return the files in the directory of a module that is in a package without ``__init__``."""
     file = Path(_file_of(module))
     package = module.__name__.split(".")[:-1]
+    found: Sources = {}
     if file.stem == "__init__":
-        return {str(Path(*package, each)): path for each, path in _files(file.parent).items()}
-    folder = Path(*package)
-    return {str(folder / path.name): path for path in file.parent.glob("*.py") if _is_wanted(path)}
+        _add_files(found, str(file.parent), "/".join([*package, file.parent.name]))
+        return found
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(file.parent):
+            if entry.name.endswith(".py"):
+                _add_entry(found, entry, "/".join([*package, entry.name]))
+    return found
 
 
-def _siblings(directory: Path, installed: _Installed) -> Sources:
-    """Return the modules and packages of a directory that have no name of an installed one."""
+def _siblings(directory: str, installed: _Installed, known: set[str]) -> Sources:
+    """Return the modules and packages of a directory without known ones and those with an installed name."""
     found: Sources = {}
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
@@ -371,27 +429,31 @@ def _siblings(directory: Path, installed: _Installed) -> Sources:
         return {}
     for entry in entries:
         name = entry.name.partition(".")[0]
-        if not name.isidentifier() or name in _NEVER or installed.place_of(name) is not None:
+        if entry.name in known or not name.isidentifier() or name in _NEVER:
             continue
-        path = Path(entry.path)
-        is_package = entry.is_dir(follow_symlinks=False) and (path / "__init__.py").is_file()
-        if is_package or (entry.name.endswith(CODE) and _is_wanted(path)):
-            found |= _files(path)
+        if installed.place_of(name) is not None:
+            continue
+        if not entry.is_dir(follow_symlinks=False):
+            if entry.name.endswith(CODE):
+                _add_entry(found, entry, entry.name)
+        elif os.path.isfile(f"{entry.path}/__init__.py"):  # noqa: PTH113 - text
+            _add_files(found, entry.path, entry.name)
         if len(found) > MAX_FILES:
             break
     return found
 
 
 def _is_bounded(sources: Sources) -> bool:
-    return len(sources) <= MAX_FILES and sum(size for *_, size, _ in _seen(sources)) <= MAX_BYTES
+    return len(sources) <= MAX_FILES and sum(each.size for each in sources.values()) <= MAX_BYTES
 
 
 def _check_bounds(sources: Sources) -> None:
     if _is_bounded(sources):
         return
     tops: dict[str, int] = {}
-    for place, _, size, _ in _seen(sources):
-        tops[Path(place).parts[0]] = tops.get(Path(place).parts[0], 0) + size
+    for place, each in sources.items():
+        top = place.partition("/")[0]
+        tops[top] = tops.get(top, 0) + each.size
     largest = max(tops, key=lambda name: tops[name])
     raise ConfigError(
         f"the program's own modules are {len(sources):,} files and {sum(tops.values()):,} bytes, most of it "
@@ -400,24 +462,14 @@ def _check_bounds(sources: Sources) -> None:
     )
 
 
-def _seen(sources: Sources) -> Iterator[tuple[str, str, int, int]]:
-    """Yield for each file its path in the copy, its path, its size and its time."""
-    for place, path in sources.items():
-        try:
-            status = path.lstat()
-        except OSError:
-            continue
-        yield place, str(path), status.st_size, status.st_mtime_ns
-
-
 def _copied(sources: Sources, root: Path) -> Path:
     """Copy files into a new directory, read-only."""
     directory = Path(tempfile.mkdtemp(prefix="copy-", dir=root))
-    for place, path in sources.items():
+    for place, each in sources.items():
         target = directory / place
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            source = os.open(each.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:  # it was removed, or replaced by a link
             continue
         with open(source, "rb") as file, target.open("wb") as copy:  # noqa: PTH123 - a descriptor

@@ -12,7 +12,7 @@ from threading import Barrier, Event
 import pytest
 
 from sessiontree import ConfigError
-from sessiontree.backends.ray.program_copy import ProgramCopies
+from sessiontree.backends.ray.program_copy import ProgramCopies, SourceFile
 
 THREADS = 16
 
@@ -20,7 +20,8 @@ THREADS = 16
 def test_trees_that_open_at_once_share_one_copy(tmp_path: Path) -> None:
     """Also while the copies of killed programs are removed."""
     for number in range(20):
-        dead = tmp_path / "program" / f"1-{number}-dead" / "package" / "deep"
+        later = 10**12 + number  # no process began then
+        dead = tmp_path / "program" / f"1-{later}-dead" / "package" / "deep"
         dead.mkdir(parents=True)
         (dead / "module.py").touch(0o400)
         dead.chmod(0o500)
@@ -111,11 +112,12 @@ def test_those_that_wait_for_a_copy_share_the_next_one(
     copies, looks = ProgramCopies(tmp_path), []
     began, go_on = Event(), Event()
 
-    def look() -> dict[str, Path]:
+    def look() -> dict[str, SourceFile]:
         looks.append(own_module.read_text())
+        status = own_module.stat()
         began.set()
         assert go_on.wait(30)
-        return {own_module.name: own_module}
+        return {own_module.name: SourceFile(str(own_module), status.st_size, status.st_mtime_ns)}
 
     monkeypatch.setattr("sessiontree.backends.ray.program_copy.modules_of_the_program", look)
     with ThreadPoolExecutor(THREADS) as pool:
