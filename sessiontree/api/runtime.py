@@ -23,6 +23,7 @@ from sessiontree.api.runtime_options import TREE_CPUS, BackendName, RuntimeOptio
 from sessiontree.api.traces import Traces
 from sessiontree.contracts.errors import ConfigError, WrongLoop
 from sessiontree.contracts.given_values import Edge, Give, check_options, take_settings
+from sessiontree.contracts.python_source import parse_python
 from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def _front_end() -> tuple[str, str]:
 
 def _assigned_in(text: str) -> frozenset[str]:
     try:
-        found = ast.walk(ast.parse(text))
+        found = ast.walk(parse_python(text))
     except SyntaxError:  # a cell with magic of its front end
         return frozenset()
     return frozenset(

@@ -56,7 +56,7 @@ class InspectSuite(Suite):
         self.task = task
         self.choices = choices or TaskChoices()
         self._specs = _specs_of(task)
-        settings.setdefault("sample_timeout_s", 600.0 if task.time_limit is None else float(task.time_limit))
+        settings = {**_times_of(task), **settings}
         settings.setdefault("epochs", task.epochs or 1)
         own = [self._scorer_named(each) for each in scorers_of(task)]
         super().__init__(
@@ -123,6 +123,18 @@ async def scores_of(attempt: Attempt[Any]) -> dict[str, InspectScore]:
         fresh.write_bytes(to_json_safe(sample.eval_sample()))
         fresh.replace(place)
     return sample.scores
+
+
+def _times_of(task: Task) -> dict[str, float]:
+    """Return a task's limits of time as a suite has them.
+
+    Inspect's working limit leaves waits out, as ours does. A time limit alone is taken for one, too: waits
+    must not decide scores.
+    """
+    found = {} if task.working_limit is None else {"sample_timeout_s": float(task.working_limit)}
+    if task.time_limit is not None:
+        found["wall_timeout_s" if found else "sample_timeout_s"] = float(task.time_limit)
+    return found
 
 
 def _specs_of(task: Task) -> dict[str, InspectSampleSpec]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -128,6 +129,7 @@ class TaskSample:
         self._told = 0
         self._names: list[str] = []
         self._started = datetime.now(UTC)
+        self._began_s = time.monotonic()
         self.usage = Usage()
         """What the tree used, once the plan has ended."""
         self.scores: dict[str, InspectScore] = {}
@@ -161,7 +163,7 @@ class TaskSample:
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._plan.cancel()
+            await self._end_late(self._plan)
             raise
         if not self._tools.done():
             await self._plan  # it failed, or wants no reply of this sample: then the tree has nothing to do
@@ -181,14 +183,26 @@ class TaskSample:
         assert self._plan is not None  # noqa: S101 - begin was awaited
         try:
             await self._plan
-        except asyncio.CancelledError:  # its time is over: as in inspect, it is scored as it is
-            self.limit = EvalSampleLimit(type="time", limit=float(self._task.time_limit or 0))
-            self._plan.cancel()
-            await asyncio.wait([self._plan], timeout=END_S)
+        except asyncio.CancelledError:
+            await self._end_late(self._plan)
             raise
         finally:
             self._plan.cancel()
         return str(self.state.output.completion)
+
+    async def _end_late(self, plan: asyncio.Task[None]) -> None:
+        """End the solvers of a sample whose time is over: as in inspect, it is scored as it is."""
+        self.limit = self._limit_met()
+        plan.cancel()
+        await asyncio.wait([plan], timeout=END_S)
+
+    def _limit_met(self) -> EvalSampleLimit:
+        """Return the limit of time that was met, if one was."""
+        total_s, working_s = self._task.time_limit, self._task.working_limit
+        is_over = total_s is not None and time.monotonic() - self._began_s >= total_s
+        if working_s is not None and not is_over:
+            return EvalSampleLimit(type="working", limit=float(working_s))
+        return EvalSampleLimit(type="time", limit=float(total_s or 0))
 
     def abandon(self) -> None:
         """End the plan of an attempt that nobody goes on with; from any thread."""

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from sessiontree.contracts.python_source import parse_python
+
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(...))
 _COUNTED_BY_RELEASE: Final = sys.stdlib_module_names | {"sessiontree", "sessiontree_tools", "pydantic"}
 """Packages whose classes count by their names: their releases are compared."""
@@ -48,7 +50,7 @@ def digest_of_module(path: Path) -> str:
     """
     source = path.read_bytes()
     try:
-        text = ast.dump(ast.parse(source))
+        text = ast.dump(parse_python(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return hashlib.sha256(source).hexdigest()[:_SHOWN]
     return digest_of_text(text)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import sessiontree
+from sessiontree.contracts.python_source import parse_python
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _PACKAGE: Final = Path(sessiontree.__file__).parent
@@ -62,7 +63,7 @@ class ModuleTree:
 
     def _imports_of(self, path: Path) -> Iterator[Path]:
         try:
-            tree = ast.parse(path.read_bytes())
+            tree = parse_python(path.read_bytes())
         except (OSError, SyntaxError, ValueError, RecursionError):
             return
         top = _top_of(path)

@@ -185,7 +185,8 @@ class AttemptRun:
         if asked.is_late or asked.error is not None or asked.value is None:
             self._check_stall(clock)
             if asked.is_late:
-                outcome = _Outcome("timeout", failure=FailureKind.TIMEOUT)
+                late = _Outcome("timeout", failure=FailureKind.TIMEOUT)
+                outcome = await self._at_limit(attempt, None, late)
             else:
                 outcome = _Outcome("error", error=asked.error, failure=FailureKind.SOLVER)
             await self._checked(outcome, None, None, ())
@@ -280,15 +281,19 @@ class AttemptRun:
             return None if spent == "cost_usd" and self._is_capped else FailureKind.BUDGET
         return FailureKind.STOPPED if faults.is_stopped else None
 
-    async def _at_limit(self, attempt: Attempt[Any], tree: SessionTree, outcome: _Outcome) -> _Outcome:
-        """Score what is there when the agent's time or budget is over: workspace, state and last output."""
+    async def _at_limit(self, attempt: Attempt[Any], tree: SessionTree | None, outcome: _Outcome) -> _Outcome:
+        """Score what is there when the agent's time or budget is over: workspace, state and last output.
+
+        No tree is open yet where the time was over before.
+        """
         if self._place.suite.on_limit == "zero":
             return outcome
-        with suppress(SessionTreeError, TimeoutError):  # it has ended, or is about to
-            async with asyncio.timeout(GRACE_S):
-                await tree.main.interrupt(f"the sample is over: {outcome.status}")
+        if tree is not None:
+            with suppress(SessionTreeError, TimeoutError):  # it has ended, or is about to
+                async with asyncio.timeout(GRACE_S):
+                    await tree.main.interrupt(f"the sample is over: {outcome.status}")
         if not hasattr(attempt, "output"):
-            attempt.output = await self._last_output(tree)
+            attempt.output = None if tree is None else await self._last_output(tree)
         clock = SampleClock(self._place.sample_timeout_s, None, _no_waits)
         scores: dict[str, Score] = {}
         for name in self._place.suite.scorers:

@@ -90,6 +90,19 @@ async def test_a_scorer_that_finds_nothing_at_the_limit_gives_0(tmp_path: Path) 
     assert "FileNotFoundError" in said
 
 
+async def test_what_is_there_is_scored_where_no_tree_was_open_in_time(tmp_path: Path) -> None:
+    """The function that gives the tree's arguments did the work, and took too long."""
+
+    async def prepare(attempt: Attempt[str]) -> dict[str, Any]:
+        (attempt.workspace / "answer").write_text("42")
+        await forever()
+        return {}
+
+    late = suite(1, tree=prepare, scorers=of_workspace)
+    await ended(late, tmp_path / "run", sample_timeout_s=LIMIT_S)
+    assert rows(tmp_path / "run", STATUS) == [("s0", "timeout", 1)]
+
+
 async def test_what_is_there_when_the_budget_is_spent_is_scored(tmp_path: Path) -> None:
     """A model that did the work first and reads once too often."""
 
