@@ -56,12 +56,15 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> PackedResources:
     """
     if setup.web is not None:
         OutboundWeb(setup.web)  # reports a wrong setting here and not in every host
-    for entry in setup.table:
-        pack_value(entry.tool, f"tool {entry.name!r}")
-    for hook in setup.hooks:
-        pack_value(hook, f"hook {name_of(hook)!r}")
     shared = (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, dict(setup.skills))
-    for_hosts = pack_value((*shared, setup.hooks, _places_as_bytes(own_places())), "the model")
+    try:
+        for_hosts = pack_value((*shared, setup.hooks, _places_as_bytes(own_places())), "the model")
+    except ConfigError:  # the error names the tool or the hook, if it is one
+        for entry in setup.table:
+            pack_value(entry.tool, f"tool {entry.name!r}")
+        for hook in setup.hooks:
+            pack_value(hook, f"hook {name_of(hook)!r}")
+        raise
     with packed_keys() as keys:
         for_gateway = pack_value(setup.waiting, "the model") if setup.waiting else None
     return PackedResources(for_hosts, for_gateway, keys=tuple(dict.fromkeys(each.name for each in keys)))
