@@ -89,7 +89,7 @@ async def play(base: Path, nodes: Nodes) -> dict[str, Any]:
         found["first"] = sorted(said for _, said in first)
         found["own_trees"] = len(runtime.shards()[0].trees)
         try:
-            await ask("sk-node-text")
+            await ask(None, "sk-node-text")
         except ConfigError as error:
             found["text"] = str(error)
         assert isinstance(runtime.backend, ShardedBackend)
