@@ -326,9 +326,9 @@ class ShardedBackend:
             shard.trees.pop(tree_id, None)
             shard.change -= 1
 
-    async def _reach_remote(self, *, again: bool = False) -> None:
-        """Start a shard on each other node; with ``again``, on nodes that have joined since."""
-        if self._remote is not None and (again or not self._has_remote):
+    async def _reach_remote(self) -> None:
+        """Start a shard on each other node, the first time."""
+        if self._remote is not None and not self._has_remote:
             self._add(await self._remote.begin())
             self._shards[0].weight = self._remote.own_weight
             self._has_remote = True
@@ -457,7 +457,9 @@ class ShardedBackend:
             return None
         found = await self._remote.holding(tree_id)
         if found is None and any(shard.lost for shard in self._shards):
-            await self._reach_remote(again=True)  # a lost node may have come back
+            # A lost node may have come back. One that can't have a shard, or goes away just now, is no reason
+            # to refuse a tree of another node.
+            self._add(await self._remote.join())
             found = await self._remote.holding(tree_id)
         return next((shard for shard in self._shards if shard.backend is found), None)
 

@@ -405,6 +405,8 @@ class ClusterShards:
     async def begin(self) -> Sequence[NodeShard]:
         """Start a shard on each other node that fits and has none, or a lost one; return the new shards.
 
+        A node that goes away meanwhile is left out: Ray lists a node that died for some seconds more.
+
         Raises:
             ConfigError: a node can't have one; says which and why.
         """
@@ -414,12 +416,15 @@ class ClusterShards:
                 self._engine.lost.add_done_callback(self._lose_all)
                 self._is_watched = True
             found = await self._begin_all(await self._free_nodes())
-            failures = [each for each in found.values() if isinstance(each, Exception)]
+            failures = {name: each for name, each in found.items() if isinstance(each, Exception)}
+            if failures:
+                there = {row["NodeID"] for row in await self._free_nodes()}
+                failures = {name: each for name, each in failures.items() if name in there}
             if failures:
                 for each in found.values():
                     if isinstance(each, NodeShard):  # the next call begins it again
                         await each.close()
-                raise failures[0]
+                raise next(iter(failures.values()))
             return self._keep(found)
 
     async def join(self) -> Sequence[NodeShard]:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from sessiontree import (
+    ConfigError,
     FunctionModel,
     ModelRequest,
     Runtime,
@@ -119,17 +120,24 @@ class OtherNode:
         """Shards that begin first."""
         self.own_weight: float = 1
         self.asked_for: list[int] = []
+        self.refuses = False
 
     async def join(self) -> Sequence[RemoteShard]:
-        """Start a shard if none runs, as the first time."""
-        return await self.begin()
+        """Start a shard if none runs; leave the node alone if it can't have any."""
+        return [] if self.refuses else await self.begin()
 
     async def ask_for(self, trees: int) -> None:
         """Note it."""
         self.asked_for.append(trees)
 
     async def begin(self) -> Sequence[RemoteShard]:
-        """Start a shard if none runs."""
+        """Start a shard if none runs.
+
+        Raises:
+            ConfigError: it can't have any.
+        """
+        if self.refuses:
+            raise ConfigError("node other can't have a shard: its process ended")
         if self.waiting:
             return [self.waiting.pop()]
         if not self.is_up or any(not each.is_gone for each in self.shards):
@@ -253,6 +261,24 @@ async def test_lost_shard_takes_only_its_own_trees_until_its_node_is_back(
         again = await SessionTree.resume(trees[1].tree_id, model=MODEL, runtime=runtime)
         assert await again.main.send("and now?") == "done"
         assert [row.trees for row in runtime.shards()][1:] == [(), (again.tree_id,)]
+
+
+async def test_a_node_that_can_have_no_shard_refuses_no_tree_of_another(
+    tmp_path: Path, node: OtherNode
+) -> None:
+    """It is told of when the runtime begins; later on it may be one that Ray has not yet missed."""
+    async with TwoNodes(tmp_path / "state", node) as runtime:
+        trees = [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(2)]
+        await trees[0].close()
+        await node.fail()
+        node.refuses = True
+        again = await SessionTree.resume(trees[0].tree_id, model=MODEL, runtime=runtime)
+        assert await again.main.send("go") == "done"
+        with pytest.raises(TreeNotFound):
+            await SessionTree.resume(trees[1].tree_id, model=MODEL, runtime=runtime)
+    async with TwoNodes(tmp_path / "state", node) as runtime:
+        with pytest.raises(ConfigError, match="can't have a shard"):
+            await SessionTree(tmp_path, model=MODEL, runtime=runtime).start()
 
 
 async def test_a_node_that_comes_back_gets_trees_in_the_same_runtime(tmp_path: Path, node: OtherNode) -> None:
