@@ -45,7 +45,7 @@ _NEVER: Final = frozenset(
 )
 
 
-class SourceFile(NamedTuple):
+class CopiedFile(NamedTuple):
     """A file of the program, as it was when it was looked at."""
 
     path: str
@@ -53,7 +53,7 @@ class SourceFile(NamedTuple):
     changed_ns: int
 
 
-Sources = dict[str, SourceFile]
+Sources = dict[str, CopiedFile]
 """Files by their paths relative to the copy."""
 
 
@@ -378,7 +378,7 @@ def _add_files(found: Sources, place: str, within: str) -> None:
         entries = list(os.scandir(place))
     except NotADirectoryError:
         with contextlib.suppress(OSError):  # it was removed
-            found[within] = _source_file(place, os.lstat(place))
+            found[within] = _copied_file(place, os.lstat(place))
         return
     except OSError:
         return
@@ -398,11 +398,11 @@ def _add_entry(found: Sources, entry: os.DirEntry[str], within: str) -> None:
     except OSError:
         return
     if stat.S_ISREG(status.st_mode) and (entry.name.endswith(CODE) or status.st_size <= MAX_DATA_BYTES):
-        found[within] = _source_file(entry.path, status)
+        found[within] = _copied_file(entry.path, status)
 
 
-def _source_file(path: str, status: os.stat_result) -> SourceFile:
-    return SourceFile(path, status.st_size, status.st_mtime_ns)
+def _copied_file(path: str, status: os.stat_result) -> CopiedFile:
+    return CopiedFile(path, status.st_size, status.st_mtime_ns)
 
 
 def _namesakes(module: ModuleType) -> Sources:

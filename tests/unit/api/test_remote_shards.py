@@ -266,7 +266,7 @@ async def test_lost_shard_takes_only_its_own_trees_until_its_node_is_back(
 async def test_a_node_that_can_have_no_shard_refuses_no_tree_of_another(
     tmp_path: Path, node: OtherNode
 ) -> None:
-    """It is told of when the runtime begins; later on it may be one that Ray has not yet missed."""
+    """The first tree reports it; later on it may be one that Ray has not yet missed."""
     async with TwoNodes(tmp_path / "state", node) as runtime:
         trees = [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(2)]
         await trees[0].close()

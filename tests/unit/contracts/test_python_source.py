@@ -6,7 +6,6 @@ import ast
 
 import pytest
 
-from sessiontree.contracts import python_source
 from sessiontree.contracts.python_source import parse_python
 
 
@@ -19,7 +18,7 @@ def test_a_disturbed_parse_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
             raise SystemError("AST constructor recursion depth mismatch (before=33, after=51)")
         return parse(source)
 
-    monkeypatch.setattr(python_source.ast, "parse", parsed)
+    monkeypatch.setattr(ast, "parse", parsed)
     assert ast.dump(parse_python("a = 1")) == ast.dump(parse("a = 1"))
     assert disturbed == []
 
@@ -32,6 +31,6 @@ def test_what_is_wrong_with_the_source_is_raised(monkeypatch: pytest.MonkeyPatch
     def broken(source: str) -> ast.Module:
         raise SystemError("broken")
 
-    monkeypatch.setattr(python_source.ast, "parse", broken)
+    monkeypatch.setattr(ast, "parse", broken)
     with pytest.raises(SystemError, match="broken"):
         parse_python("a = 1")

@@ -12,7 +12,7 @@ from threading import Barrier, Event
 import pytest
 
 from sessiontree import ConfigError
-from sessiontree.backends.ray.program_copy import ProgramCopies, SourceFile
+from sessiontree.backends.ray.program_copy import ProgramCopies, CopiedFile
 
 THREADS = 16
 
@@ -112,12 +112,12 @@ def test_those_that_wait_for_a_copy_share_the_next_one(
     copies, looks = ProgramCopies(tmp_path), []
     began, go_on = Event(), Event()
 
-    def look() -> dict[str, SourceFile]:
+    def look() -> dict[str, CopiedFile]:
         looks.append(own_module.read_text())
         status = own_module.stat()
         began.set()
         assert go_on.wait(30)
-        return {own_module.name: SourceFile(str(own_module), status.st_size, status.st_mtime_ns)}
+        return {own_module.name: CopiedFile(str(own_module), status.st_size, status.st_mtime_ns)}
 
     monkeypatch.setattr("sessiontree.backends.ray.program_copy.modules_of_the_program", look)
     with ThreadPoolExecutor(THREADS) as pool:
