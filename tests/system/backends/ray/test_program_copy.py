@@ -12,7 +12,7 @@ from threading import Barrier, Event
 import pytest
 
 from sessiontree import ConfigError
-from sessiontree.backends.ray.program_copy import ProgramCopies, CopiedFile
+from sessiontree.backends.ray.program_copy import CopiedFile, ProgramCopies
 
 THREADS = 16
 
