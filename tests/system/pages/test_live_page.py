@@ -212,8 +212,11 @@ async def test_keys_end_what_runs(tmp_path: Path, browser: Browser) -> None:
         await keys.press("Enter")
         with pytest.raises(SessionFailed, match="enough"):
             await held
-        await expect(screen.page.get_by_role("dialog")).to_have_count(0)
-        await keys.press("Shift+X")
+        dialog = screen.page.get_by_role("dialog")
+        await expect(dialog).to_have_count(0)
+        while not await dialog.is_visible():  # the page may draw the end of the turn first
+            await keys.press("Shift+X")
+            await screen.page.wait_for_timeout(100)
         await keys.type("over")
         await keys.press("Enter")
         receipt = screen.page.get_by_role("dialog").get_by_role("row")
