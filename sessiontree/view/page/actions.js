@@ -39,6 +39,7 @@ export class ActionsView {
       if (!this.menu.contains(/** @type {Node|null} */ (event.relatedTarget))) this.menu.hidden = true;
     });
     this.dialog.addEventListener("close", () => {
+      if (this.dialog.open) return; // the event comes late: the next dialog is open by now
       this.dialog.replaceChildren();
       this.opener?.focus();
     });
