@@ -457,8 +457,8 @@ class ShardedBackend:
             return None
         found = await self._remote.holding(tree_id)
         if found is None and any(shard.lost for shard in self._shards):
-            # A lost node may have come back. One that can't have a shard, or goes away just now, is no reason
-            # to refuse a tree of another node.
+            # A lost node may have come back. A node that can't have a shard, or that goes away now, must not
+            # keep a tree of another node from its program.
             self._add(await self._remote.join())
             found = await self._remote.holding(tree_id)
         return next((shard for shard in self._shards if shard.backend is found), None)

@@ -46,7 +46,7 @@ def checked(telemetry: TelemetryLike) -> TelemetryLike:
     """Return the setting as given.
 
     Raises:
-        ConfigError: its provider is not of the SDK, or its content is no truth value.
+        ConfigError: its provider is not one of the SDK, or its content is not a truth value.
     """
     if not isinstance(telemetry, Telemetry):
         return telemetry

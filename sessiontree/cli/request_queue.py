@@ -126,7 +126,7 @@ class RequestQueue:
         )
 
     def _is_for(self, late: Asked, line: str) -> bool:
-        """Whether a line may be meant for a withdrawn request: an answer to it that is no mere text."""
+        """Whether a line may be meant for a withdrawn request, and is more than plain text."""
         if line.strip().lower() in LATER:
             return True
         if not isinstance(late, QuestionRequest):

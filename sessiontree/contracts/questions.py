@@ -78,7 +78,7 @@ class QuestionItem(BaseModel):
         if not all(labels):
             raise ValueError("the label of an option contains only white space")
         if len(labels) == 1:
-            raise ValueError("one option is no choice: give 2 to 4 options, or none")
+            raise ValueError("one option is not a choice: give 2 to 4 options, or none")
         if len(set(labels)) < len(labels):
             raise ValueError("two options have the same label")
         if not labels and not self.allow_free_text:

@@ -11,7 +11,6 @@ and those next to them, for later imports. Not here: how a process finds the cop
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import shutil
 import stat
@@ -34,6 +33,7 @@ from sessiontree.interpreter.import_guard import (
     declared_names,
     environment,
 )
+from sessiontree.protected.own_places import hold_the_same
 
 MAX_FILES: Final = 5_000
 MAX_BYTES: Final = 64 * 2**20
@@ -232,9 +232,8 @@ class _Judged:
         self.foreign: list[tuple[str, ModuleType]] = []
 
     def are_loaded(self, names: list[str], modules: list[ModuleType]) -> bool:
-        """Whether the very same modules are loaded; a module may define equality as it likes."""
-        before = self.loaded
-        return names == before[0] and all(map(operator.is_, modules, before[1]))
+        """Whether the very same modules are loaded, under the same names."""
+        return names == self.loaded[0] and hold_the_same(modules, self.loaded[1])
 
 
 @lru_cache(maxsize=8)

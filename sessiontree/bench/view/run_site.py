@@ -93,7 +93,7 @@ class RunSite:
             if key is None:
                 raise ConfigError("row: give the number of a row of the run")
             return await asyncio.to_thread(read_sample, self._runs[number], *key)
-        raise ConfigError(f"{verb[:40]!r} is no question about a run; ask snapshot or sample")
+        raise ConfigError(f"{verb[:40]!r} is not a question about a run; ask snapshot or sample")
 
     async def _follow_run(self, request: Request) -> Response:
         looking = self._look_at(request.path_params["run"])

@@ -246,7 +246,7 @@ def test_questions_are_answered_one_by_one_among_requests() -> None:
 
 
 def test_a_line_for_a_withdrawn_question_answers_nothing_else() -> None:
-    """Neither the next question nor an approval; a mere text after that is no answer to anything."""
+    """Neither the next question nor an approval; plain text after that answers nothing."""
     lines: list[str] = []
     asked = RequestQueue(lines.append)
     asked.add("t", _question("q1", COLOUR))

@@ -100,7 +100,7 @@ def test_a_check_that_takes_too_much_is_found(bug: Check) -> None:
     [
         ({"question": "  "}, "only white space"),
         ({"question": "x" * 2_001}, "at most 2000"),
-        ({"question": "Q", "options": [{"label": "one"}]}, "one option is no choice"),
+        ({"question": "Q", "options": [{"label": "one"}]}, "one option is not a choice"),
         ({"question": "Q", "options": [{"label": "a"}, {"label": "a "}]}, "the same label"),
         ({"question": "Q", "options": [{"label": letter} for letter in "abcde"]}, "at most 4"),
         ({"question": "Q", "allow_free_text": False}, "without options the answer is text"),

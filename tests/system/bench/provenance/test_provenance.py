@@ -168,5 +168,5 @@ def test_a_template_counts_by_names_and_contents(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_git_has_no_commit(tmp_path: Path) -> None:
-    """It is no error."""
+    """It is not an error."""
     assert git_state(tmp_path) == {"git_commit": "", "git_dirty": None}

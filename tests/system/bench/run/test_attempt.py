@@ -409,7 +409,7 @@ async def test_a_refused_key_scores_nothing(tmp_path: Path, solver: Any) -> None
 
 
 async def test_another_error_of_a_model_decides_nothing(tmp_path: Path) -> None:
-    """A rejected question is no answer, and is not asked again."""
+    """A rejected question is not an answer, and is not asked again."""
 
     async def reject(request: ModelRequest) -> str:
         raise ModelError("status 400")

@@ -150,7 +150,7 @@ class LedgerMachine(RuleBasedStateMachine):
         charged = row.failures - before.failures
         assert charged == is_own, f"{key} was charged {charged} for {ending}, alone: {was_alone}"
         if ending in {"shared", "lost"} and not was_alone:
-            assert row.suspect, f"{key} was lost with others and is no suspect"
+            assert row.suspect, f"{key} was lost with others and is not a suspect"
 
     @rule(name=PROGRAM, seconds=st.sampled_from([0.0, 1.0, -3600.0, 3600.0]))
     def look(self, name: str, seconds: float) -> None:

@@ -67,7 +67,7 @@ async def test_a_judge_is_asked_again_for_a_grade(tmp_path: Path) -> None:
 
 
 async def test_partial_credit_is_a_half(tmp_path: Path) -> None:
-    """Only where it was asked for; elsewhere it is no grade."""
+    """Only where it was asked for; elsewhere it is not a grade."""
     half, _ = judging("GRADE: P")
     await ended(suite(1, scorers=model_graded(half, partial_credit=True, name="half")), tmp_path / "half")
     ((text,),) = rows(tmp_path / "half", "SELECT scores FROM scores")

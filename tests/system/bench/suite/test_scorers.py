@@ -94,7 +94,7 @@ def test_fields_of_an_object_are_judged_one_by_one() -> None:
 
 @given(plain, plain)
 def test_equal_values_are_those_of_the_same_text(given_value: Any, wanted: Any) -> None:
-    """Two JSON values are equal if their canonical texts are; a truth value is no number."""
+    """Two JSON values are equal if their canonical texts are; a truth value is not a number."""
     same = json.dumps(given_value, sort_keys=True) == json.dumps(wanted, sort_keys=True)
     assert are_equal(given_value, wanted) is same
     assert are_equal(given_value, given_value)
