@@ -67,7 +67,7 @@ class _LoadedModules:
     def own_files(self, trees: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
         """Return the files in the program's own directories."""
         modules, given, seen = list(sys.modules.values()), (trees, folders, _absolute("")), self._seen
-        if seen is not None and seen[1] == given and hold_the_same(seen[0], modules):
+        if seen is not None and seen[1] == given and are_unchanged(seen[0], modules):
             return seen[2]
         own = _own_files(modules, trees, folders)
         self._seen = (modules, given, own)
@@ -77,7 +77,7 @@ class _LoadedModules:
 _LOADED: Final = _LoadedModules()
 
 
-def hold_the_same(some: list[ModuleType], others: list[ModuleType]) -> bool:
+def are_unchanged(some: list[ModuleType], others: list[ModuleType]) -> bool:
     """Whether two lists hold the same objects; a module may define equality as it likes."""
     return len(some) == len(others) and all(map(operator.is_, some, others))
 

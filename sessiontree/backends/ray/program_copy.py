@@ -33,7 +33,7 @@ from sessiontree.interpreter.import_guard import (
     declared_names,
     environment,
 )
-from sessiontree.protected.own_places import hold_the_same
+from sessiontree.protected.own_places import are_unchanged
 
 MAX_FILES: Final = 5_000
 MAX_BYTES: Final = 64 * 2**20
@@ -233,7 +233,7 @@ class _Judged:
 
     def are_loaded(self, names: list[str], modules: list[ModuleType]) -> bool:
         """Whether the very same modules are loaded, under the same names."""
-        return names == self.loaded[0] and hold_the_same(modules, self.loaded[1])
+        return names == self.loaded[0] and are_unchanged(modules, self.loaded[1])
 
 
 @lru_cache(maxsize=8)
