@@ -117,7 +117,7 @@ class ProviderCalls:
         try:
             tries = await self._queue.enter()
         except BaseException:
-            self._end()
+            await self._end()
             raise
         ended: Ended = "unknown"
         try:
@@ -139,10 +139,12 @@ class ProviderCalls:
                 self._queue.pause(failure.retry_after_s)
         finally:
             self._queue.leave(ended, tries=tries)
-            self._end()
-            # Not every library closes the connection of a reply that is not read to its end.
-            for response in self._responses.pop(task, ()):
-                await response.aclose()
+            try:
+                # Not every library closes the connection of a reply that is not read to its end.
+                for response in self._responses.pop(task, ()):
+                    await response.aclose()
+            finally:
+                await self._end()
         raise failure  # outside, so that no object with a key is attached to it
 
     def hold(self) -> None:
@@ -156,7 +158,7 @@ class ProviderCalls:
             await self.close()
 
     async def close(self) -> None:
-        """Close the connections; if a question is in progress, they are closed some time after it."""
+        """Close the connections; if a question is in progress, the end of it does so."""
         if self._idle is not None:
             self._idle.cancel()
         if not self._running:
@@ -167,9 +169,13 @@ class ProviderCalls:
         if self._idle is not None:
             self._idle.cancel()
 
-    def _end(self) -> None:
+    async def _end(self) -> None:
         self._running -= 1
-        if not self._running:
+        if self._running:
+            return
+        if self._users <= 0:  # all models were closed meanwhile: nobody else closes the connections
+            await self._http.aclose()
+        else:
             self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._let_go)
 
     def _let_go(self) -> None:

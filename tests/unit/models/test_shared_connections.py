@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from contextlib import aclosing
 
 import pytest
 
@@ -39,6 +40,19 @@ async def test_copies_share_connections_until_the_last_is_closed(provider: str) 
         await ask(first)
         assert fake.counts.connections == 2
         await first.close()
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic"])
+async def test_a_model_closed_during_a_reply_leaves_no_connection(provider: str) -> None:
+    """The end of the reply closes them; a loop may end right after it."""
+    async with FakeProvider([FakeReply("a few words of a reply", between_s=0.01)]) as fake:
+        model = ProviderModel(MODELS[provider], api_key="a", base_url=fake.url(provider))
+        async with aclosing(model.stream(question(said("Hi.")))) as pieces:
+            assert await anext(pieces)
+            await model.close()
+            assert [piece async for piece in pieces]
+        (calls,) = provider_calls._SHARED[asyncio.get_running_loop()].values()
+        assert calls.is_closed
 
 
 async def test_models_that_differ_have_connections_of_their_own() -> None:
