@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
+from weakref import WeakSet
 
 from sessiontree.testing.fake_provider.fake_reply import FakeReply, FakeUsage, SignedReply
 from sessiontree.testing.fake_provider.wire_forms import (
@@ -109,7 +110,8 @@ class FakeProvider:
     _issued: dict[str, str] = field(default_factory=dict)
     """Signatures it gave, by the id of each call that came with them."""
     _signed: set[str] = field(default_factory=set)
-    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    _writers: WeakSet[asyncio.StreamWriter] = field(default_factory=WeakSet)
+    """Of connections that the loop still has: also those that are closed once their reader has read the rest."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __aenter__(self) -> FakeProvider:
@@ -122,8 +124,11 @@ class FakeProvider:
         """Close every connection and stop listening."""
         assert self._server is not None  # noqa: S101 - it was entered
         self._server.close()
-        for writer in list(self._writers):
+        here = list(self._writers)
+        for writer in here:
             writer.transport.abort()
+        # The loop may end next, and a connection that it has not let go of by then is never closed.
+        await asyncio.gather(*(writer.wait_closed() for writer in here), return_exceptions=True)
 
     def url(self, provider: str) -> str:
         """Return the ``base_url`` for a provider of this name, such as ``openai-responses``."""
@@ -146,7 +151,6 @@ class FakeProvider:
         except (ConnectionError, asyncio.IncompleteReadError, ReaderGone):
             pass  # it is the reader's to leave
         finally:
-            self._writers.discard(writer)
             self.counts.open_connections -= 1
             self._changed.set()
             writer.close()

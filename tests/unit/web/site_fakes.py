@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import TypeAlias
+from weakref import WeakSet
 
 import httpcore
 
@@ -42,11 +43,13 @@ class Site:
 async def serving(respond: Respond, *, tls: SSLContext | None = None) -> AsyncIterator[Site]:
     """Serve as long as the block runs; connections still open then are cut."""
     tasks: set[asyncio.Task[None]] = set()
+    writers: WeakSet[asyncio.StreamWriter] = WeakSet()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
+        writers.add(writer)
         try:
             site.requests.append((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"))
             await respond(site.requests[-1], writer)
@@ -66,6 +69,11 @@ async def serving(respond: Respond, *, tls: SSLContext | None = None) -> AsyncIt
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        here = list(writers)
+        for writer in here:
+            writer.transport.abort()
+        # The loop may end next, and a connection that it has not let go of by then is never closed.
+        await asyncio.gather(*(writer.wait_closed() for writer in here), return_exceptions=True)
 
 
 def answer(
