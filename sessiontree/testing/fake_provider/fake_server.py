@@ -111,7 +111,7 @@ class FakeProvider:
     """Signatures it gave, by the id of each call that came with them."""
     _signed: set[str] = field(default_factory=set)
     _writers: WeakSet[asyncio.StreamWriter] = field(default_factory=WeakSet)
-    """Of connections that the loop still has: also those that are closed once their reader has read the rest."""
+    """Of connections that the loop still has, also where only bytes that nobody has read keep it."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __aenter__(self) -> FakeProvider:
@@ -128,7 +128,9 @@ class FakeProvider:
         for writer in here:
             writer.transport.abort()
         # The loop may end next, and a connection that it has not let go of by then is never closed.
-        await asyncio.gather(*(writer.wait_closed() for writer in here), return_exceptions=True)
+        for writer in here:
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     def url(self, provider: str) -> str:
         """Return the ``base_url`` for a provider of this name, such as ``openai-responses``."""

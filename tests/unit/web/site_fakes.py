@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import TypeAlias
@@ -73,7 +73,9 @@ async def serving(respond: Respond, *, tls: SSLContext | None = None) -> AsyncIt
         for writer in here:
             writer.transport.abort()
         # The loop may end next, and a connection that it has not let go of by then is never closed.
-        await asyncio.gather(*(writer.wait_closed() for writer in here), return_exceptions=True)
+        for writer in here:
+            with suppress(OSError):
+                await writer.wait_closed()
 
 
 def answer(
