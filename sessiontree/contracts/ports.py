@@ -79,7 +79,15 @@ class Writer(Protocol):
     Elevated changes them.
     """
 
-    def write(self, path: str, data: bytes, *, expect_mtime_ns: int | None = None) -> Written:
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expect_mtime_ns: int | None = None,
+        only_new: bool = False,
+        like: str | None = None,
+    ) -> Written:
         """Write a file atomically: readers see the old content or the new, never a part.
 
         Missing parent directories are created. A replaced file keeps its mode bits.
@@ -88,11 +96,18 @@ class Writer(Protocol):
             path: The file.
             data: Its whole content.
             expect_mtime_ns: Refuse the write if the file's ``mtime_ns`` differs.
+            only_new: Refuse the write if there is such a file.
+            like: Another file, whose mode bits a new file gets.
         """
         ...
 
-    def remove(self, path: str) -> None:
-        """Delete one regular file or link (the link itself) at ``path``, relative to the root."""
+    def remove(self, path: str, *, expect_mtime_ns: int | None = None) -> None:
+        """Delete one regular file or link (the link itself) at ``path``, relative to the root.
+
+        Args:
+            path: The file.
+            expect_mtime_ns: Refuse to delete it if its ``mtime_ns`` differs.
+        """
         ...
 
 

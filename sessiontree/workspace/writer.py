@@ -35,6 +35,7 @@ from sessiontree.workspace.root import (
     system_errors,
 )
 
+CHANGED: Final = "it changed since it was read; read it again first"
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -87,9 +88,19 @@ class FileReplacement:
             self._copy_attributes(self._replaced)
         os.fsync(self._fd)
 
-    def commit(self, name: str) -> None:
-        """Rename the file to its final name."""
-        os.rename(self._name, name, src_dir_fd=self._directory_fd, dst_dir_fd=self._directory_fd)
+    def commit(self, name: str, *, only_new: bool = False) -> None:
+        """Give the file its final name.
+
+        Raises:
+            FileExistsError: ``only_new``, and there is a file of that name.
+        """
+        fd = self._directory_fd
+        if only_new:
+            # A rename would replace what another program has put there since the last look.
+            os.link(self._name, name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+            os.unlink(self._name, dir_fd=fd)
+        else:
+            os.rename(self._name, name, src_dir_fd=fd, dst_dir_fd=fd)
         self._committed = True
         # The file has its new content already. Syncing the directory only lets the name survive a power
         # failure, and a directory that may be written but not read cannot be synced.
@@ -192,7 +203,15 @@ class WorkspaceWriter:
                     found.add(standing)
         return frozenset(found)
 
-    def write(self, path: str, data: bytes, *, expect_mtime_ns: int | None = None) -> Written:
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expect_mtime_ns: int | None = None,
+        only_new: bool = False,
+        like: str | None = None,
+    ) -> Written:
         """Write a whole file in one step: readers see the old content or the new content, never a part.
 
         Missing parent directories are made, and removed again if the write fails. A replaced file keeps its
@@ -204,33 +223,40 @@ class WorkspaceWriter:
             expect_mtime_ns: Refuse if the file has another ``mtime_ns``, or was removed. Two writes of one
                 writer are always distinguished; another program may write between the last check and the
                 rename.
+            only_new: Refuse if there is such a file, also if another program makes it meanwhile.
+            like: A file of the workspace; a new file gets its permission bits, owner and group.
 
         Raises:
             PermissionDenied: it is outside the root, hidden, on a kernel file system or protected, or has
                 several names.
-            ExecutionError: it changed, is not a regular file, is write-protected, or the system refused; the
-                old file is unchanged.
+            ExecutionError: it changed, is there although it should be new, is not a regular file, is
+                write-protected, or the system refused; the old file is unchanged.
         """
+        model = None if like is None else self._status_of(like)
         with self._root.place("write", path) as place, system_errors("write", path):
             if not place.names:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             self._check_protected("write", path, place)
             name = place.names[-1]
             with _directory_for(place) as directory_fd:
-                standing = self._look(path, directory_fd, name, expect_mtime_ns)
-                with FileReplacement(directory_fd, standing) as replacement:
+                standing = self._look(path, directory_fd, name, expect_mtime_ns, only_new=only_new)
+                with FileReplacement(directory_fd, standing or model) as replacement:
                     replacement.fill(data)
                     with self._last_look:
-                        standing = self._look(path, directory_fd, name, expect_mtime_ns)
-                        replacement.commit(name)
+                        standing = self._look(path, directory_fd, name, expect_mtime_ns, only_new=only_new)
+                        replacement.commit(name, only_new=only_new)
             return Written(place.path, len(data), created=standing is None)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, expect_mtime_ns: int | None = None) -> None:
         """Delete one regular file or link (the link itself).
+
+        Args:
+            path: The file or link.
+            expect_mtime_ns: Refuse if it has another ``mtime_ns``.
 
         Raises:
             PermissionDenied: it is outside the root, hidden, on a kernel file system, or protected.
-            ExecutionError: it does not exist, is neither file nor link, or the system refused.
+            ExecutionError: it does not exist, changed, is neither file nor link, or the system refused.
         """
         with self._root.place("remove", path, follow_last=False) as place, system_errors("remove", path):
             self._check_protected("remove", path, place)
@@ -238,6 +264,8 @@ class WorkspaceWriter:
             self._root.check_status("remove", path, status)
             if not stat.S_ISLNK(status.st_mode):
                 check_regular("remove", path, status)
+            if expect_mtime_ns is not None and status.st_mtime_ns != expect_mtime_ns:
+                raise failed("remove", path, CHANGED)
             os.unlink(place.name, dir_fd=place.directory_fd)
 
     def _standing(self, place: WorkspacePath) -> tuple[str, str]:
@@ -254,7 +282,16 @@ class WorkspaceWriter:
         if why and standing not in self._allowed:
             raise refused(verb, path, f"it is protected ({why}); a call that changes it needs an approval")
 
-    def _look(self, path: str, directory_fd: int, name: str, expected: int | None) -> os.stat_result | None:
+    def _status_of(self, path: str) -> os.stat_result:
+        with self._root.existing("look at", path) as place:
+            status = os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False)
+        self._root.check_status("look at", path, status)
+        check_regular("look at", path, status)
+        return status
+
+    def _look(
+        self, path: str, directory_fd: int, name: str, expected: int | None, *, only_new: bool
+    ) -> os.stat_result | None:
         """Return the file that a write would replace, or None; raise if it may not be replaced."""
         try:
             standing = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
@@ -263,6 +300,8 @@ class WorkspaceWriter:
                 raise failed("write", path, "it was removed since it was read") from None
             return None
         self._root.check_status("write", path, standing)
+        if only_new:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         check_regular("write", path, standing)
         if standing.st_nlink > 1:
             raise refused(
@@ -272,7 +311,7 @@ class WorkspaceWriter:
                 PermissionTier.WORKSPACE,
             )
         if expected is not None and standing.st_mtime_ns != expected:
-            raise failed("write", path, "it changed since it was read; read it again first")
+            raise failed("write", path, CHANGED)
         # A rename ignores the permissions of the file that it replaces, so they are checked here.
         if not os.access(name, os.W_OK, dir_fd=directory_fd, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -13,6 +13,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Writer, Written
 from sessiontree.workspace import WorkspaceWriter
 from sessiontree.workspace.root import TEMPORARY_PREFIX
+from sessiontree.workspace.writer import FileReplacement
 
 if TYPE_CHECKING:
     from tests.unit.workspace.conftest import Grounds
@@ -153,3 +154,42 @@ def test_remove_of_anything_else_fails(grounds: Grounds, path: str, reason: str)
     with pytest.raises(ExecutionError, match=f"can't remove '{path}': {reason}"):
         grounds.writer().remove(path)
     assert grounds.names() == ["file", "pipe", "sub"]
+
+
+def test_remove_after_a_change_is_refused(grounds: Grounds) -> None:
+    """Whoever deletes a file means the content that was seen."""
+    seen = (grounds.root / "file").stat().st_mtime_ns
+    grounds.writer().write("file", b"new")
+    with pytest.raises(ExecutionError, match="changed since it was read"):
+        grounds.writer().remove("file", expect_mtime_ns=seen)
+    grounds.writer().remove("file", expect_mtime_ns=(grounds.root / "file").stat().st_mtime_ns)
+    assert not (grounds.root / "file").exists()
+
+
+def test_only_a_new_file_is_written_where_asked(grounds: Grounds) -> None:
+    """An old file stays; a new one takes the permission bits of the file that it is like."""
+    before = (grounds.root / "file").read_bytes()
+    (grounds.root / "file").chmod(0o750)
+    with pytest.raises(ExecutionError, match="exists"):
+        grounds.writer().write("file", b"new", only_new=True)
+    assert (grounds.root / "file").read_bytes() == before
+    assert grounds.writer().write("made/new", b"new", only_new=True, like="file").created
+    assert (grounds.root / "made/new").stat().st_mode & 0o777 == 0o750
+    assert sorted(path.name for path in (grounds.root / "made").iterdir()) == ["new"]
+
+
+def test_a_file_made_meanwhile_is_not_replaced_by_a_new_one(
+    grounds: Grounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program makes it after the last look; a plain rename would replace it."""
+    commit = FileReplacement.commit
+
+    def late(replacement: FileReplacement, name: str, *, only_new: bool = False) -> None:
+        (grounds.root / name).write_bytes(b"theirs")
+        commit(replacement, name, only_new=only_new)
+
+    monkeypatch.setattr(FileReplacement, "commit", late)
+    with pytest.raises(ExecutionError, match="exists"):
+        grounds.writer().write("new", b"ours", only_new=True)
+    assert (grounds.root / "new").read_bytes() == b"theirs"
+    assert unfinished(grounds.root) == []
