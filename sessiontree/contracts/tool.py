@@ -217,11 +217,24 @@ class Tool(ABC, Generic[P]):
     changes: ClassVar[tuple[str, ...]] = ()
     """Its parameters that name files it changes, relative to the workspace. A call is Elevated if one of them
     is protected (:class:`~sessiontree.contracts.ports.Writer`), and is bound to the approved place. A tool
-    that names no parameters can't change protected places unless its calls are Elevated anyway."""
+    that names no parameters can't change protected places unless its calls are Elevated anyway. Where a
+    parameter holds more than paths, override :meth:`paths_changed`."""
 
     def tier_for(self, params: P) -> PermissionTier:
         """Return the tier of the final arguments ``params``; a tier below ``tier`` has no effect."""
         return self.tier
+
+    def paths_changed(self, arguments: Mapping[str, JsonValue]) -> Collection[str]:
+        """Return the paths of the files that a call would change: the values of ``changes``.
+
+        Args:
+            arguments: The final, validated arguments.
+
+        Contract: pure, and complete: a call can't change a protected file that is not among them.
+        """
+        given = (arguments.get(name) for name in self.changes)
+        paths = (path for each in given for path in (each if isinstance(each, list) else [each]))
+        return [path for path in paths if isinstance(path, str)]
 
     @abstractmethod
     async def execute(self, params: P, ctx: ToolContext) -> ToolResult:

@@ -48,6 +48,8 @@ from sessiontree.policy.compiled import SessionPolicy
 from sessiontree.policy.steps import OWNERS_ALONE
 
 _READ_ONLY: Final = PermissionTier.READ_ONLY
+_UNKNOWN_PLACE: Final = frozenset({"\0"})
+"""Stands for what a call would change that can't tell. It makes the call Elevated and allows no place."""
 MAX_UNREAD_SHOWN = 400
 """Most characters of unreadable arguments that the refusal quotes."""
 
@@ -235,11 +237,12 @@ class Dispatcher:
         """Return the names of the protected places to which a call's arguments lead."""
         if self._protection is None:
             return frozenset()
-        given = [arguments.get(name) for name in tool.changes]
-        paths = [path for each in given for path in (each if isinstance(each, list) else [each])]
-        return frozenset().union(
-            *(self._protection.places_at(path) for path in paths if isinstance(path, str))
-        )
+        try:
+            paths = tool.paths_changed(arguments)
+        except Exception as error:  # noqa: BLE001 - a tool that fails to report its paths may change any
+            self._report(tool, "paths_changed of tool", error, words_of(error))
+            return _UNKNOWN_PLACE
+        return frozenset().union(*(self._protection.places_at(path) for path in paths))
 
     def _digest(self, tool: Tool[Any], arguments: Mapping[str, JsonValue], *, is_asked: bool) -> str:
         place = self._place
