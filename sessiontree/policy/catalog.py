@@ -140,9 +140,7 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("read", "Read file", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
     _row("write", "Write file", "fs", _WORKSPACE, "writer", "coding", flags=_INSIDE),
     _row("edit", "Edit file", "fs", _WORKSPACE, "reader writer", "coding", flags=_INSIDE),
-    _row(
-        "apply_patch", "Apply patch", "fs", _WORKSPACE, "reader writer", "coding", flags=_INSIDE, to_come=True
-    ),
+    _row("apply_patch", "Apply patch", "fs", _WORKSPACE, "reader writer", "coding", flags=_INSIDE),
     _row("find", "Find files", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
     _row("grep", "Search files", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
     _row("exec", "Run command", "runtime", _SYSTEM, "shell", "coding", aliases=("bash", "shell")),

@@ -12,7 +12,9 @@ import pytest
 
 from sessiontree import (
     WRITER,
+    ApplyPatchPolicy,
     PermissionTier,
+    PolicyConfig,
     ScriptedModel,
     SessionTree,
     ToolContext,
@@ -205,6 +207,31 @@ async def test_every_tool_that_names_its_files_asks(open_tree: Opener, asking: A
         assert await going == "done"
         assert [message.is_error for message in results(tree, "main")] == [False], results(tree, "main")
         assert (_content(root / ".git/config") != before) is bool(changed)
+
+
+@pytest.mark.on_ray
+@pytest.mark.covers("S5")
+async def test_a_patch_that_reaches_a_protected_place_asks(open_tree: Opener) -> None:
+    """Its paths are inside a text; also one to which a file moves counts. A yes performs all of it."""
+    root = open_tree.workspace
+    repository(root)
+    patch = (
+        "*** Begin Patch\n*** Add File: b.txt\n+two\n"
+        "*** Update File: a.txt\n*** Move to: .git/hooks/pre-push\n@@\n-one\n+new\n*** End Patch"
+    )
+    always = PolicyConfig(apply_patch=ApplyPatchPolicy(offer="always"))
+    asking = script_call("apply_patch", patch=patch)
+    async with open_tree(ScriptedModel([asking, "done"]), policy=always) as tree:
+        going, _ = await one(tree)
+        (request,) = tree.approvals.pending()
+        assert request.request.tier == "Elevated"
+        assert not (root / "b.txt").exists()
+        await request.approve()
+        assert await going == "done"
+        assert [message.is_error for message in results(tree, "main")] == [False], results(tree, "main")
+    assert _content(root / ".git/hooks/pre-push") == "new\n"
+    assert _content(root / "b.txt") == "two\n"
+    assert not (root / "a.txt").exists()
 
 
 async def test_a_tool_that_names_no_files_is_refused_there(open_tree: Opener) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sessiontree.contracts.tool import Tool
+from sessiontree_tools.apply_patch import ApplyPatch
 from sessiontree_tools.edit import Edit
 from sessiontree_tools.exec import Exec
 from sessiontree_tools.find import Find
@@ -36,6 +37,7 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         Read(),
         Write(),
         Edit(),
+        ApplyPatch(),
         Find(),
         Grep(),
         Exec(),

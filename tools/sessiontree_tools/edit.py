@@ -22,32 +22,19 @@ from sessiontree.contracts.context import READER, WRITER, ToolContext
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.file_names import name_note
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Entry, Reader, Writer
+from sessiontree.contracts.ports import Reader, Writer
 from sessiontree.contracts.results import Artifact, ToolResult
 from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
 from sessiontree.contracts.truncation import whole
-from sessiontree_tools.text_file import read_up_to, to_utf8
-
-SINGLE_QUOTES = "\u2018\u2019\u201a\u201b\u2032\u02bc"
-DOUBLE_QUOTES = "\u201c\u201d\u201e\u201f\u2033"
-DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
-SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-
-_ONE_TO_ONE = str.maketrans(
-    {
-        **dict.fromkeys(SINGLE_QUOTES, "'"),
-        **dict.fromkeys(DOUBLE_QUOTES, '"'),
-        **dict.fromkeys(DASHES, "-"),
-        **dict.fromkeys(SPACES, " "),
-    }
-)
+from sessiontree_tools.spellings import ONE_TO_ONE
+from sessiontree_tools.text_file import read_whole, text_of, to_utf8
 
 # The look-behind and the possessive run keep this linear on long runs of spaces.
 _LINE_ENDINGS = r"(?<![ \t])[ \t]++(?=\r?\n)|\r\n"
 _SHRINKING = re.compile(_LINE_ENDINGS + r"|\.\.\.")
 _TO_LINE_END = re.compile(r"[ \t]*(?:\n|\Z)")
-_WITHOUT_DOUBLE_PRIME = {key: value for key, value in _ONE_TO_ONE.items() if key != 0x2033}
+_WITHOUT_DOUBLE_PRIME = {key: value for key, value in ONE_TO_ONE.items() if key != 0x2033}
 """Compatible forms spell the double prime as two single ones."""
 _VOWELS_OF_KIRAT_RAI = frozenset(map(chr, (0x16D63, *range(0x16D67, 0x16D6B))))
 
@@ -113,7 +100,7 @@ class Folded:
 
 def fold(text: str) -> Folded:
     """Return a text with quotation marks, dashes, spaces, dots and line ends spelled in one way."""
-    return Folded(text.translate(_ONE_TO_ONE), _SHRINKING, _shrunk)
+    return Folded(text.translate(ONE_TO_ONE), _SHRINKING, _shrunk)
 
 
 def fold_forms(text: str) -> Folded:
@@ -154,7 +141,7 @@ def _shrunk(found: str) -> str:
 def _form(found: str) -> str:
     if found == "\r\n":
         return "\n"
-    return "" if not found.strip(" \t") else normalize("NFKC", found).translate(_ONE_TO_ONE)
+    return "" if not found.strip(" \t") else normalize("NFKC", found).translate(ONE_TO_ONE)
 
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -394,9 +381,6 @@ def _forward(text: str, at: int, lines: int) -> int:
     return at
 
 
-MAX_BYTES = 10 * 1024 * 1024
-
-
 class EditParams(BaseModel):
     """Which passage of which file becomes what."""
 
@@ -444,7 +428,9 @@ class Edit(Tool[EditParams]):
 def _edit(reader: Reader, writer: Writer, params: EditParams, stop: Stop) -> ToolResult:
     entry = reader.stat(params.path)
     try:
-        change = replace_once(_text_of(reader, entry, params.path), params.old_text, params.new_text)
+        change = replace_once(
+            text_of(read_whole(reader, entry, params.path)), params.old_text, params.new_text
+        )
     except ExecutionError as error:
         raise ExecutionError(f"can't edit {params.path!r}: {error.message}") from error
     data = change.after.encode()
@@ -468,14 +454,3 @@ def _edit(reader: Reader, writer: Writer, params: EditParams, stop: Stop) -> Too
             "diff": unified_diff(written.path, change),
         },
     )
-
-
-def _text_of(reader: Reader, entry: Entry, path: str) -> str:
-    with reader.open(path) as stream:
-        data = read_up_to(stream, MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ExecutionError(f"it has {max(entry.size, len(data))} bytes and edit takes at most {MAX_BYTES}")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ExecutionError(f"it is not UTF-8 text (byte {error.start + 1})") from error

@@ -10,10 +10,13 @@ import codecs
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.errors import ExecutionError, ValidationError
+from sessiontree.contracts.ports import Entry, Reader
 from sessiontree.contracts.thread_calls import Stop, end_if
 
 CHUNK_BYTES = 1 << 20
+MAX_BYTES = 10 * 1024 * 1024
+"""Most bytes of a file that is changed in part."""
 HEAD_BYTES = 8 * 1024
 """A NUL among these makes a file binary."""
 _MARKS = (
@@ -107,6 +110,32 @@ def read_up_to(stream: BinaryIO, size: int) -> bytes:
         parts.append(part)
         size -= len(part)
     return b"".join(parts)
+
+
+def read_whole(reader: Reader, entry: Entry, path: str) -> bytes:
+    """Return all bytes of a file.
+
+    Raises:
+        ExecutionError: it has more than ``MAX_BYTES``, is not a regular file, or can't be read.
+        PermissionDenied: the path is outside what may be read.
+    """
+    with reader.open(path) as stream:
+        data = read_up_to(stream, MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ExecutionError(f"it has {max(entry.size, len(data))} bytes; at most {MAX_BYTES} are possible")
+    return data
+
+
+def text_of(data: bytes) -> str:
+    """Return the text of a file.
+
+    Raises:
+        ExecutionError: it is not UTF-8.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ExecutionError(f"it is not UTF-8 text (byte {error.start + 1})") from error
 
 
 def _code_point_start(data: bytes, at: int) -> int:

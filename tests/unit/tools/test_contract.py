@@ -41,6 +41,7 @@ TABLE = {
     "read": Row(READ, ALL_KINDS, "fs", frozenset({"reader"})),
     "write": Row(WORK, MAIN_AND_BRANCH, "fs", frozenset({"writer"}), sequential=True),
     "edit": Row(WORK, MAIN_AND_BRANCH, "fs", frozenset({"reader", "writer"}), sequential=True),
+    "apply_patch": Row(WORK, MAIN_AND_BRANCH, "fs", frozenset({"reader", "writer"}), sequential=True),
     "find": Row(READ, ALL_KINDS, "fs", frozenset({"reader"})),
     "grep": Row(READ, ALL_KINDS, "fs", frozenset({"reader"})),
     "exec": Row(SYSTEM, MAIN_AND_BRANCH, "runtime", frozenset({"shell"})),

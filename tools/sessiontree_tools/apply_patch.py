@@ -1,0 +1,307 @@
+"""``apply_patch``: changes several files by one patch, all of them or none."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sessiontree.contracts.context import READER, WRITER, ToolContext
+from sessiontree.contracts.errors import ExecutionError, ToolError, ValidationError
+from sessiontree.contracts.file_names import name_note
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.ports import Reader, Writer
+from sessiontree.contracts.results import Artifact, ToolResult
+from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.truncation import whole
+from sessiontree_tools.patch_text import (
+    FileAdded,
+    FileChange,
+    FileDeleted,
+    FileUpdated,
+    parse_patch,
+    paths_of,
+)
+from sessiontree_tools.patched_lines import AppliedHunk, apply_hunks
+from sessiontree_tools.text_file import read_whole, text_of
+
+MAX_DIFF_LINES: Final = 400
+MAX_LINE_CHARS: Final = 500
+
+
+class ApplyPatchParams(BaseModel):
+    """A patch."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    patch: str = Field(min_length=1, description="From *** Begin Patch to *** End Patch.")
+
+
+class ApplyPatch(Tool[ApplyPatchParams]):
+    """Adds, changes, moves and deletes files as a patch says."""
+
+    name = "apply_patch"
+    description = (
+        "Change files by a patch: all of them, or none. Paths are relative to the workspace. Between "
+        "*** Begin Patch and *** End Patch: *** Add File: PATH and lines that begin with +; *** Delete File: "
+        "PATH; *** Update File: PATH, perhaps *** Move to: PATH, and changes: @@ and a line above, then "
+        "lines with a space (stays), - (goes) or + (comes)."
+    )
+    brief = True
+    Params: ClassVar[type[BaseModel]] = ApplyPatchParams
+    label = "Apply patch"
+    section = "fs"
+    profiles = frozenset({"coding"})
+    flags = frozenset({ToolFlag.WORKSPACE_ONLY})
+    tier = PermissionTier.WORKSPACE
+    kinds = MAIN_AND_BRANCH
+    capabilities = frozenset({"reader", "writer"})
+    sequential = True
+    changes: ClassVar[tuple[str, ...]] = ("patch",)
+    param_aliases: ClassVar[Mapping[str, str]] = {"input": "patch"}
+
+    def paths_changed(self, arguments: Mapping[str, JsonValue]) -> Collection[str]:
+        """Return the paths in the patch; none where it can't be read, for then nothing is changed."""
+        try:
+            return paths_of(parse_patch(str(arguments.get("patch"))))
+        except ValidationError:
+            return ()
+
+    async def execute(self, params: ApplyPatchParams, ctx: ToolContext) -> ToolResult:
+        """Change the files; the output is ``{files, tolerant}``, details add the diff.
+
+        ``files`` has ``{path, change, from, note}`` for each file that is ``added``, ``updated``, ``moved``
+        or ``deleted``, in the order of the patch. ``tolerant`` has ``{path, line, differs_in}`` for each
+        change whose lines the patch spells differently from the file.
+
+        Raises:
+            ValidationError: the text is not a patch.
+            ExecutionError: lines are not found, a file is missing, there already, not a UTF-8 text of at most
+                10 MB, or was changed meanwhile. All files are then as they were, or the text names those
+                that are not.
+            PermissionDenied: a path is outside what may be changed, or the session changes nothing.
+        """
+        writer, reader = ctx.require(WRITER), ctx.require(READER)
+        changes = parse_patch(params.patch)
+        return await in_call_thread(ctx, lambda stop: _apply(reader, writer, changes, stop))
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A file as it was, and as it will be."""
+
+    path: str
+    before: bytes | None = None
+    """None = no such file."""
+    mtime_ns: int = 0
+    now: bytes | None = None
+    """None = it is removed."""
+    like: str | None = None
+    """The file whose permissions a new one takes."""
+
+
+@dataclass(slots=True)
+class _Report:
+    """What the model and a person learn about a patch."""
+
+    files: list[dict[str, JsonValue]] = field(default_factory=list)
+    tolerant: list[dict[str, JsonValue]] = field(default_factory=list)
+    diff: list[str] = field(default_factory=list)
+    added: int = 0
+    removed: int = 0
+
+    def add(self, change: str, path: str, note: str, moved_from: str | None = None) -> None:
+        told: dict[str, JsonValue] = {"path": path, "change": change}
+        if moved_from is not None:
+            told["from"] = moved_from
+        if note:
+            told["note"] = note
+        self.files.append(told)
+
+    def add_hunks(self, path: str, hunks: Sequence[AppliedHunk]) -> None:
+        for hunk in hunks:
+            kept = len(hunk.lines) - hunk.added - hunk.removed
+            old, new = kept + hunk.removed, kept + hunk.added
+            # An empty side names the line before the change, as patch programs expect.
+            ranges = f"-{hunk.line - (not old)},{old} +{hunk.new_line - (not new)},{new}"
+            self.diff += [f"@@ {ranges} @@", *(mark + text for mark, text in hunk.lines)]
+            self.added += hunk.added
+            self.removed += hunk.removed
+            if hunk.differs_in:
+                self.tolerant.append({"path": path, "line": hunk.line, "differs_in": hunk.differs_in})
+
+
+class _PlannedPatch:
+    """The files of a patch as they will be; reads only."""
+
+    def __init__(self, reader: Reader, stop: Stop) -> None:
+        self._reader = reader
+        self._stop = stop
+        self.drafts: dict[str, _Draft] = {}
+        self.report = _Report()
+
+    def take(self, change: FileChange) -> None:
+        """Plan one change after those before it."""
+        end_if(self._stop)
+        try:
+            if isinstance(change, FileAdded):
+                self._add(change)
+            elif isinstance(change, FileDeleted):
+                self._delete(change)
+            else:
+                self._update(change)
+        except ExecutionError as error:
+            verb = {FileAdded: "add", FileDeleted: "delete", FileUpdated: "update"}[type(change)]
+            raise ExecutionError(
+                f"can't {verb} {change.path!r}: {error.message}. No file was changed"
+            ) from error
+
+    def _add(self, change: FileAdded) -> None:
+        draft = self._absent(change.path)
+        draft.now = "".join(f"{line}\n" for line in change.lines).encode()
+        self.report.add("added", draft.path, "")
+        self.report.added += len(change.lines)
+        self.report.diff += ["--- /dev/null", f"+++ b/{draft.path}", *(f"+{line}" for line in change.lines)]
+
+    def _delete(self, change: FileDeleted) -> None:
+        draft = self._present(change.path)
+        _check_is_itself(change.path, draft.path)
+        draft.now = None
+        self.report.add("deleted", draft.path, name_note(change.path, draft.path))
+        self.report.diff += [f"--- a/{draft.path}", "+++ /dev/null"]
+
+    def _update(self, change: FileUpdated) -> None:
+        draft = self._present(change.path)
+        assert draft.now is not None  # noqa: S101 - it is present
+        text = text_of(draft.now)
+        patched = apply_hunks(text, change.hunks, self._stop)
+        target = draft
+        if change.moved_to is not None:
+            _check_is_itself(change.path, draft.path)
+            target = self._absent(change.moved_to)
+            target.like = draft.path if draft.before is not None else draft.like
+            draft.now = None
+        elif patched.text == text:
+            raise ExecutionError("the patch leaves it as it is")
+        target.now = patched.text.encode()
+        moved_from = None if target is draft else draft.path
+        how = "updated" if moved_from is None else "moved"
+        self.report.add(how, target.path, name_note(change.path, draft.path), moved_from)
+        self.report.diff += [f"--- a/{draft.path}", f"+++ b/{target.path}"]
+        self.report.add_hunks(target.path, patched.hunks)
+
+    def _present(self, path: str) -> _Draft:
+        key = posixpath.normpath(path)
+        draft = self.drafts.get(key)
+        if draft is None:
+            entry = self._reader.stat(path)
+            draft = self.drafts.get(entry.path)
+            if draft is None:
+                data = read_whole(self._reader, entry, path)
+                draft = _Draft(entry.path, data, entry.mtime_ns, data)
+            self.drafts[key] = self.drafts[entry.path] = draft
+        if draft.now is None:
+            raise ExecutionError("the patch has removed it before")
+        return draft
+
+    def _absent(self, path: str) -> _Draft:
+        key = posixpath.normpath(path)
+        draft = self.drafts.get(key)
+        if draft is None:
+            try:
+                there = self._reader.stat(path)
+            except ExecutionError:
+                draft = self.drafts[key] = _Draft(key)
+            else:
+                draft = self.drafts.get(there.path)
+        if draft is None or draft.now is not None:
+            raise ExecutionError(
+                f"{path!r} is there already; change it with '*** Update File:', or delete it first"
+            )
+        return draft
+
+
+def _check_is_itself(asked: str, found: str) -> None:
+    """Refuse to remove what a link leads to: whoever names a link means the link."""
+    if asked.endswith(f"/{found}") or posixpath.normpath(asked) == found or name_note(asked, found):
+        return
+    raise ExecutionError(f"it is reached through a link; name the file itself, {found!r}")
+
+
+def _apply(reader: Reader, writer: Writer, changes: Sequence[FileChange], stop: Stop) -> ToolResult:
+    plan = _PlannedPatch(reader, stop)
+    for change in changes:
+        plan.take(change)
+    end_if(stop)
+    _carry_out(reader, writer, list({id(draft): draft for draft in plan.drafts.values()}.values()))
+    report = plan.report
+    lines = [
+        line if len(line) <= MAX_LINE_CHARS else line[: whole(line, MAX_LINE_CHARS)] + "…"
+        for line in report.diff
+    ]
+    if len(lines) > MAX_DIFF_LINES:
+        lines = [*lines[:MAX_DIFF_LINES], f"… {len(lines) - MAX_DIFF_LINES} more lines"]
+    count = f"{len(report.files)} file{'' if len(report.files) == 1 else 's'}"
+    return ToolResult(
+        output={"files": list(report.files), "tolerant": list(report.tolerant)},
+        display=f"patched {count}: +{report.added} -{report.removed}",
+        artifacts=tuple(_artifacts(report)),
+        details={
+            "files": list(report.files),
+            "tolerant": list(report.tolerant),
+            "diff": "\n".join(lines) + "\n",
+        },
+    )
+
+
+def _artifacts(report: _Report) -> Iterator[Artifact]:
+    for told in report.files:
+        if told["change"] != "deleted":
+            yield Artifact("file", str(told["change"]), path=str(told["path"]))
+
+
+def _carry_out(reader: Reader, writer: Writer, drafts: Sequence[_Draft]) -> None:
+    """Write what is new, then remove what goes; take all back if one fails."""
+    done: list[_Draft] = []
+    try:
+        for draft in drafts:
+            if draft.now is None or draft.now == draft.before:
+                continue
+            if draft.before is None:
+                writer.write(draft.path, draft.now, only_new=True, like=draft.like)
+            else:
+                writer.write(draft.path, draft.now, expect_mtime_ns=draft.mtime_ns)
+            done.append(draft)
+        for draft in drafts:
+            if draft.now is None and draft.before is not None:
+                writer.remove(draft.path, expect_mtime_ns=draft.mtime_ns)
+                done.append(draft)
+    except ToolError as error:
+        left = [path for draft in reversed(done) if (path := _take_back(reader, writer, draft))]
+        if left:
+            names = ", ".join(map(repr, left))
+            raise ExecutionError(
+                f"{error.message}. The patch was taken back, but not in {names}; look at them"
+            ) from error
+        if isinstance(error, ExecutionError):
+            raise ExecutionError(f"{error.message}. No file was changed") from error
+        raise
+
+
+def _take_back(reader: Reader, writer: Writer, draft: _Draft) -> str:
+    """Undo one change; return the path if that failed."""
+    try:
+        if draft.now is not None and read_whole(reader, reader.stat(draft.path), draft.path) != draft.now:
+            return draft.path  # another program has changed it since
+        if draft.before is None:
+            writer.remove(draft.path)
+        else:
+            writer.write(draft.path, draft.before, only_new=draft.now is None)
+    except ToolError:
+        return draft.path
+    return ""
