@@ -133,6 +133,7 @@ def test_only_the_changed_lines_of_a_file_change(
         ("", "+new", "new\n"),
         ("a\nb\na\n", "-a\n+z\n*** End of File", "a\nb\nz\n"),
         ("x\n\ty  \n", " x\n-y\n+z", "x\nz\n"),  # spaces differ
+        (" a\na \n", "-a\n+b", " a\nb\n"),  # spaces at an end differ less than indentation
         ("a\n", "-a\n+b\n\n", "b\n"),  # the empty line is layout
         ("a\n\nb\n", " a\n\n-b\n+c", "a\n\nc\n"),  # and here it is a line
         ("*** End Patch\n", "-*** End Patch\n+*** Begin Patch", "*** Begin Patch\n"),
