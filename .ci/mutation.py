@@ -48,9 +48,11 @@ source_paths = ["sessiontree"]
 only_mutate = [{code}]
 also_copy = ["sessiontree_tools", "mutation_profile.py"]
 pytest_add_cli_args = ["-p", "mutation_profile", "--hypothesis-profile=mutation"]
-pytest_add_cli_args_test_selection = [{folders}, "-m", "not slow and not long"]
+pytest_add_cli_args_test_selection = [{folders}, "-m", "not slow and not long", "--deselect", "{deep}"]
 use_git_change_detection = false
 """
+DEEP = "tests/unit/schema/test_argument_text.py::test_as_deep_as_tools_take"
+"""Fails in the copy: a changed function has one frame more, and this is about the depth of frames."""
 PROFILE = """from hypothesis import HealthCheck, settings
 settings.register_profile(
     "mutation", max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
@@ -112,6 +114,7 @@ def prepare(room: str, modules: str) -> Path:
         shutil.copytree(CHECKOUT / name, copy, ignore=ignore)
     settings = SETTINGS.format(
         code=", ".join(f'"sessiontree/{each}"' for each in code),
+        deep=DEEP,
         folders=", ".join(f'"{folder.as_posix()}"' for folder in sorted(folders)),
     )
     (place / "pyproject.toml").write_text(settings, "utf-8")

@@ -323,6 +323,32 @@ def test_values_of_a_closed_form_are_checked_again(schema: dict[str, Any], value
         form.rebuild(value)
 
 
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "integer", "minimum": 1, "maximum": 5}, 1),
+        ({"type": "integer", "minimum": 1, "maximum": 5}, 5),
+        ({"type": "string", "format": "date-time"}, "2026-11-27T21:30:00Z"),
+        ({"type": "string", "format": "date-time"}, "2024-02-29T00:00:00.5+02:00"),
+        ({"type": "array", "items": {"const": 1}, "maxItems": 2}, [1, 1]),
+    ],
+)
+def test_values_at_the_bounds_pass(schema: dict[str, Any], value: Any) -> None:
+    """The least and the largest number, the longest list, and a moment of a real day."""
+    form = closed_form(schema)
+    assert isinstance(form, ClosedResult)
+    assert form.rebuild(value) == value
+
+
+@pytest.mark.parametrize("day", ["2026-02-29", "2026-13-01", "2026-11-31"])
+def test_a_moment_of_a_day_that_does_not_exist_is_refused(day: str) -> None:
+    """Its digits could carry what no date says."""
+    form = closed_form({"type": "string", "format": "date-time"})
+    assert isinstance(form, ClosedResult)
+    with pytest.raises(ValueError, match="does not fit"):
+        form.rebuild(f"{day}T21:30:00Z")
+
+
 @pytest.mark.covers("UNT8")
 @pytest.mark.parametrize(
     ("schema", "value", "bits"),

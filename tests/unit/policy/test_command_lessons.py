@@ -21,6 +21,10 @@ IN_DOUBT = [
     ("REL-L20 env -S", "env --split-string='python x'"),
     ("REL-L20 env -S", "env -S'rm${IFS}x' ls"),
     ("REL-L20 env -S", "env -iS 'python x'"),
+    ("REL-L20 env -S", "env -S 'ls ${HOME}'"),
+    ("REL-L20 env -S", "env -S '-i ls'"),
+    ("REL-L20 a file", "sh ls"),
+    ("REL-L20 no command", "xargs -0"),
     ("REL-L20 env -C", "env -C /elsewhere ls"),
     ("REL-L20 wrapper", "nice python x"),
     ("REL-L20 wrapper", "nohup ./x"),
@@ -143,6 +147,29 @@ def test_what_deceived_others_is_in_doubt(lesson: str, command: str) -> None:
     assert not found.is_harmless, lesson
     assert not found.shapes, lesson
     assert found.doubt, lesson
+
+
+@pytest.mark.covers("REL-L20", "REL-L30")
+@pytest.mark.parametrize("command", ["sh -l -c ls", "bash -l -x -c 'ls -l'", "sh -x -l -c ls"])
+def test_options_of_a_shell_count_wherever_they_are(command: str) -> None:
+    """Each word before the text may hold some, and no later one undoes them."""
+    found = verdict(command)
+    assert not found.is_harmless
+    assert "more options than '-c'" in found.doubt
+
+
+@pytest.mark.covers("REL-L31")
+def test_a_program_that_is_a_link_to_another_is_in_doubt() -> None:
+    """Whatever ``ls`` leads to is what runs; one shell may stand for another."""
+
+    def links(name: str) -> str:
+        return {"ls": "/usr/bin/busybox", "sh": "/usr/bin/dash"}.get(name, f"/usr/bin/{name}")
+
+    found = verdict("ls -l", links)
+    assert not found.is_harmless
+    assert "'ls' is a link to '/usr/bin/busybox', a program with another name" in found.doubt
+    assert verdict("sh -c 'cat x'", links).is_harmless
+    assert not verdict("sh -c 'ls x'", links).is_harmless
 
 
 @pytest.mark.covers("REL-L20", "REL-L22", "REL-L30")

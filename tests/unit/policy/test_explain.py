@@ -274,6 +274,44 @@ def test_a_plugin_s_filter_judges_its_own_tools_alone() -> None:
     assert {"read", "exec", "ledger"} <= kept
 
 
+def test_a_plugin_s_tools_that_its_own_list_denies_are_gone() -> None:
+    """The list's entry is named, and the plugin's other tools stay."""
+    config = PolicyConfig(plugins={"radio": ToolLists(deny=("tune",))})
+    kept = CompiledPolicy(ROWS, config).decide(MAIN).kept
+    assert {row.name for row in ROWS} - kept >= {"tune"}
+    assert {"read", "exec", "ledger"} <= kept
+    found = removal_of("tune", MAIN, plugins=config.plugins)
+    assert (found["step"], found["by"], found["pattern"]) == ("plugin radio", "deny", "tune")
+
+
+def test_every_entry_of_a_deny_list_counts() -> None:
+    """A later one brings nothing back that an earlier one removed."""
+    config = PolicyConfig(tools=ToolPolicy(deny=("read", "write", "group:web")))
+    kept = CompiledPolicy(ROWS, config).decide(MAIN).kept
+    assert not kept & {"read", "write", "web_fetch", "web_search"}
+    assert {"edit", "exec"} <= kept
+
+
+@pytest.mark.parametrize("key", ["openai/gpt-5", "openai:gpt-5", "OpenAI/GPT-5"])
+def test_settings_of_one_model_come_before_those_of_its_provider(key: str) -> None:
+    """However the owner writes its name; other models of the provider keep the provider's."""
+    lists = {key: ProfiledTools(deny=("read",)), "openai": ProfiledTools(deny=("write",))}
+    policy = CompiledPolicy(ROWS, PolicyConfig(tools=ToolPolicy(by_provider=lists)))
+    one = policy.decide(replace(MAIN, model="openai/gpt-5")).kept
+    other = policy.decide(replace(MAIN, model="openai/gpt-4")).kept
+    assert ("read" in one, "write" in one) == (False, True)
+    assert ("read" in other, "write" in other) == (True, False)
+
+
+def test_an_unknown_name_is_not_held() -> None:
+    """It is explained like any tool that is not held, by rule 0."""
+    found = CompiledPolicy(ROWS, PolicyConfig()).explain("exce", MAIN)
+    assert (found.tool, found.kept) == ("exce", False)
+    assert found.removal is not None
+    assert (found.removal.step, found.removal.number, found.removal.by) == ("tools", 0, "rule")
+    assert "did you mean 'exec'?" in found.removal.why
+
+
 @pytest.mark.covers("I35")
 @pytest.mark.parametrize("entry", ["Station-List", "stations", "radio", "group:plugins"])
 def test_an_optional_tool_is_offered_where_a_list_names_it(entry: str) -> None:
