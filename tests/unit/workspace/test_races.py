@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, ToolError
+from sessiontree.testing.context import call_tool, make_context
+from sessiontree_tools.apply_patch import ApplyPatch
 
 if TYPE_CHECKING:
     from tests.unit.workspace.conftest import Grounds
@@ -169,7 +172,38 @@ def test_nothing_is_changed_outside_while_a_directory_is_swapped_for_a_link(grou
     def remove(way: str) -> None:
         writer.remove(f"{way}/victim")
 
-    assert escapes_while_swapped(grounds, [write, remove], *directory_and_link(grounds)) == 0
+    numbers = count()
+
+    def make(way: str) -> None:
+        writer.write(f"{way}/new {next(numbers)}", b"planted", only_new=True, like=f"{way}/secret")
+
+    assert escapes_while_swapped(grounds, [write, remove, make], *directory_and_link(grounds)) == 0
+
+
+@pytest.mark.covers("REL-L34", "REL-L38")
+@pytest.mark.slow
+@pytest.mark.parametrize("least", [50, pytest.param(5_000, marks=pytest.mark.long)])
+async def test_nothing_is_changed_outside_while_patches_are_applied(grounds: Grounds, least: int) -> None:
+    """REL-L38: each adds a file, changes one and moves one of a directory that becomes a link meanwhile."""
+    context = make_context(grounds.root)
+    way, decoy = directory_and_link(grounds)
+    for name in ("secret", "victim", *(f"made {number}" for number in range(100))):
+        (grounds.outside / name).write_bytes(b"head\n")
+    (way / "secret").write_bytes(b"head\n")
+    before = grounds.neighbours()
+    applied, refused, last = 0, 0, None
+    with swapping(way, decoy):
+        while applied < least or refused < least:
+            number = applied + refused
+            body = f"*** Add File: way/made {number}\n+new\n*** Update File: way/secret\n@@ head\n+{number}\n"
+            if last is not None:
+                body += f"*** Update File: way/made {last}\n*** Move to: way/moved {last}\n-new\n+old\n"
+            try:
+                await call_tool(ApplyPatch(), context, patch=f"*** Begin Patch\n{body}*** End Patch")
+                applied, last = applied + 1, number
+            except ToolError:
+                refused, last = refused + 1, None
+    assert grounds.neighbours() == before
 
 
 @pytest.mark.covers("REL-L38")
