@@ -95,7 +95,10 @@ class ApplyPatch(Tool[ApplyPatchParams]):
 class _Draft:
     """A file as it was, and as it will be."""
 
+    asked: str
+    """Its path as the patch has it, which decides what is changed."""
     path: str
+    """Its path for people."""
     before: bytes | None = None
     """None = no such file."""
     mtime_ns: int = 0
@@ -110,18 +113,21 @@ class _Report:
     """What the model and a person learn about a patch."""
 
     files: list[dict[str, JsonValue]] = field(default_factory=list)
+    drafts: list[_Draft] = field(default_factory=list)
+    """Of each of the files."""
     tolerant: list[dict[str, JsonValue]] = field(default_factory=list)
     diff: list[str] = field(default_factory=list)
     added: int = 0
     removed: int = 0
 
-    def add(self, change: str, path: str, note: str, moved_from: str | None = None) -> None:
-        told: dict[str, JsonValue] = {"path": path, "change": change}
+    def add(self, change: str, draft: _Draft, note: str, moved_from: str | None = None) -> None:
+        told: dict[str, JsonValue] = {"path": draft.path, "change": change}
         if moved_from is not None:
             told["from"] = moved_from
         if note:
             told["note"] = note
         self.files.append(told)
+        self.drafts.append(draft)
 
     def add_hunks(self, path: str, hunks: Sequence[AppliedHunk]) -> None:
         for hunk in hunks:
@@ -164,15 +170,15 @@ class _PlannedPatch:
     def _add(self, change: FileAdded) -> None:
         draft = self._absent(change.path)
         draft.now = "".join(f"{line}\n" for line in change.lines).encode()
-        self.report.add("added", draft.path, "")
+        self.report.add("added", draft, "")
         self.report.added += len(change.lines)
         self.report.diff += ["--- /dev/null", f"+++ b/{draft.path}", *(f"+{line}" for line in change.lines)]
 
     def _delete(self, change: FileDeleted) -> None:
         draft = self._present(change.path)
-        _check_is_itself(change.path, draft.path)
+        self._check_is_itself(change.path, draft.path)
         draft.now = None
-        self.report.add("deleted", draft.path, name_note(change.path, draft.path))
+        self.report.add("deleted", draft, name_note(change.path, draft.path))
         self.report.diff += [f"--- a/{draft.path}", "+++ /dev/null"]
 
     def _update(self, change: FileUpdated) -> None:
@@ -182,41 +188,52 @@ class _PlannedPatch:
         patched = apply_hunks(text, change.hunks, self._stop)
         target = draft
         if change.moved_to is not None:
-            _check_is_itself(change.path, draft.path)
+            self._check_is_itself(change.path, draft.path)
             target = self._absent(change.moved_to)
-            target.like = draft.path if draft.before is not None else draft.like
+            target.like = draft.asked if draft.before is not None else draft.like
             draft.now = None
         elif patched.text == text:
             raise ExecutionError("the patch leaves it as it is")
         target.now = patched.text.encode()
         moved_from = None if target is draft else draft.path
         how = "updated" if moved_from is None else "moved"
-        self.report.add(how, target.path, name_note(change.path, draft.path), moved_from)
+        self.report.add(how, target, name_note(change.path, draft.path), moved_from)
         self.report.diff += [f"--- a/{draft.path}", f"+++ b/{target.path}"]
         self.report.add_hunks(target.path, patched.hunks)
 
     def _present(self, path: str) -> _Draft:
-        key = posixpath.normpath(path)
+        key = _key_of(path)
         draft = self.drafts.get(key)
         if draft is None:
             entry = self._reader.stat(path)
             draft = self.drafts.get(entry.path)
             if draft is None:
                 data = read_whole(self._reader, entry, path)
-                draft = _Draft(entry.path, data, entry.mtime_ns, data)
+                draft = _Draft(path, entry.path, data, entry.mtime_ns, data)
             self.drafts[key] = self.drafts[entry.path] = draft
         if draft.now is None:
             raise ExecutionError("the patch has removed it before")
         return draft
 
+    def _check_is_itself(self, asked: str, found: str) -> None:
+        """Refuse to remove what a link leads to: whoever names a link means the link."""
+        if posixpath.isabs(asked):
+            folder, name = posixpath.split(asked)
+            named = [each for each in self._reader.list(folder) if posixpath.basename(each.path) == name]
+            is_itself = all(each.type != "link" for each in named)
+        else:
+            is_itself = _key_of(asked) == found or bool(name_note(asked, found))
+        if not is_itself:
+            raise ExecutionError(f"it is reached through a link or '..'; name the file itself, {found!r}")
+
     def _absent(self, path: str) -> _Draft:
-        key = posixpath.normpath(path)
+        key = _key_of(path)
         draft = self.drafts.get(key)
         if draft is None:
             try:
                 there = self._reader.stat(path)
             except ExecutionError:
-                draft = self.drafts[key] = _Draft(key)
+                draft = self.drafts[key] = _Draft(path, key)
             else:
                 draft = self.drafts.get(there.path)
         if draft is None or draft.now is not None:
@@ -226,11 +243,9 @@ class _PlannedPatch:
         return draft
 
 
-def _check_is_itself(asked: str, found: str) -> None:
-    """Refuse to remove what a link leads to: whoever names a link means the link."""
-    if asked.endswith(f"/{found}") or posixpath.normpath(asked) == found or name_note(asked, found):
-        return
-    raise ExecutionError(f"it is reached through a link; name the file itself, {found!r}")
+def _key_of(path: str) -> str:
+    """Return one spelling of a path. ``..`` stays: where it leads depends on links."""
+    return path if ".." in path.split("/") else posixpath.normpath(path)
 
 
 def _apply(reader: Reader, writer: Writer, changes: Sequence[FileChange], stop: Stop) -> ToolResult:
@@ -240,6 +255,8 @@ def _apply(reader: Reader, writer: Writer, changes: Sequence[FileChange], stop: 
     end_if(stop)
     _carry_out(reader, writer, list({id(draft): draft for draft in plan.drafts.values()}.values()))
     report = plan.report
+    for told, draft in zip(report.files, report.drafts, strict=True):
+        told["path"] = draft.path
     lines = [
         line if len(line) <= MAX_LINE_CHARS else line[: whole(line, MAX_LINE_CHARS)] + "…"
         for line in report.diff
@@ -273,13 +290,14 @@ def _carry_out(reader: Reader, writer: Writer, drafts: Sequence[_Draft]) -> None
             if draft.now is None or draft.now == draft.before:
                 continue
             if draft.before is None:
-                writer.write(draft.path, draft.now, only_new=True, like=draft.like)
+                written = writer.write(draft.asked, draft.now, only_new=True, like=draft.like)
             else:
-                writer.write(draft.path, draft.now, expect_mtime_ns=draft.mtime_ns)
+                written = writer.write(draft.asked, draft.now, expect_mtime_ns=draft.mtime_ns)
+            draft.path = written.path
             done.append(draft)
         for draft in drafts:
             if draft.now is None and draft.before is not None:
-                writer.remove(draft.path, expect_mtime_ns=draft.mtime_ns)
+                writer.remove(draft.asked, expect_mtime_ns=draft.mtime_ns)
                 done.append(draft)
     except ToolError as error:
         left = [path for draft in reversed(done) if (path := _take_back(reader, writer, draft))]
@@ -296,12 +314,13 @@ def _carry_out(reader: Reader, writer: Writer, drafts: Sequence[_Draft]) -> None
 def _take_back(reader: Reader, writer: Writer, draft: _Draft) -> str:
     """Undo one change; return the path if that failed."""
     try:
-        if draft.now is not None and read_whole(reader, reader.stat(draft.path), draft.path) != draft.now:
+        asked = draft.asked
+        if draft.now is not None and read_whole(reader, reader.stat(asked), asked) != draft.now:
             return draft.path  # another program has changed it since
         if draft.before is None:
-            writer.remove(draft.path)
+            writer.remove(asked)
         else:
-            writer.write(draft.path, draft.before, only_new=draft.now is None)
+            writer.write(asked, draft.before, only_new=draft.now is None)
     except ToolError:
         return draft.path
     return ""

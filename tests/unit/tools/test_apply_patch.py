@@ -120,6 +120,38 @@ async def test_a_patch_with_one_mistake_changes_no_file(tmp_path: Path, case: st
     assert not (tmp_path / "outside").exists()
 
 
+async def test_a_link_to_a_file_at_the_root_is_not_the_file(tmp_path: Path) -> None:
+    """Neither by its path from the root nor by an absolute one: the file it leads to stays."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "b").write_text("1\n")
+    (tmp_path / "sub/b").symlink_to("../b")
+    for path in ("sub/b", f"{tmp_path}/sub/b"):
+        for body in (f"*** Delete File: {path}", f"*** Update File: {path}\n*** Move to: c\n-1\n+2"):
+            with pytest.raises(ExecutionError):
+                await patch(tmp_path, body)
+    assert files(tmp_path) == {"b": b"1\n", "sub/b": b"../b"}
+
+
+async def test_dots_lead_where_the_system_leads(tmp_path: Path) -> None:
+    """Past a link to a directory, ``..`` is above the directory and not above the link."""
+    (tmp_path / "other/deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("other/deep")
+    (tmp_path / "x").write_text("1\n")
+    (tmp_path / "other/x").write_text("1\n")
+    result = await patch(
+        tmp_path,
+        "*** Update File: x\n-1\n+root\n*** Update File: link/../x\n-1\n+other\n"
+        "*** Add File: link/../new\n+x",
+    )
+    assert [each["path"] for each in result.output["files"]] == ["x", "other/x", "other/new"]
+    assert files(tmp_path) == {
+        "link": b"other/deep",
+        "x": b"root\n",
+        "other/x": b"other\n",
+        "other/new": b"x\n",
+    }
+
+
 async def test_what_was_written_is_taken_back_when_a_later_file_refuses(tmp_path: Path) -> None:
     """A file with two names may be read but not written: the files before it are as they were."""
     (tmp_path / "a").write_text("1\n")
