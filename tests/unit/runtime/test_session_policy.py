@@ -225,6 +225,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
     assert removed(config, {"default": "m", "clerk": "m"}, named) == {
         ("default", "main"): (
             "agents_list",
+            "apply_patch",
             "ask_user",
             "sessions_history",
             "sessions_list",
@@ -233,6 +234,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
         ),
         ("default", "branch"): (
             "agents_list",
+            "apply_patch",
             "ask_user",
             "ledger",
             "sessions_history",
@@ -243,6 +245,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
         ("default", "worker"): ("web_fetch",),
         ("clerk", "main"): (
             "agents_list",
+            "apply_patch",
             "ask_user",
             "sessions_history",
             "sessions_send",
@@ -252,6 +255,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
         ),
         ("clerk", "branch"): (
             "agents_list",
+            "apply_patch",
             "ask_user",
             "ledger",
             "sessions_history",
