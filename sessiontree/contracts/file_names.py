@@ -10,16 +10,16 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-_SINGLE_QUOTES: Final = "\u2018\u2019\u201a\u201b\u2032\u02bc"
-_DOUBLE_QUOTES: Final = "\u201c\u201d\u201e\u201f\u2033"
-_SPACES: Final = (
+SINGLE_QUOTES: Final = "\u2018\u2019\u201a\u201b\u2032\u02bc"
+DOUBLE_QUOTES: Final = "\u201c\u201d\u201e\u201f\u2033"
+SPACES: Final = (
     "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 )
 _FOLDED: Final = str.maketrans(
     {
-        **dict.fromkeys(_SINGLE_QUOTES, "'"),
-        **dict.fromkeys(_DOUBLE_QUOTES, '"'),
-        **dict.fromkeys(_SPACES, " "),
+        **dict.fromkeys(SINGLE_QUOTES, "'"),
+        **dict.fromkeys(DOUBLE_QUOTES, '"'),
+        **dict.fromkeys(SPACES, " "),
     }
 )
 _PLAIN_MARKS: Final = frozenset("'\" ")

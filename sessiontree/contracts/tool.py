@@ -218,13 +218,13 @@ class Tool(ABC, Generic[P]):
     """Its parameters that name files it changes, relative to the workspace. A call is Elevated if one of them
     is protected (:class:`~sessiontree.contracts.ports.Writer`), and is bound to the approved place. A tool
     that names no parameters can't change protected places unless its calls are Elevated anyway. Where a
-    parameter holds more than paths, override :meth:`paths_changed`."""
+    parameter holds more than paths, override :meth:`list_changed_paths`."""
 
     def tier_for(self, params: P) -> PermissionTier:
         """Return the tier of the final arguments ``params``; a tier below ``tier`` has no effect."""
         return self.tier
 
-    def paths_changed(self, arguments: Mapping[str, JsonValue]) -> Collection[str]:
+    def list_changed_paths(self, arguments: Mapping[str, JsonValue]) -> Collection[str]:
         """Return the paths of the files that a call would change: the values of ``changes``.
 
         Args:

@@ -238,9 +238,9 @@ class Dispatcher:
         if self._protection is None:
             return frozenset()
         try:
-            paths = tool.paths_changed(arguments)
+            paths = tool.list_changed_paths(arguments)
         except Exception as error:  # noqa: BLE001 - a tool that fails to report its paths may change any
-            self._report(tool, "paths_changed of tool", error, words_of(error))
+            self._report(tool, "list_changed_paths of tool", error, words_of(error))
             return _UNKNOWN_PLACE
         return frozenset().union(*(self._protection.places_at(path) for path in paths))
 

@@ -199,10 +199,7 @@ class WorkspaceReader:
 
     def stat(self, path: str) -> Entry:
         """Return the entry at a path of any type, links followed; raises as :meth:`open`."""
-        with self._root.existing("look at", path) as place:
-            status = os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False)
-            self._root.check_status("look at", path, status)
-            return to_entry(place.path, status)
+        return to_entry(*self._root.look_at(path))
 
     def list(self, path: str = ".") -> list[Entry]:
         """Return a directory's entries sorted by name, links not followed.

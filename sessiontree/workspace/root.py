@@ -258,6 +258,13 @@ class WorkspaceRoot:
                 reason = f"{error_reason(error)}; near names there: {', '.join(map(ascii, near))}"
                 raise failed(verb, path, reason) from error
 
+    def look_at(self, path: str) -> tuple[str, os.stat_result]:
+        """Return where an existing entry is, links followed, and its status; raises as :meth:`place`."""
+        with self.existing("look at", path) as place:
+            status = os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False)
+            self.check_status("look at", path, status)
+            return place.path, status
+
     def _is_unseen(self, path: str) -> bool:
         return path.rpartition("/")[2].startswith(TEMPORARY_PREFIX) or self.hidden.covers(path)
 

@@ -232,7 +232,10 @@ class WorkspaceWriter:
             ExecutionError: it changed, is there although it should be new, is not a regular file, is
                 write-protected, or the system refused; the old file is unchanged.
         """
-        model = None if like is None else self._status_of(like)
+        model = None
+        if like is not None:
+            _, model = self._root.look_at(like)
+            check_regular("look at", like, model)
         with self._root.place("write", path) as place, system_errors("write", path):
             if not place.names:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -281,13 +284,6 @@ class WorkspaceWriter:
         standing, why = self._standing(place)
         if why and standing not in self._allowed:
             raise refused(verb, path, f"it is protected ({why}); a call that changes it needs an approval")
-
-    def _status_of(self, path: str) -> os.stat_result:
-        with self._root.existing("look at", path) as place:
-            status = os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False)
-        self._root.check_status("look at", path, status)
-        check_regular("look at", path, status)
-        return status
 
     def _look(
         self, path: str, directory_fd: int, name: str, expected: int | None, *, only_new: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from sessiontree import (
     WRITER,
     ApplyPatchPolicy,
+    ApprovalRequest,
     PermissionTier,
     PolicyConfig,
     ScriptedModel,
@@ -25,6 +27,7 @@ from sessiontree import (
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.session_facts import ApprovalWanted
 from sessiontree.models.answers import Answer
+from sessiontree_tools.write import Write
 from tests.behaviour.fact_fixtures import asked, facts_of, results
 from tests.behaviour.tree_fixtures import Opener
 
@@ -232,6 +235,44 @@ async def test_a_patch_that_reaches_a_protected_place_asks(open_tree: Opener) ->
     assert _content(root / ".git/hooks/pre-push") == "new\n"
     assert _content(root / "b.txt") == "two\n"
     assert not (root / "a.txt").exists()
+
+
+class UnsureWrite(Write):
+    """Writes a file, and can't tell which before it runs."""
+
+    name = "unsure_write"
+
+    def list_changed_paths(self, arguments: Mapping[str, Any]) -> Collection[str]:
+        """Fail."""
+        raise RuntimeError("no idea")
+
+
+async def test_a_tool_that_fails_to_tell_its_files_asks_and_reaches_no_protected_place(
+    open_tree: Opener,
+) -> None:
+    """A person saw no place, so a yes allows none; any other file is written."""
+    repository(open_tree.workspace)
+    before = _content(open_tree.workspace / ".git/config")
+    script: list[Answer] = [
+        script_call("unsure_write", path="b.txt", content="b"),
+        script_call("unsure_write", path=".git/config", content="evil"),
+        "done",
+    ]
+    asked_for = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        asked_for.append(request.tier)
+        return True
+
+    tree = open_tree(ScriptedModel(script), tools=[UnsureWrite()], approver=approve)
+    async with tree:
+        assert await tree.main.send("go") == "done"
+        written, refused = results(tree, "main")
+    assert asked_for == ["Elevated", "Elevated"]
+    assert not written.is_error
+    assert "protected" in refused.text
+    assert _content(open_tree.workspace / "b.txt") == "b"
+    assert _content(open_tree.workspace / ".git/config") == before
 
 
 async def test_a_tool_that_names_no_files_is_refused_there(open_tree: Opener) -> None:

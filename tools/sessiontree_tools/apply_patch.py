@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,7 +18,7 @@ from sessiontree.contracts.ports import Reader, Writer
 from sessiontree.contracts.results import Artifact, ToolResult
 from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, ToolFlag
-from sessiontree.contracts.truncation import whole
+from sessiontree_tools.diff_text import cut_line, cut_lines, show_range
 from sessiontree_tools.patch_text import (
     FileAdded,
     FileChange,
@@ -29,9 +29,6 @@ from sessiontree_tools.patch_text import (
 )
 from sessiontree_tools.patched_lines import AppliedHunk, apply_hunks
 from sessiontree_tools.text_file import read_whole, text_of
-
-MAX_DIFF_LINES: Final = 400
-MAX_LINE_CHARS: Final = 500
 
 
 class ApplyPatchParams(BaseModel):
@@ -65,7 +62,7 @@ class ApplyPatch(Tool[ApplyPatchParams]):
     changes: ClassVar[tuple[str, ...]] = ("patch",)
     param_aliases: ClassVar[Mapping[str, str]] = {"input": "patch"}
 
-    def paths_changed(self, arguments: Mapping[str, JsonValue]) -> Collection[str]:
+    def list_changed_paths(self, arguments: Mapping[str, JsonValue]) -> Collection[str]:
         """Return the paths in the patch; none where it can't be read, for then nothing is changed."""
         try:
             return paths_of(parse_patch(str(arguments.get("patch"))))
@@ -91,7 +88,7 @@ class ApplyPatch(Tool[ApplyPatchParams]):
         return await in_call_thread(ctx, lambda stop: _apply(reader, writer, changes, stop))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Draft:
     """A file as it was, and as it will be."""
 
@@ -112,30 +109,27 @@ class _Draft:
 class _Report:
     """What the model and a person learn about a patch."""
 
-    files: list[dict[str, JsonValue]] = field(default_factory=list)
-    drafts: list[_Draft] = field(default_factory=list)
-    """Of each of the files."""
+    changes: list[tuple[_Draft, dict[str, JsonValue]]] = field(default_factory=list)
+    """Files, and what is told of each besides its path, which a new file has only once it is written."""
     tolerant: list[dict[str, JsonValue]] = field(default_factory=list)
     diff: list[str] = field(default_factory=list)
     added: int = 0
     removed: int = 0
 
     def add(self, change: str, draft: _Draft, note: str, moved_from: str | None = None) -> None:
-        told: dict[str, JsonValue] = {"path": draft.path, "change": change}
+        told: dict[str, JsonValue] = {"change": change}
         if moved_from is not None:
             told["from"] = moved_from
         if note:
             told["note"] = note
-        self.files.append(told)
-        self.drafts.append(draft)
+        self.changes.append((draft, told))
 
     def add_hunks(self, path: str, hunks: Sequence[AppliedHunk]) -> None:
         for hunk in hunks:
             kept = len(hunk.lines) - hunk.added - hunk.removed
-            old, new = kept + hunk.removed, kept + hunk.added
-            # An empty side names the line before the change, as patch programs expect.
-            ranges = f"-{hunk.line - (not old)},{old} +{hunk.new_line - (not new)},{new}"
-            self.diff += [f"@@ {ranges} @@", *(mark + text for mark, text in hunk.lines)]
+            old = show_range(hunk.line, kept + hunk.removed)
+            new = show_range(hunk.new_line, kept + hunk.added)
+            self.diff += [f"@@ -{old} +{new} @@", *(mark + text for mark, text in hunk.lines)]
             self.added += hunk.added
             self.removed += hunk.removed
             if hunk.differs_in:
@@ -253,33 +247,21 @@ def _apply(reader: Reader, writer: Writer, changes: Sequence[FileChange], stop: 
     for change in changes:
         plan.take(change)
     end_if(stop)
-    _carry_out(reader, writer, list({id(draft): draft for draft in plan.drafts.values()}.values()))
+    _carry_out(reader, writer, list(dict.fromkeys(plan.drafts.values())))
     report = plan.report
-    for told, draft in zip(report.files, report.drafts, strict=True):
-        told["path"] = draft.path
-    lines = [
-        line if len(line) <= MAX_LINE_CHARS else line[: whole(line, MAX_LINE_CHARS)] + "…"
-        for line in report.diff
-    ]
-    if len(lines) > MAX_DIFF_LINES:
-        lines = [*lines[:MAX_DIFF_LINES], f"… {len(lines) - MAX_DIFF_LINES} more lines"]
-    count = f"{len(report.files)} file{'' if len(report.files) == 1 else 's'}"
+    files: list[JsonValue] = [{"path": draft.path, **told} for draft, told in report.changes]
+    output: dict[str, JsonValue] = {"files": files, "tolerant": list(report.tolerant)}
+    count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
     return ToolResult(
-        output={"files": list(report.files), "tolerant": list(report.tolerant)},
+        output=output,
         display=f"patched {count}: +{report.added} -{report.removed}",
-        artifacts=tuple(_artifacts(report)),
-        details={
-            "files": list(report.files),
-            "tolerant": list(report.tolerant),
-            "diff": "\n".join(lines) + "\n",
-        },
+        artifacts=tuple(
+            Artifact("file", str(told["change"]), path=draft.path)
+            for draft, told in report.changes
+            if told["change"] != "deleted"
+        ),
+        details={**output, "diff": "\n".join(cut_lines([cut_line(line) for line in report.diff])) + "\n"},
     )
-
-
-def _artifacts(report: _Report) -> Iterator[Artifact]:
-    for told in report.files:
-        if told["change"] != "deleted":
-            yield Artifact("file", str(told["change"]), path=str(told["path"]))
 
 
 def _carry_out(reader: Reader, writer: Writer, drafts: Sequence[_Draft]) -> None:

@@ -26,9 +26,9 @@ from sessiontree.contracts.ports import Reader, Writer
 from sessiontree.contracts.results import Artifact, ToolResult
 from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
-from sessiontree.contracts.truncation import whole
+from sessiontree_tools.diff_text import cut_line, cut_lines, show_range
 from sessiontree_tools.spellings import ONE_TO_ONE
-from sessiontree_tools.text_file import read_whole, text_of, to_utf8
+from sessiontree_tools.text_file import BYTE_ORDER_MARK, read_whole, text_of, to_utf8
 
 # The look-behind and the possessive run keep this linear on long runs of spaces.
 _LINE_ENDINGS = r"(?<![ \t])[ \t]++(?=\r?\n)|\r\n"
@@ -144,7 +144,6 @@ def _form(found: str) -> str:
     return "" if not found.strip(" \t") else normalize("NFKC", found).translate(ONE_TO_ONE)
 
 
-BYTE_ORDER_MARK = "\ufeff"
 MAX_COUNTED = 1000
 """Matches looked at before counting stops."""
 MAX_LISTED = 10
@@ -298,8 +297,6 @@ def _line_of(text: str, at: int) -> int:
 
 
 CONTEXT_LINES = 3
-MAX_LINES = 400
-MAX_LINE_CHARS = 500
 NO_NEWLINE = "\\ No newline at end of file"
 
 
@@ -325,24 +322,16 @@ def unified_diff(path: str, change: Replacement) -> str:
         *_marked("+", new[head:new_end]),
         *_marked(" ", old[old_end : old_end + kept_tail]),
     ]
-    if len(body) > MAX_LINES:
-        body = [*body[:MAX_LINES], f"… {len(body) - MAX_LINES} more lines"]
-    ranges = [_range(first, end + kept_tail - skipped) for end in (old_end, new_end)]
+    body = cut_lines(body)
+    ranges = [show_range(first, end + kept_tail - skipped) for end in (old_end, new_end)]
     return "\n".join([f"--- a/{path}", f"+++ b/{path}", f"@@ -{ranges[0]} +{ranges[1]} @@", *body]) + "\n"
-
-
-def _range(first: int, count: int) -> str:
-    # An empty side names the line before the change, as patch programs expect.
-    return f"{first if count else first - 1},{count}"
 
 
 def _marked(mark: str, lines: list[str]) -> list[str]:
     marked: list[str] = []
     for line in lines:
         body = line.removesuffix("\n")
-        marked.append(
-            mark + (body if len(body) <= MAX_LINE_CHARS else body[: whole(body, MAX_LINE_CHARS)] + "…")
-        )
+        marked.append(mark + cut_line(body))
         if body == line:
             marked.append(NO_NEWLINE)
     return marked

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.errors import ValidationError
@@ -36,6 +37,8 @@ _MOVE: Final = "*** Move to:"
 _END_OF_FILE: Final = "*** End of File"
 _HEREDOC: Final = re.compile(r"(?:apply_patch\s+)?<<-?\s*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)")
 _FIELD: Final = "/patch"
+_KEPT: Final = 4
+"""Number of patches that are kept: one call reads the same patch several times."""
 Mark: TypeAlias = Literal[" ", "-", "+"]
 _MARKS: Final[dict[str, Mark]] = {" ": " ", "-": "-", "+": "+"}
 
@@ -91,6 +94,7 @@ class FileDeleted:
 FileChange: TypeAlias = FileAdded | FileUpdated | FileDeleted
 
 
+@lru_cache(maxsize=_KEPT)
 def parse_patch(text: str) -> tuple[FileChange, ...]:
     """Return the changes of a patch, in its order.
 

@@ -16,9 +16,7 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.thread_calls import Stop, end_if
 from sessiontree_tools.patch_text import Hunk, PatchLine
 from sessiontree_tools.spellings import ONE_TO_ONE
-
-_EMPTY: Final = (PatchLine(" ", ""), PatchLine(" ", "", is_bare=True))
-BYTE_ORDER_MARK: Final = "\ufeff"
+from sessiontree_tools.text_file import BYTE_ORDER_MARK
 
 
 def _spelled(line: str) -> str:
@@ -183,7 +181,7 @@ def _place_of(file: _FileLines, hunk: Hunk, start: int, number: int) -> _HunkPla
         is_after_anchor = bool(hunk.anchors) and not hunk.is_at_end
         return _HunkPlace(at if is_after_anchor else len(file.lines), lines, _FORMS[differs][0])
     found = file.find(wanted, at, is_at_end=hunk.is_at_end)
-    while found is None and lines and lines[-1] in _EMPTY:
+    while found is None and lines and lines[-1].mark == " " and not lines[-1].text:
         # Empty lines at the end of a hunk may only be layout of the patch.
         lines = lines[:-1]
         wanted.pop()

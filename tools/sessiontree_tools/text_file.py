@@ -15,6 +15,7 @@ from sessiontree.contracts.ports import Entry, Reader
 from sessiontree.contracts.thread_calls import Stop, end_if
 
 CHUNK_BYTES = 1 << 20
+BYTE_ORDER_MARK = "\ufeff"
 MAX_BYTES = 10 * 1024 * 1024
 """Most bytes of a file that is changed in part."""
 HEAD_BYTES = 8 * 1024

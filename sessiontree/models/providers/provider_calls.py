@@ -174,7 +174,7 @@ class ProviderCalls:
         if self._running:
             return
         if self._users <= 0:  # all models were closed meanwhile: nobody else closes the connections
-            await self._http.aclose()
+            await self.close()
         else:
             self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._let_go)
 

@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from weakref import WeakSet
@@ -89,6 +89,16 @@ _FORMS: Final[tuple[tuple[re.Pattern[str], str, WireForm], ...]] = (
 )
 
 
+async def cut_connections(writers: Iterable[asyncio.StreamWriter]) -> None:
+    """Close connections at once, and wait until they are closed: nothing closes them after their loop."""
+    here = list(writers)
+    for writer in here:
+        writer.transport.abort()
+    for writer in here:
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
 @dataclass(slots=True)
 class FakeProvider:
     """A provider on loopback; an async context manager.
@@ -124,13 +134,7 @@ class FakeProvider:
         """Close every connection and stop listening."""
         assert self._server is not None  # noqa: S101 - it was entered
         self._server.close()
-        here = list(self._writers)
-        for writer in here:
-            writer.transport.abort()
-        # The loop may end next, and a connection that it has not let go of by then is never closed.
-        for writer in here:
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+        await cut_connections(self._writers)
 
     def url(self, provider: str) -> str:
         """Return the ``base_url`` for a provider of this name, such as ``openai-responses``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import TypeAlias
@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 import httpcore
 
+from sessiontree.testing.fake_provider.fake_server import cut_connections
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import OutboundWeb
 
@@ -69,13 +70,7 @@ async def serving(respond: Respond, *, tls: SSLContext | None = None) -> AsyncIt
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        here = list(writers)
-        for writer in here:
-            writer.transport.abort()
-        # The loop may end next, and a connection that it has not let go of by then is never closed.
-        for writer in here:
-            with suppress(OSError):
-                await writer.wait_closed()
+        await cut_connections(writers)
 
 
 def answer(
