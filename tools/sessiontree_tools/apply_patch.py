@@ -110,7 +110,7 @@ class _Report:
     """What the model and a person learn about a patch."""
 
     changes: list[tuple[_Draft, dict[str, JsonValue]]] = field(default_factory=list)
-    """Files, and what is told of each besides its path, which a new file has only once it is written."""
+    """Files, and what is reported of each besides its path, which a new file has only once it is written."""
     tolerant: list[dict[str, JsonValue]] = field(default_factory=list)
     diff: list[str] = field(default_factory=list)
     added: int = 0

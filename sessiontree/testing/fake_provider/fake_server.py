@@ -90,7 +90,11 @@ _FORMS: Final[tuple[tuple[re.Pattern[str], str, WireForm], ...]] = (
 
 
 async def cut_connections(writers: Iterable[asyncio.StreamWriter]) -> None:
-    """Close connections at once, and wait until they are closed: nothing closes them after their loop."""
+    """Close connections at once, and wait until they are closed: nothing closes them after their loop.
+
+    Args:
+        writers: Their server's sides.
+    """
     here = list(writers)
     for writer in here:
         writer.transport.abort()
