@@ -48,6 +48,8 @@ MODULES = {
     "survey": ("sessiontree.survey.symbols", "tree_sitter_swift"),
     "testing": ("sessiontree.testing.strategies",),
     "notebook": ("sessiontree.notebook.widget",),
+    "browser": ("playwright.async_api", "axe_playwright_python"),
+    "terminal": ("pyte",),
     "inspect": ("sessiontree.bench.adapters.inspect_solver",),
 }
 """What each extra is for; a new one is added here."""

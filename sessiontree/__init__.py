@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.client_tool import ClientTool as ClientTool
     from sessiontree.contracts.codec import Outcome as Outcome
     from sessiontree.contracts.context import CHANNEL as CHANNEL
+    from sessiontree.contracts.context import HTTP as HTTP
     from sessiontree.contracts.context import MEMORY as MEMORY
     from sessiontree.contracts.context import MEMORY_WRITER as MEMORY_WRITER
     from sessiontree.contracts.context import READER as READER
@@ -336,6 +337,7 @@ _ROOMS = {
     "contracts.context": (
         "CHANNEL",
         "Capability",
+        "HTTP",
         "MEMORY",
         "MEMORY_WRITER",
         "READER",

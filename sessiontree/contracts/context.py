@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.events import short_progress
+from sessiontree.contracts.http_requests import HttpSender
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import (
@@ -50,6 +51,8 @@ MEMORY: Capability[Memory] = Capability("memory", PermissionTier.READ_ONLY)
 """Finds records in memory."""
 WEB: Capability[Web] = Capability("web", PermissionTier.READ_ONLY)
 """Reads pages, and searches the web."""
+HTTP: Capability[HttpSender] = Capability("http", PermissionTier.SYSTEM)
+"""Sends HTTP requests that may change something."""
 WRITER: Capability[Writer] = Capability("writer", PermissionTier.WORKSPACE)
 """Changes files of the workspace."""
 SHELL: Capability[Shell] = Capability("shell", PermissionTier.SYSTEM)
@@ -73,6 +76,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     MEMORY_WRITER,
     SESSIONS,
     SUBTREE,
+    HTTP,
 )
 _BY_NAME: Final = {each.name: each for each in _ALL}
 
@@ -129,6 +133,7 @@ class SessionRights:
     memory_writer: MemoryWriter | None = None
     sessions: Sessions | None = None
     subtree: Subtree | None = None
+    http: HttpSender | None = None
     tree_id: str = ""
     tool: str = ""
     """The tool to which the rights are narrowed; empty = the session's own rights."""
@@ -269,6 +274,11 @@ class ToolContext:
     def subtree(self) -> Subtree | None:
         """Looks at the sessions below; None for a Worker, or if the tool does not declare it."""
         return self._rights.subtree
+
+    @property
+    def http(self) -> HttpSender | None:
+        """Sends HTTP requests; None for a Worker, without the web, or if the tool does not declare it."""
+        return self._rights.http
 
     @property
     def cancelled(self) -> bool:

@@ -105,7 +105,7 @@ _SYSTEM, _ELEVATED = PermissionTier.SYSTEM, PermissionTier.ELEVATED
 _INSIDE = (ToolFlag.WORKSPACE_ONLY,)
 _OWNERS = (ToolFlag.OWNER_ONLY,)
 _NAMED = (ToolFlag.OPTIONAL,)
-_OUTSIDE_OPENCLAW = ("fs", "runtime", "landing")
+_OUTSIDE_OPENCLAW = ("fs", "runtime", "network", "landing")
 
 
 def _row(  # noqa: PLR0913 - one value for each column
@@ -119,6 +119,7 @@ def _row(  # noqa: PLR0913 - one value for each column
     kinds: frozenset[SessionKind] = MAIN_AND_BRANCH,
     flags: tuple[ToolFlag, ...] = (),
     aliases: tuple[str, ...] = (),
+    optional: str = "",
     to_come: bool = False,
 ) -> CatalogRow:
     return CatalogRow(
@@ -133,6 +134,7 @@ def _row(  # noqa: PLR0913 - one value for each column
         aliases=aliases,
         in_openclaw=section not in _OUTSIDE_OPENCLAW,
         is_ready=not to_come,
+        optional_capabilities=frozenset(optional.split()),
     )
 
 
@@ -147,6 +149,9 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("process", "Running commands", "runtime", _SYSTEM, "shell", "coding", to_come=True),
     _row("web_search", "Search the web", "web", _READ, "web", kinds=ALL_KINDS),
     _row("web_fetch", "Fetch page", "web", _READ, "web", kinds=ALL_KINDS),
+    _row(
+        "http_request", "Send request", "network", _SYSTEM, "http", flags=_NAMED, optional="reader writer"
+    ),
     _row("memory_search", "Search memory", "memory", _READ, "memory", "coding", kinds=ALL_KINDS),
     _row("memory_get", "Show memory", "memory", _READ, "memory", "coding", kinds=ALL_KINDS),
     _row("memory_store", "Remember", "memory", _WORKSPACE, "memory_writer"),

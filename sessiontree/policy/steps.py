@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sessiontree.contracts.context import CHANNEL, WEB
+from sessiontree.contracts.context import CHANNEL, HTTP, WEB
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tool import ToolFlag
 from sessiontree.policy.catalog import CatalogRow
@@ -122,7 +122,7 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
 
 
 def _without_web(web: WebAccess, words: Vocabulary) -> Step:
-    reading = [row.name for row in words.rows if WEB.name in row.capabilities]
+    reading = [row.name for row in words.rows if row.capabilities & {WEB.name, HTTP.name}]
     if web == "none":
         return Step("web", gone=tuple(reading), why=NO_WEB)
     return Step("web search", gone=tuple(name for name in reading if name == WEB_SEARCH), why=NO_SEARCH)

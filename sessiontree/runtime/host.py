@@ -18,6 +18,7 @@ from typing import Protocol
 from sessiontree.contracts.context import READER, SHELL, SessionRights
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.hooks import HookContext
+from sessiontree.contracts.http_requests import HttpSender
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.ports import Protection, Reader, Web, Writer
 from sessiontree.contracts.skills import Skill, skills_prompt
@@ -55,6 +56,7 @@ from sessiontree.runtime.session_rights import (
     ChannelHandle,
     Facades,
     Handles,
+    HttpHandle,
     Link,
     MemoryHandle,
     MemoryWriterHandle,
@@ -95,7 +97,7 @@ class HostProcess(Protocol):
         ...
 
 
-class HostWeb(Web, Protocol):
+class HostWeb(Web, HttpSender, Protocol):
     """Web access as a host has it."""
 
     @property
@@ -572,6 +574,7 @@ class HostCore:
                 memory=MemoryHandle(link),
                 memory_writer=MemoryWriterHandle(link),
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
+                http=None if equipment.web is None else HttpHandle(link, equipment.web),
             ),
             adopt.tree_id,
             adopt.denied_in,

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ConfigError, SessionClosed
+from sessiontree.contracts.http_requests import HttpRequest, HttpResponse, HttpSender
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.ports import (
@@ -169,6 +170,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "memory_writer": MemoryWriter,
     "sessions": Sessions,
     "subtree": Subtree,
+    "http": HttpSender,
 }
 """Member of a session's rights to the protocol of its handle."""
 _BEHIND: Final[WeakKeyDictionary[object, Any]] = WeakKeyDictionary()
@@ -282,6 +284,8 @@ class Handles:
     memory_writer: MemoryWriter
     web: Web | None
     """None = the owner of the tree does not allow the web."""
+    http: HttpSender | None
+    """Not given to a Worker; None without the web."""
 
 
 def build_rights(
@@ -328,6 +332,7 @@ def build_rights(
         channel=handles.channel,
         sessions=handles.sessions,
         subtree=handles.subtree,
+        http=handles.http,
         tree_id=tree_id,
         denied_in=refused,
     )
@@ -526,6 +531,22 @@ class WebHandle:
         """Return hits of the owner's search provider."""
         self._link.services()
         return await self._web.search(query)
+
+
+class HttpHandle:
+    """Sends HTTP requests for the session while it is embodied here."""
+
+    __slots__ = ("_link", "_sender")
+
+    def __init__(self, link: Link, sender: HttpSender) -> None:
+        """Keep the link and the web client of the process."""
+        self._link = link
+        self._sender = sender
+
+    async def request(self, wanted: HttpRequest) -> HttpResponse:
+        """Send one request and return the response."""
+        self._link.services()
+        return await self._sender.request(wanted)
 
 
 class MemoryHandle:

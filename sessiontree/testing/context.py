@@ -22,6 +22,7 @@ import pydantic
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import (
     CHANNEL,
+    HTTP,
     MEMORY,
     MEMORY_WRITER,
     READER,
@@ -37,6 +38,7 @@ from sessiontree.contracts.context import (
     capabilities_of,
 )
 from sessiontree.contracts.errors import SessionNotFound, SessionTreeError, ValidationError
+from sessiontree.contracts.http_requests import HttpSender
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.memory import (
     MemoryHit,
@@ -308,6 +310,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     memory: Memory | None = None,
     memory_writer: MemoryWriter | None = None,
     web: Web | None = None,
+    http: HttpSender | None = None,
     shell: Shell | None = None,
     status: Status | None = None,
     config: AgentConfig | None = None,
@@ -328,6 +331,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         memory: Searches memory.
         memory_writer: Adds to memory.
         web: Reads the web.
+        http: Sends HTTP requests.
         shell: Runs commands.
         status: By default a :class:`FixedStatus` of an active session that used nothing.
         config: The agent's configuration; its id is the context's agent.
@@ -351,6 +355,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         reader=_handle(READER, kind, reader, lambda: WorkspaceReader(root)),
         memory=_handle(MEMORY, kind, memory),
         web=_handle(WEB, kind, web),
+        http=_handle(HTTP, kind, http),
         writer=_handle(WRITER, kind, writer, lambda: WorkspaceWriter(root)),
         shell=_handle(SHELL, kind, shell),
         channel=_handle(CHANNEL, kind, channel, RecordingChannel),

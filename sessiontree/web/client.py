@@ -1,4 +1,4 @@
-"""One GET request: connections to judged addresses, redirects, limits, and decompression of the body.
+"""One request: connections to judged addresses, redirects, limits, and decompression of the body.
 
 A name is resolved when the connection is made. Every address of it is judged, and the connection goes to one
 of these addresses: the name server is not asked a second time, so it cannot give a different answer.
@@ -6,7 +6,7 @@ of these addresses: the name server is not asked a second time, so it cannot giv
 Every redirect is a new connection to a newly judged address. It carries the same few headers and nothing
 else: no cookie, credential, referrer or request body can reach another origin. The
 environment's proxies are ignored. A body is never read past its limit, compressed or not.
-Sources: RFC 9110, content codings; RFC 1952, gzip members.
+Sources: RFC 9110, content codings and redirects; RFC 1952, gzip members.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from typing import Final, TypeAlias
 import httpcore
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError, ValidationError
+from sessiontree.contracts.http_requests import HttpResponse
 from sessiontree.contracts.ports import Page
 from sessiontree.contracts.untrusted import wrapped
 from sessiontree.version import VERSION
 from sessiontree.web.address import Ip, Range, WebAddress, denied, join_address, normal_host, not_public
+from sessiontree.web.sent_requests import BODIED, SentRequest
 from sessiontree.web.settings import allowed_network, allowed_place
 
 
@@ -273,6 +275,14 @@ class Body:
             data = self._inflating.unconsumed_tail or self._inflating.unused_data
 
 
+@dataclass(frozen=True, slots=True)
+class HttpRedirect:
+    """Where a response leads."""
+
+    status: int
+    target: WebAddress
+
+
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,60}")
 MAX_HEADER_VALUE_CHARS: Final = 8192
@@ -315,7 +325,13 @@ class WebClient:
         self._secured = secured
 
     async def get(self, address: WebAddress, *, max_bytes: int, accept: str) -> Page:
-        """Return the page at an address, redirects followed, with any status.
+        """Return the page at an address, redirects followed, with any status; raises as :meth:`send`."""
+        return (
+            await self.send(address, SentRequest(headers=(("Accept", accept),)), max_bytes=max_bytes)
+        ).page
+
+    async def send(self, address: WebAddress, sent: SentRequest, *, max_bytes: int) -> HttpResponse:
+        """Send a request and return the response, redirects followed, with any status.
 
         Raises:
             PermissionDenied: an address on the way is not allowed, or a redirect leaves https.
@@ -325,40 +341,41 @@ class WebClient:
         limit_s = self._bounds.total_timeout_s
         try:
             async with asyncio.timeout(limit_s), self._turns:
-                return await self._follow(address, max_bytes, accept)
+                return await self._follow(address, sent, max_bytes)
         except TimeoutError as error:
             raise ExecutionError(
                 f"stopped fetching {address.shown}: it took longer than {limit_s:g} s"
             ) from error
 
-    async def _follow(self, address: WebAddress, max_bytes: int, accept: str) -> Page:
+    async def _follow(self, address: WebAddress, sent: SentRequest, max_bytes: int) -> HttpResponse:
         passed: list[str] = []
         begun = address
         while True:
             try:
-                answer = await self._ask(address, max_bytes, accept, tuple(passed))
+                answer = await self._ask(address, sent, max_bytes, tuple(passed))
             except ToolError as error:
                 if passed:  # a page chose this address
                     error.message = f"a redirect of {begun.shown} failed: {_marked(begun, error.message)}"
                 raise
-            if isinstance(answer, Page):
+            if isinstance(answer, HttpResponse):
                 return answer
             if len(passed) >= self._bounds.max_redirects:
                 raise ExecutionError(
                     f"{begun.shown}: more than {len(passed)} redirects, the last one to "
-                    f"{_marked(begun, answer.shown)}"
+                    f"{_marked(begun, answer.target.shown)}"
                 )
-            if address.scheme == "https" and answer.scheme == "http":
+            if address.scheme == "https" and answer.target.scheme == "http":
                 raise denied(
-                    f"{begun.shown} redirects to what is not encrypted: {_marked(begun, answer.shown)}"
+                    f"{begun.shown} redirects to what is not encrypted: {_marked(begun, answer.target.shown)}"
                 )
             passed.append(str(address))
-            address = answer
+            sent = sent.redirected(answer.status, stays=answer.target.origin == address.origin)
+            address = answer.target
 
     async def _ask(
-        self, address: WebAddress, max_bytes: int, accept: str, passed: tuple[str, ...]
-    ) -> Page | WebAddress:
-        """Return the page at one address, or the target of its redirect."""
+        self, address: WebAddress, sent: SentRequest, max_bytes: int, passed: tuple[str, ...]
+    ) -> HttpResponse | HttpRedirect:
+        """Return the response of one address, or its redirect if that is followed."""
         self._rules.check_place(address)
         context = await asyncio.to_thread(self._secured) if address.scheme == "https" else None
         connection = httpcore.AsyncHTTPConnection(
@@ -367,17 +384,21 @@ class WebClient:
             network_backend=self._network,
         )
         try:
-            response = await connection.handle_async_request(self._request(address, accept))
+            response = await connection.handle_async_request(self._request(address, sent))
             headers = _headers(response.headers)
             location = headers.get("location")
+            leads_to = ""
             if response.status in REDIRECTS and location is not None:
-                return _redirected(address, location)
+                target = _redirected(address, location)
+                if sent.may_follow(response.status, stays=target.origin == address.origin):
+                    return HttpRedirect(response.status, target)
+                leads_to = str(target)
             body = Body(headers.get("content-encoding", ""), max_bytes=max_bytes)
             async for piece in _pieces(response):
                 if not body.take(piece):
                     break
             content_type, charset = _content_type(headers.get("content-type", ""))
-            return Page(
+            page = Page(
                 url=str(address),
                 status=response.status,
                 content_type=content_type,
@@ -386,26 +407,34 @@ class WebClient:
                 truncated=body.truncated,
                 redirects=passed,
             )
+            return HttpResponse(page, _shown_headers(response.headers), sent.method, leads_to)
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-            why = f"{address.shown} can't be fetched: {_words_of(error)}"
-            raise ExecutionError(why, retryable=True) from error
+            what = "can't be fetched" if sent.method == "GET" else f"gave no answer to {sent.method}"
+            why = f"{address.shown} {what}: {_words_of(error)}"
+            raise ExecutionError(why, retryable=sent.is_safe) from error
         finally:
             await connection.aclose()
 
-    def _request(self, address: WebAddress, accept: str) -> httpcore.Request:
+    def _request(self, address: WebAddress, sent: SentRequest) -> httpcore.Request:
         wait_s = self._bounds.read_timeout_s
+        own = {
+            "Host": address.authority,
+            "Accept": "*/*",
+            "Accept-Encoding": ACCEPTED,
+            "User-Agent": f"sessiontree/{VERSION}",
+            "Connection": "close",
+        }
+        if sent.body or sent.method in BODIED:
+            own["Content-Length"] = str(len(sent.body))
+        given = {name.lower() for name, _ in sent.headers}
+        kept = [(name, value) for name, value in own.items() if name.lower() not in given]
         return httpcore.Request(
-            "GET",
+            sent.method,
             httpcore.URL(
                 scheme=address.scheme, host=address.host, port=address.port, target=address.target.encode()
             ),
-            headers={
-                "Host": address.authority,
-                "Accept": accept,
-                "Accept-Encoding": ACCEPTED,
-                "User-Agent": f"sessiontree/{VERSION}",
-                "Connection": "close",
-            },
+            headers=[(name.encode("ascii"), value.encode("utf-8")) for name, value in (*kept, *sent.headers)],
+            content=sent.body,
             extensions={
                 "timeout": {"connect": self._bounds.connect_timeout_s, "read": wait_s, "write": wait_s}
             },
@@ -441,6 +470,23 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
                 value = b""
             found[key] = value.decode("utf-8", errors="replace")
     return found
+
+
+MAX_SHOWN_HEADERS: Final = 100
+"""How many headers of a response are kept."""
+_HEADER_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def _shown_headers(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
+    """Return a response's headers, names in lower case; cookies, which are credentials, are left out."""
+    found = [
+        (
+            name.decode("latin-1").lower(),
+            _HEADER_CONTROLS.sub(" ", value[:MAX_HEADER_VALUE_CHARS].decode("utf-8", errors="replace")),
+        )
+        for name, value in pairs
+    ]
+    return tuple(pair for pair in found if pair[0] not in {"set-cookie", "set-cookie2"})[:MAX_SHOWN_HEADERS]
 
 
 def _content_type(header: str) -> tuple[str, str | None]:

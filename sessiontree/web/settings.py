@@ -1,4 +1,4 @@
-"""The owner's settings for what a tree may read of the web."""
+"""The owner's settings for what a tree may read of the web, and send to it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Source: the WHATWG Fetch Standard's bad ports, and the IANA port registry for th
 
 
 class WebSettings(StrictSettings):
-    """Limits of what a tree's sessions may read of the web. A model cannot change them."""
+    """Limits of what a tree's sessions may read of the web, and send to it. A model cannot change them."""
 
     allow_private: tuple[str, ...] = ()
-    """The owner's places that may be read although they are not public: ``host:port`` (this host at this
+    """The owner's places that may be reached although they are not public: ``host:port`` (this host at this
     port, with any private or loopback address) or a network such as ``10.1.0.0/16``."""
     ports: tuple[int, ...] = WEB_PORTS
     """Allowed ports of public hosts; ports of other protocols can only be allowed host by host."""

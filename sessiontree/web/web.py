@@ -20,7 +20,8 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import httpcore
 
-from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError
+from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError, ValidationError
+from sessiontree.contracts.http_requests import MAX_SENT_BYTES, HttpRequest, HttpResponse
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery
 from sessiontree.web.address import WebAddress, parse_address
 from sessiontree.web.client import (
@@ -31,6 +32,7 @@ from sessiontree.web.client import (
     WebClient,
     system_addresses,
 )
+from sessiontree.web.sent_requests import SentRequest, check_headers
 from sessiontree.web.settings import WebSettings
 
 MAX_ANSWER_BYTES: Final = 2 * 2**20
@@ -164,7 +166,10 @@ NO_PROVIDER = (
 
 
 class OutboundWeb:
-    """Reads pages and asks the search provider; the :class:`~sessiontree.contracts.ports.Web` of a process.
+    """Reads pages, asks the search provider and sends requests: the web of a process.
+
+    It is the process's :class:`~sessiontree.contracts.ports.Web` and
+    :class:`~sessiontree.contracts.http_requests.HttpSender`.
 
     Use it from one event loop. No connection stays open between pages.
 
@@ -205,6 +210,22 @@ class OutboundWeb:
         most = self._settings.max_bytes
         wanted = most if max_bytes is None else min(max_bytes, most)
         return await self._pages.get(parse_address(url), max_bytes=wanted, accept=accept)
+
+    async def request(self, wanted: HttpRequest) -> HttpResponse:
+        """Send one request and return the response, redirects followed, with any status.
+
+        Raises:
+            ValidationError: address, header or body is not valid; names the field.
+        """
+        sent = SentRequest(wanted.method, check_headers(wanted.headers), wanted.body)
+        if len(wanted.body) > MAX_SENT_BYTES:
+            raise ValidationError(
+                f"the body has {len(wanted.body):,} bytes; a request holds at most {MAX_SENT_BYTES:,}",
+                "/body",
+            )
+        most = self._settings.max_bytes
+        max_bytes = most if wanted.max_bytes is None else min(wanted.max_bytes, most)
+        return await self._pages.send(parse_address(wanted.url), sent, max_bytes=max_bytes)
 
     async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
         """Return hits of the owner's search provider, best first.

@@ -14,6 +14,7 @@ from sessiontree_tools.edit import Edit
 from sessiontree_tools.exec import Exec
 from sessiontree_tools.find import Find
 from sessiontree_tools.grep import Grep
+from sessiontree_tools.http_request import SendRequest
 from sessiontree_tools.memory import MemoryForget, MemoryGet, MemorySearch, StoreMemory
 from sessiontree_tools.message import AskUser, Message
 from sessiontree_tools.read import Read
@@ -52,6 +53,7 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         AgentsList(),
         WebSearch(),
         WebFetch(),
+        SendRequest(),
         MemorySearch(),
         MemoryGet(),
         StoreMemory(),

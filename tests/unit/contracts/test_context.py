@@ -16,6 +16,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import (
     CAPABILITIES,
     CHANNEL,
+    HTTP,
     MEMORY,
     MEMORY_WRITER,
     OBSERVING,
@@ -46,6 +47,7 @@ ALL: tuple[Capability[Any], ...] = (
     MEMORY_WRITER,
     SESSIONS,
     SUBTREE,
+    HTTP,
 )
 Require = Callable[[ToolContext, Capability[Any]], Any]
 Narrow = Callable[[SessionRights, str, set[str]], SessionRights]

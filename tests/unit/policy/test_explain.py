@@ -385,8 +385,8 @@ def test_explanations_show_themselves() -> None:
     assert pretty_repr(held) == "Explanation(tool='read', kept=True)"
     assert "step='tools.allow'" in pretty_repr(gone)
     assert [each.tool for each in policy.removed(MAIN)] == [
-        "apply_patch", "exec", "sessions_list", "sessions_history", "sessions_send", "ask_user",
-        "agents_list", "Station-List",
+        "apply_patch", "exec", "http_request", "sessions_list", "sessions_history", "sessions_send",
+        "ask_user", "agents_list", "Station-List",
     ]  # fmt: skip
 
 

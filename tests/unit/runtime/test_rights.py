@@ -54,6 +54,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         memory=PlainMemory(),
         memory_writer=PlainMemory(),
         web=OutboundWeb(WebSettings()),
+        http=OutboundWeb(WebSettings()),
     )
 
     @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
@@ -63,7 +64,8 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         held = {name for name in CAPABILITIES if getattr(rights, name) is not None}
         assert held <= capabilities_of(kind)
         if kind is SessionKind.WORKER:
-            assert held.isdisjoint({"writer", "shell", "channel", "memory_writer", "sessions", "subtree"})
+            changing = {"writer", "shell", "channel", "memory_writer", "sessions", "subtree", "http"}
+            assert held.isdisjoint(changing)
         else:
             everything = set(CAPABILITIES)
             assert held == (everything if config.workspace_access == "rw" else everything - {"writer"})
@@ -81,7 +83,9 @@ def test_a_worker_never_holds_a_handle_that_changes_anything(tmp_path: Path) -> 
 
 
 @pytest.mark.covers("REL-P11")
-@pytest.mark.parametrize("handle", ["writer", "shell", "channel", "memory_writer", "sessions", "subtree"])
+@pytest.mark.parametrize(
+    "handle", ["writer", "shell", "channel", "memory_writer", "sessions", "subtree", "http"]
+)
 def test_one_handle_too_many_is_found(tmp_path: Path, handle: str) -> None:
     """The property fails where a Worker of one configuration in three holds one handle."""
 
