@@ -31,6 +31,7 @@ from sessiontree.contracts.ports import (
     Web,
     Writer,
 )
+from sessiontree.contracts.previews import Previews
 
 H = TypeVar("H")
 
@@ -65,6 +66,8 @@ SESSIONS: Capability[Sessions] = Capability("sessions", PermissionTier.WORKSPACE
 """Spawns children, sends to them and stops them."""
 SUBTREE: Capability[Subtree] = Capability("subtree", PermissionTier.READ_ONLY, for_leaves=False)
 """Reads the state and the messages of the sessions below."""
+PREVIEWS: Capability[Previews] = Capability("previews", PermissionTier.SYSTEM)
+"""Publishes pages on this machine."""
 
 _ALL: Final[tuple[Capability[Any], ...]] = (
     READER,
@@ -77,6 +80,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     SESSIONS,
     SUBTREE,
     HTTP,
+    PREVIEWS,
 )
 _BY_NAME: Final = {each.name: each for each in _ALL}
 
@@ -134,6 +138,7 @@ class SessionRights:
     sessions: Sessions | None = None
     subtree: Subtree | None = None
     http: HttpSender | None = None
+    previews: Previews | None = None
     tree_id: str = ""
     tool: str = ""
     """The tool to which the rights are narrowed; empty = the session's own rights."""
@@ -279,6 +284,11 @@ class ToolContext:
     def http(self) -> HttpSender | None:
         """Sends HTTP requests; None for a Worker, without the web, or if the tool does not declare it."""
         return self._rights.http
+
+    @property
+    def previews(self) -> Previews | None:
+        """Publishes pages on this machine; None for a Worker, or if the tool does not declare it."""
+        return self._rights.previews
 
     @property
     def cancelled(self) -> bool:

@@ -105,6 +105,7 @@ _SYSTEM, _ELEVATED = PermissionTier.SYSTEM, PermissionTier.ELEVATED
 _INSIDE = (ToolFlag.WORKSPACE_ONLY,)
 _OWNERS = (ToolFlag.OWNER_ONLY,)
 _NAMED = (ToolFlag.OPTIONAL,)
+_NAMED_INSIDE = (ToolFlag.WORKSPACE_ONLY, ToolFlag.OPTIONAL)
 _OUTSIDE_OPENCLAW = ("fs", "runtime", "network", "landing")
 
 
@@ -181,10 +182,10 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("agents_list", "List agents", "agents", _READ, "subtree", flags=_NAMED),
     _row("image", "Look at image", "media", _READ, "reader", "coding", to_come=True),
     _row("tts", "Speak", "media", _WORKSPACE, "writer", to_come=True),
-    _row("write_html", "Write page", "landing", _WORKSPACE, "writer", flags=_INSIDE, to_come=True),
+    _row("write_html", "Write page", "landing", _WORKSPACE, "reader writer", flags=_NAMED_INSIDE),
     _row("preview_screenshot", "Picture of page", "landing", _SYSTEM, "reader web", to_come=True),
     _row("validate_page", "Check page", "landing", _READ, "reader", flags=_INSIDE, to_come=True),
-    _row("deploy_preview", "Publish preview", "landing", _SYSTEM, "reader web", to_come=True),
+    _row("deploy_preview", "Publish preview", "landing", _SYSTEM, "reader previews", flags=_NAMED_INSIDE),
 )  # fmt: skip
 """By section, in the specification's order; names and aliases are unique. No tier is lower than its row's
 capabilities require."""

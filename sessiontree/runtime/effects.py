@@ -46,6 +46,7 @@ from sessiontree.runtime.live_session import Controller, LiveSession
 from sessiontree.runtime.memory_api import MemoryPort, ended_tree
 from sessiontree.runtime.model_gateway import Gateway
 from sessiontree.runtime.outside_answers import refuse_answers, settle_answer
+from sessiontree.runtime.previews import TreePreviews
 from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.question_budget import QuestionBudget, price_of
 from sessiontree.runtime.scheduler import Scheduler
@@ -149,6 +150,7 @@ class ControllerDeps:
     clock: TreeClock
     agents: dict[str, AgentConfig]
     containers: Containers
+    previews: TreePreviews
 
 
 @dataclass(slots=True, eq=False)
@@ -413,6 +415,7 @@ class EffectRunner:
         self._budget.sizes.pop(session, None)
         self._around.gateway.forget(self._controller.config.tree_id, session)
         self._around.containers.session_over(self._controller, session)
+        self._around.previews.session_over(self._controller.config.tree_id, session)
         if session == "main" and instruction.result.status is SessionStatus.COMPLETED:
             self._around.memory.ended(ended_tree(self._controller.config, self._controller.now_ms()))
         self._controller.results.settle(session, instruction.result)

@@ -47,6 +47,7 @@ from sessiontree.runtime.frames import (
     Unfit,
     Watch,
 )
+from sessiontree.runtime.host_services import Services
 from sessiontree.runtime.interceptors import HookInterceptor, Interceptor, ScreenedWatch, through_hooks
 from sessiontree.runtime.link import Mailbox
 from sessiontree.runtime.memory_api import MemoryApi
@@ -60,7 +61,7 @@ from sessiontree.runtime.session_rights import (
     Link,
     MemoryHandle,
     MemoryWriterHandle,
-    Services,
+    PreviewsHandle,
     SessionsHandle,
     StatusHandle,
     SubtreeHandle,
@@ -575,6 +576,7 @@ class HostCore:
                 memory_writer=MemoryWriterHandle(link),
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
                 http=None if equipment.web is None else HttpHandle(link, equipment.web),
+                previews=PreviewsHandle(link),
             ),
             adopt.tree_id,
             adopt.denied_in,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from sessiontree.contracts.agent import AgentConfig
@@ -41,6 +41,7 @@ from sessiontree.contracts.ports import (
     Web,
     Writer,
 )
+from sessiontree.contracts.previews import Previews, PublishedPage
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import PolicyRow, RemovedTools, SessionSpec, TreeConfig
@@ -48,6 +49,7 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy, compiled
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.policy.steps import Standing, WebAccess
+from sessiontree.runtime.host_services import Services
 
 if TYPE_CHECKING:  # programs that only name a policy need not load memory's frames
     from sessiontree.runtime.memory_api import MemoryApi
@@ -171,6 +173,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "sessions": Sessions,
     "subtree": Subtree,
     "http": HttpSender,
+    "previews": Previews,
 }
 """Member of a session's rights to the protocol of its handle."""
 _BEHIND: Final[WeakKeyDictionary[object, Any]] = WeakKeyDictionary()
@@ -286,6 +289,7 @@ class Handles:
     """None = the owner of the tree does not allow the web."""
     http: HttpSender | None
     """Not given to a Worker; None without the web."""
+    previews: Previews
 
 
 def build_rights(
@@ -333,65 +337,10 @@ def build_rights(
         sessions=handles.sessions,
         subtree=handles.subtree,
         http=handles.http,
+        previews=handles.previews,
         tree_id=tree_id,
         denied_in=refused,
     )
-
-
-class Services(Protocol):
-    """The requests of a host to its supervisor while a call executes; the grant identifies the session.
-
-    Raises (every method):
-        SessionClosed: the grant is not valid now.
-        PermissionDenied: sessions of its kind may not ask this.
-    """
-
-    async def spawn(
-        self,
-        grant: str,
-        request: SpawnRequest,
-        key: str,
-        forbidden: str | None = None,
-        asked_by: tuple[Principal, ...] = (),
-    ) -> str:
-        """Spawn a child of the session; returns its id. ``forbidden`` says why the tree's hooks refuse it."""
-        ...
-
-    async def say(self, grant: str, text: str) -> None:
-        """Say something on the nearest channel at or above the session."""
-        ...
-
-    async def report(self, grant: str) -> SessionReport:
-        """Return the session's state."""
-        ...
-
-    async def list_below(self, grant: str, wanted: SessionFilter) -> SessionRows:
-        """Return the sessions below the session that fit a filter."""
-        ...
-
-    async def history_below(
-        self, grant: str, target: str, limit: int, before: int | None, results: bool
-    ) -> Transcript:
-        """Return messages of a session below the session."""
-        ...
-
-    async def agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
-        """Return the agents that the session may name."""
-        ...
-
-    async def send_from(
-        self, grant: str, target: str, text: str, mode: SendMode, key: str, asked_by: tuple[Principal, ...]
-    ) -> str:
-        """Send a message of the session to another one; return the receiver's id."""
-        ...
-
-    async def stop_below(self, grant: str, target: str, reason: str) -> tuple[SessionRow, ...]:
-        """Stop a session below the session; return how it and those below it ended."""
-        ...
-
-    async def container(self, grant: str, protected: tuple[str, ...]) -> str:
-        """Return the name of the session's container; start it if it is not running."""
-        ...
 
 
 class Link:
@@ -547,6 +496,20 @@ class HttpHandle:
         """Send one request and return the response."""
         self._link.services()
         return await self._sender.request(wanted)
+
+
+class PreviewsHandle:
+    """Publishes pages of the session."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def publish(self, name: str, files: Mapping[str, bytes], *, entry: str) -> PublishedPage:
+        """Publish a page at an address of the supervisor's machine."""
+        link = self._link
+        return await link.services().publish(link.grant, name, files, entry)
 
 
 class MemoryHandle:

@@ -27,6 +27,7 @@ from sessiontree.contracts.ports import (
     SpawnRequest,
     Transcript,
 )
+from sessiontree.contracts.previews import PublishedPage
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
@@ -40,6 +41,7 @@ from sessiontree.runtime.link import HostLink, Transport
 from sessiontree.runtime.live_session import LiveSession, session_report
 from sessiontree.runtime.memory_api import Ended, MemoryPort, MemoryRight, Whose, ended_tree, memory_scope
 from sessiontree.runtime.model_gateway import Gateway
+from sessiontree.runtime.previews import TreePreviews
 from sessiontree.runtime.progress import Progress, ProgressHub
 from sessiontree.runtime.scheduler import PoolSize, Scheduler
 from sessiontree.runtime.stored_trees import load_tree, stored_facts
@@ -98,6 +100,7 @@ class SupervisorCore:
         self._forks: dict[str, asyncio.Task[None]] = {}
         """Forks under way, by the id of the new tree."""
         self.containers = Containers(journal.directory)
+        self.previews = TreePreviews()
         self.scheduler = Scheduler(self._make_link, pools, pool_of, self.grants, most_losses)
 
     async def close(self) -> None:
@@ -107,6 +110,7 @@ class SupervisorCore:
         self.trees.clear()
         self.scheduler.close()
         await self.containers.close()
+        await self.previews.close()
         await self._gateway.close()
         await self._memory.close()
         for link in self.scheduler.links:
@@ -218,6 +222,7 @@ class SupervisorCore:
             self.clock.not_before(last_ms),
             dict(agents),
             self.containers,
+            self.previews,
         )
         controller = self.trees[config.tree_id] = TreeController(config, state, around, last_ms)
         self._opened += 1
@@ -230,6 +235,7 @@ class SupervisorCore:
         if controller is not None:
             controller.close()
             self.containers.tree_closed(tree_id)
+            self.previews.tree_closed(tree_id)
 
     def tree(self, tree_id: str) -> TreeController:
         """Return an open tree.
@@ -403,6 +409,10 @@ class SupervisorCore:
     async def container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of a session's container; start it if it is not running."""
         return await self.containers.name_for(self.grants.check(grant, "command"), protected)
+
+    async def publish(self, grant: str, name: str, files: Mapping[str, bytes], entry: str) -> PublishedPage:
+        """Publish a page of a session, until the session ends."""
+        return self.previews.publish(self.grants.check(grant, "publish"), name, files, entry)
 
     def last_words(self, grant: str, reason: str) -> None:
         """End a host and its session, for the reason that the host gives.

@@ -71,6 +71,7 @@ FOR_GRANTS: Final = frozenset(
     {
         "spawn", "say", "report", "last_words",
         "list_below", "history_below", "agents_below", "send_from", "stop_below", "container",
+        "publish",
     }
 )  # fmt: skip
 """What hosts may ask for the session that they embody."""

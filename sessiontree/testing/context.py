@@ -12,7 +12,7 @@ compares words, not meanings, and sees every record.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -25,6 +25,7 @@ from sessiontree.contracts.context import (
     HTTP,
     MEMORY,
     MEMORY_WRITER,
+    PREVIEWS,
     READER,
     SESSIONS,
     SHELL,
@@ -69,6 +70,7 @@ from sessiontree.contracts.ports import (
     Web,
     Writer,
 )
+from sessiontree.contracts.previews import Previews, PublishedPage
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import RawTool, Tool, declared_by
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
@@ -279,6 +281,31 @@ class RecordingSubtree:
         return SessionRows(tuple(fit[: wanted.limit]), max(0, len(fit) - wanted.limit))
 
 
+@dataclass(slots=True)
+class RecordingPreviews:
+    """Serves nothing; it keeps the pages.
+
+    Args:
+        refusal: An error to raise instead, if given.
+    """
+
+    refusal: SessionTreeError | None = None
+    published: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Name to the files of the page."""
+
+    async def publish(self, name: str, files: Mapping[str, bytes], *, entry: str) -> PublishedPage:
+        """Keep the ``files``; return an address made of ``name`` and ``entry``.
+
+        Raises:
+            SessionTreeError: a refusal was given.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        replaced = name in self.published
+        self.published[name] = dict(files)
+        return PublishedPage(f"http://127.0.0.1:1/{name}/{entry}", replaced)
+
+
 @dataclass(frozen=True, slots=True)
 class FixedStatus:
     """Always reports the same status."""
@@ -312,6 +339,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     web: Web | None = None,
     http: HttpSender | None = None,
     shell: Shell | None = None,
+    previews: Previews | None = None,
     status: Status | None = None,
     config: AgentConfig | None = None,
     call_id: str = "call-1",
@@ -333,6 +361,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         web: Reads the web.
         http: Sends HTTP requests.
         shell: Runs commands.
+        previews: Publishes pages.
         status: By default a :class:`FixedStatus` of an active session that used nothing.
         config: The agent's configuration; its id is the context's agent.
         call_id: Names the call.
@@ -362,6 +391,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         memory_writer=_handle(MEMORY_WRITER, kind, memory_writer),
         sessions=_handle(SESSIONS, kind, sessions, lambda: RecordingSessions(session_id)),
         subtree=_handle(SUBTREE, kind, subtree, RecordingSubtree),
+        previews=_handle(PREVIEWS, kind, previews),
         tree_id=tree_id,
     )
     return ToolContext(rights, call_id, signals or CallSignals(time.monotonic() + 60))

@@ -10,6 +10,7 @@ from typing import Any
 
 from sessiontree.contracts.tool import Tool
 from sessiontree_tools.apply_patch import ApplyPatch
+from sessiontree_tools.deploy_preview import DeployPreview
 from sessiontree_tools.edit import Edit
 from sessiontree_tools.exec import Exec
 from sessiontree_tools.find import Find
@@ -28,6 +29,7 @@ from sessiontree_tools.sessions_below import (
 )
 from sessiontree_tools.web import WebFetch, WebSearch
 from sessiontree_tools.write import Write
+from sessiontree_tools.write_html import WriteHtml
 
 __all__ = ["builtin_tools"]
 
@@ -58,4 +60,6 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         MemoryGet(),
         StoreMemory(),
         MemoryForget(),
+        WriteHtml(),
+        DeployPreview(),
     )

@@ -11,11 +11,13 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.thread_calls import Stop, end_if
 from sessiontree_tools.own_process import end_process, pipe_descriptor, start_process
 
@@ -67,18 +69,38 @@ def convert_page(
         ExecutionError: it takes too long or too much memory, the program can't run, or the work was stopped;
             says which.
     """
-    order = {"mode": mode, "base": base, "max_chars": max_chars, "limit_s": limit_s * 2}
-    request = json.dumps(order).encode() + b"\n" + html.encode("utf-8", "replace")
+    order: dict[str, JsonValue] = {"mode": mode, "base": base, "max_chars": max_chars}
+    found = ask_program(program, order, html, stop, limit_s)
+    return ConvertedPage(found["title"], found["text"], found["more"], tuple(found["notes"]))
+
+
+def ask_program(
+    program: Path, order: Mapping[str, JsonValue], html: str, stop: Stop, limit_s: float
+) -> dict[str, Any]:
+    """Return what a program answers about a page.
+
+    Args:
+        program: Reads a line of JSON and the page in UTF-8 from its standard input, and answers with JSON.
+        order: The line; ``limit_s`` is added: after that time the program ends itself.
+        html: The page.
+        stop: Asked while waiting.
+        limit_s: Longest work.
+
+    Raises:
+        ExecutionError: as :func:`convert_page` says.
+    """
+    line = json.dumps({**order, "limit_s": limit_s * 2})
+    request = line.encode() + b"\n" + html.encode("utf-8", "replace")
     process = start_process(program, packages=True, purpose="to convert the page in")
     try:
         answer, said = _talk(process, request, stop, limit_s)
         try:
-            found = json.loads(answer)
+            found: dict[str, Any] = json.loads(answer)
         except ValueError as error:
             raise ExecutionError(f"the page could not be converted: {_reason(process, said)}") from error
     finally:
         end_process(process)
-    return ConvertedPage(found["title"], found["text"], found["more"], tuple(found["notes"]))
+    return found
 
 
 def _reason(process: subprocess.Popen[bytes], said: bytes) -> str:

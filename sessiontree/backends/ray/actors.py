@@ -42,6 +42,7 @@ from sessiontree.contracts.ports import (
     SpawnRequest,
     Transcript,
 )
+from sessiontree.contracts.previews import PublishedPage
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.interpreter.import_guard import tidy
@@ -165,6 +166,11 @@ class RemoteServices:
         """Return the name of the session's container; start it if it is not running."""
         name: str = await self._ask(grant, "container", protected)
         return name
+
+    async def publish(self, grant: str, name: str, files: Mapping[str, bytes], entry: str) -> PublishedPage:
+        """Publish a page of the session."""
+        page: PublishedPage = await self._ask(grant, "publish", name, files, entry)
+        return page
 
     async def resources(self, equipment: str) -> bytes:
         """Return a tree's resources for hosts."""

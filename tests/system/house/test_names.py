@@ -30,6 +30,7 @@ LAZY_DOORS = {
     "sessiontree/cli/edited_lines.py",
     "sessiontree/runtime/approver_function.py",
     "sessiontree/runtime/memory_peers.py",
+    "sessiontree/runtime/previews.py",
     "sessiontree/memory/embedders.py",
     "sessiontree/models/llama_program.py",
     "sessiontree/models/providers/provider_model.py",

@@ -20,6 +20,7 @@ from sessiontree.testing.context import (
     FixedStatus,
     PlainMemory,
     RecordingChannel,
+    RecordingPreviews,
     RecordingSessions,
     RecordingSubtree,
     fresh_report,
@@ -40,6 +41,9 @@ CONFIGS = st.builds(
     max_result_chars=st.integers(200, 400_000),
 )
 
+CHANGING = ("writer", "shell", "channel", "memory_writer", "sessions", "subtree", "http", "previews")
+"""What no Worker holds."""
+
 
 def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
     """Whatever a host could hand out, a session holds only what its kind may ever hold."""
@@ -55,6 +59,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         memory_writer=PlainMemory(),
         web=OutboundWeb(WebSettings()),
         http=OutboundWeb(WebSettings()),
+        previews=RecordingPreviews(),
     )
 
     @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
@@ -64,8 +69,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         held = {name for name in CAPABILITIES if getattr(rights, name) is not None}
         assert held <= capabilities_of(kind)
         if kind is SessionKind.WORKER:
-            changing = {"writer", "shell", "channel", "memory_writer", "sessions", "subtree", "http"}
-            assert held.isdisjoint(changing)
+            assert held.isdisjoint(CHANGING)
         else:
             everything = set(CAPABILITIES)
             assert held == (everything if config.workspace_access == "rw" else everything - {"writer"})
@@ -83,9 +87,7 @@ def test_a_worker_never_holds_a_handle_that_changes_anything(tmp_path: Path) -> 
 
 
 @pytest.mark.covers("REL-P11")
-@pytest.mark.parametrize(
-    "handle", ["writer", "shell", "channel", "memory_writer", "sessions", "subtree", "http"]
-)
+@pytest.mark.parametrize("handle", CHANGING)
 def test_one_handle_too_many_is_found(tmp_path: Path, handle: str) -> None:
     """The property fails where a Worker of one configuration in three holds one handle."""
 

@@ -63,9 +63,14 @@ TABLE = {
     "memory_forget": Row(
         PermissionTier.ELEVATED, MAIN_AND_BRANCH, "memory", frozenset({"memory_writer"}), idempotent=True
     ),
+    "write_html": Row(WORK, MAIN_AND_BRANCH, "landing", frozenset({"reader", "writer"}), sequential=True),
+    "deploy_preview": Row(
+        SYSTEM, MAIN_AND_BRANCH, "landing", frozenset({"reader", "previews"}), idempotent=True
+    ),
 }
 MARKED = {
     ("write", "content"): AllowEmpty(),
+    ("write_html", "content"): AllowEmpty(),
     ("edit", "new_text"): AllowEmpty(),
     ("sessions_spawn", "label"): Stripped(),
     ("sessions_spawn", "agent"): Stripped(),

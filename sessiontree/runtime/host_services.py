@@ -1,0 +1,79 @@
+"""What a host asks of its supervisor for the session that it embodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from sessiontree.contracts.ports import (
+    AgentInfo,
+    SessionFilter,
+    SessionReport,
+    SessionRow,
+    SessionRows,
+    SpawnRequest,
+    Transcript,
+)
+from sessiontree.contracts.previews import PublishedPage
+from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.stimuli import SendMode
+
+
+class Services(Protocol):
+    """The requests of a host to its supervisor while a call executes; the grant identifies the session.
+
+    Raises (every method):
+        SessionClosed: the grant is not valid now.
+        PermissionDenied: sessions of its kind may not ask this.
+    """
+
+    async def spawn(
+        self,
+        grant: str,
+        request: SpawnRequest,
+        key: str,
+        forbidden: str | None = None,
+        asked_by: tuple[Principal, ...] = (),
+    ) -> str:
+        """Spawn a child of the session; returns its id. ``forbidden`` says why the tree's hooks refuse it."""
+        ...
+
+    async def say(self, grant: str, text: str) -> None:
+        """Say something on the nearest channel at or above the session."""
+        ...
+
+    async def report(self, grant: str) -> SessionReport:
+        """Return the session's state."""
+        ...
+
+    async def list_below(self, grant: str, wanted: SessionFilter) -> SessionRows:
+        """Return the sessions below the session that fit a filter."""
+        ...
+
+    async def history_below(
+        self, grant: str, target: str, limit: int, before: int | None, results: bool
+    ) -> Transcript:
+        """Return messages of a session below the session."""
+        ...
+
+    async def agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
+        """Return the agents that the session may name."""
+        ...
+
+    async def send_from(
+        self, grant: str, target: str, text: str, mode: SendMode, key: str, asked_by: tuple[Principal, ...]
+    ) -> str:
+        """Send a message of the session to another one; return the receiver's id."""
+        ...
+
+    async def stop_below(self, grant: str, target: str, reason: str) -> tuple[SessionRow, ...]:
+        """Stop a session below the session; return how it and those below it ended."""
+        ...
+
+    async def container(self, grant: str, protected: tuple[str, ...]) -> str:
+        """Return the name of the session's container; start it if it is not running."""
+        ...
+
+    async def publish(self, grant: str, name: str, files: Mapping[str, bytes], entry: str) -> PublishedPage:
+        """Publish a page of the session."""
+        ...
