@@ -14,9 +14,9 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.previews import PublishedPage
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.runtime.live_session import LiveSession
+from sessiontree.version import how_to_install
 
 SERVER: Final = "sessiontree.previews.preview_server"
-INSTALL: Final = "previews need the extra serve: pip install 'sessiontree[serve]'"
 
 
 class PageHost(Protocol):
@@ -74,6 +74,7 @@ def _load_host() -> PageHost:
     try:
         module = importlib.import_module(SERVER)
     except ModuleNotFoundError as error:
-        raise ExecutionError(INSTALL) from error
+        words = f"previews need the extra serve ({error.name} is missing): {how_to_install('serve')}"
+        raise ExecutionError(words) from error
     host: PageHost = module.PreviewServer()
     return host
