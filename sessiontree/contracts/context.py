@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.events import short_progress
 from sessiontree.contracts.http_requests import HttpSender
@@ -58,6 +59,8 @@ WRITER: Capability[Writer] = Capability("writer", PermissionTier.WORKSPACE)
 """Changes files of the workspace."""
 SHELL: Capability[Shell] = Capability("shell", PermissionTier.SYSTEM)
 """Runs commands."""
+BROWSER: Capability[Browser] = Capability("browser", PermissionTier.SYSTEM)
+"""Opens pages in the session's own browser."""
 CHANNEL: Capability[Channel] = Capability("channel", PermissionTier.SYSTEM)
 """Sends messages to a person."""
 MEMORY_WRITER: Capability[MemoryWriter] = Capability("memory_writer", PermissionTier.WORKSPACE)
@@ -75,6 +78,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     WEB,
     WRITER,
     SHELL,
+    BROWSER,
     CHANNEL,
     MEMORY_WRITER,
     SESSIONS,
@@ -133,6 +137,7 @@ class SessionRights:
     web: Web | None = None
     writer: Writer | None = None
     shell: Shell | None = None
+    browser: Browser | None = None
     channel: Channel | None = None
     memory_writer: MemoryWriter | None = None
     sessions: Sessions | None = None
@@ -255,6 +260,11 @@ class ToolContext:
     def shell(self) -> Shell | None:
         """Runs confined commands; None for a Worker, or if the tool does not declare it."""
         return self._rights.shell
+
+    @property
+    def browser(self) -> Browser | None:
+        """Opens pages; None for a Worker, where none is installed, or if the tool does not declare it."""
+        return self._rights.browser
 
     @property
     def channel(self) -> Channel | None:

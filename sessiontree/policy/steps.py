@@ -1,9 +1,9 @@
 """The steps that a session's tools pass through: six preliminary ones, then the specification's nine.
 
 Source: seed 001, sections 8.1 and 8.2; the labels are those of its source system. The preliminary steps
-remove: what a kind of session never holds, what needs a missing channel or web access, what each plugin's
-filter removes, optional tools of plugins, ``apply_patch``, and tools only for owners. A scope without
-settings makes no step.
+remove: what a kind of session never holds, what needs a missing channel, web access or browser, what each
+plugin's filter removes, optional tools of plugins, ``apply_patch``, and tools only for owners. A scope
+without settings makes no step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sessiontree.contracts.context import CHANNEL, HTTP, WEB
+from sessiontree.contracts.context import BROWSER, CHANNEL, HTTP, WEB
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tool import ToolFlag
 from sessiontree.policy.catalog import CatalogRow
@@ -24,6 +24,7 @@ OWNERS_ALONE = "Tool restricted to owner senders."
 
 NO_CHANNEL = "it needs a channel, and no session at or above this one has one; give the tree channel=…"
 NO_WEB = "the session holds no web: the owner of this tree gave it web=None"
+NO_BROWSER = "no browser is installed where its session runs; `sessiontree doctor` says what to install"
 WEB_SEARCH = "web_search"
 NO_SEARCH = (
     "no search provider is configured; the owner of this tree can give it web=WebSettings(search_url=…)"
@@ -54,6 +55,8 @@ class Standing:
     """What the owner lets it read from the web: nothing, pages, or pages and search results."""
     named: frozenset[str] = frozenset()
     """Names in the list of tools of its agent."""
+    has_browser: bool = True
+    """Whether a browser is installed where it runs."""
     is_tainted: bool = False
     """Whether it has taken in untrusted text; removes no tool, see ``after_untrusted`` of the policy."""
 
@@ -106,6 +109,9 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
         yield Step("channel", gone=mute, why=NO_CHANNEL)
     if standing.web != "search":
         yield _without_web(standing.web, words)
+    if not standing.has_browser:
+        shown = tuple(row.name for row in words.rows if BROWSER.name in row.capabilities)
+        yield Step("browser", gone=shown, why=NO_BROWSER)
     for plugin, lists in config.plugins.items():
         yield Step(f"plugin {plugin}", allow=lists.allow, deny=lists.deny, plugin=plugin)
     left_out = tuple(

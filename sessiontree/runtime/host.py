@@ -7,7 +7,6 @@ state, without any rights, for its next adoption.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from sessiontree.browser.found import found_browser
+from sessiontree.browser.session_browser import SessionBrowser
+from sessiontree.browser.tunnels import Network
 from sessiontree.contracts.context import READER, SHELL, SessionRights
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.hooks import HookContext
@@ -47,6 +49,7 @@ from sessiontree.runtime.frames import (
     Unfit,
     Watch,
 )
+from sessiontree.runtime.host_process import UnseenPlaceError, check_seen
 from sessiontree.runtime.host_services import Services
 from sessiontree.runtime.interceptors import HookInterceptor, Interceptor, ScreenedWatch, through_hooks
 from sessiontree.runtime.link import Mailbox
@@ -98,7 +101,7 @@ class HostProcess(Protocol):
         ...
 
 
-class HostWeb(Web, HttpSender, Protocol):
+class HostWeb(Web, HttpSender, Network, Protocol):
     """Web access as a host has it."""
 
     @property
@@ -174,6 +177,7 @@ def build_tooling(
         adopt.model,
         has_channel=adopt.has_channel,
         web=equipment.web_access,
+        has_browser=found_browser().is_ready,
     )
     held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
     held -= policy.withheld_from(adopt.spec.asked_by)
@@ -252,25 +256,6 @@ class KeptSessions:
         return state
 
 
-class UnseenPlaceError(Exception):
-    """A directory that a session needs can't be read by this process."""
-
-
-def check_seen(*directories: str) -> None:
-    """Open directories for reading: only that meets every rule of the kernel, Landlock ignores ``access``.
-
-    Raises:
-        UnseenPlaceError: one may not be read here. One that is missing is missing for every process.
-    """
-    for directory in directories:
-        try:
-            os.close(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-        except PermissionError as error:
-            raise UnseenPlaceError(f"this process can't read {directory!r}: {error.strerror}") from error
-        except OSError:
-            continue
-
-
 @dataclass(slots=True)
 class Lease:
     """A session that waits at the host for its turn, and what it is given meanwhile."""
@@ -326,12 +311,13 @@ class HostCore:
         self._opened: tuple[tuple[str, str], WorkspaceWriter] | None = None
         """The workspace of the last session, by its tree's equipment and path."""
         self._shell: SessionShell | None = None
+        self._browser: SessionBrowser | None = None
         self._link: Link | None = None
         self.killed = 0
         """Number of processes of the session's tools that were ended when the host was closed."""
         self._facades: Facades | None = None
-        self._ending: list[SessionShell] = []
-        """Shells of sessions that left, whose commands were killed and may still exist."""
+        self._ending: list[SessionShell | SessionBrowser] = []
+        """Shells and browsers of sessions that left, whose processes were killed and may still exist."""
 
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
         """Accept frames; repeats are dropped, early ones wait for those before them."""
@@ -490,6 +476,11 @@ class HostCore:
             if is_running:
                 self._ending.append(self._shell)
             self._shell = None
+        if self._browser is not None:
+            if self._browser.is_running:
+                self._ending.append(self._browser)
+            commands |= self._browser.end()
+            self._browser = None
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.stop()
@@ -556,6 +547,7 @@ class HostCore:
             commands = self._turns.commands.of_a_session(adopt.limits.max_commands)
             hidden, own = equipment.hidden, equipment.own
             self._shell = session_shell(adopt, writer, link, commands, hidden=hidden, own=own, skills=skills)
+            self._browser = SessionBrowser(equipment.web) if found_browser().is_ready else None
         reader: Reader = writer.reader()
         if skills:
             reader = SkillReader(reader, skills, equipment.hidden)
@@ -568,6 +560,7 @@ class HostCore:
                 reader=reader,
                 writer=writer,
                 shell=self._shell,
+                browser=self._browser,
                 channel=ChannelHandle(link) if adopt.has_channel else None,
                 sessions=SessionsHandle(link),
                 subtree=SubtreeHandle(link),

@@ -1,4 +1,4 @@
-"""A host's own process: what still runs in it, how long its loop is blocked, and when it must end.
+"""A host's own process: what still runs in it, how long it is blocked, what it reads, and when it must end.
 
 Not here: anything of an engine; the host's shell starts this process and reports for it.
 """
@@ -207,3 +207,22 @@ def resident_bytes() -> int:
     """Return the memory that only this process holds, in bytes; shared memory does not count."""
     fields = Path("/proc/self/statm").read_text("ascii").split()
     return (int(fields[1]) - int(fields[2])) * PAGE_BYTES
+
+
+class UnseenPlaceError(Exception):
+    """A directory that a session needs can't be read by this process."""
+
+
+def check_seen(*directories: str) -> None:
+    """Open directories for reading: only that meets every rule of the kernel, Landlock ignores ``access``.
+
+    Raises:
+        UnseenPlaceError: one may not be read here. One that is missing is missing for every process.
+    """
+    for directory in directories:
+        try:
+            os.close(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except PermissionError as error:
+            raise UnseenPlaceError(f"this process can't read {directory!r}: {error.strerror}") from error
+        except OSError:
+            continue

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ConfigError, SessionClosed
 from sessiontree.contracts.http_requests import HttpRequest, HttpResponse, HttpSender
@@ -138,11 +139,13 @@ def session_policy(
     *,
     has_channel: bool,
     web: WebAccess = "search",
+    has_browser: bool = True,
 ) -> SessionPolicy:
     """Return a tree's policy for one of its sessions."""
     standing = tool_standing(
         spec.kind, spec.agent, model, group, has_channel=has_channel, web=web, named=frozenset(spec.tools)
     )
+    standing = replace(standing, has_browser=has_browser)
     return SessionPolicy(policy, standing)
 
 
@@ -168,6 +171,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "web": Web,
     "writer": Writer,
     "shell": Shell,
+    "browser": Browser,
     "channel": Channel,
     "memory_writer": MemoryWriter,
     "sessions": Sessions,
@@ -278,6 +282,8 @@ class Handles:
     writer: Writer
     shell: Shell | None
     """None for a Worker."""
+    browser: Browser | None
+    """None for a Worker, or where what it needs is not installed."""
     channel: Channel | None
     """None = no session at or above this one has a channel."""
     sessions: Sessions
@@ -333,6 +339,7 @@ def build_rights(
         memory_writer=handles.memory_writer,
         writer=handles.writer if config.workspace_access == "rw" else None,
         shell=handles.shell,
+        browser=handles.browser,
         channel=handles.channel,
         sessions=handles.sessions,
         subtree=handles.subtree,

@@ -248,6 +248,12 @@ def mount_words(
     return [*words, "--remount-ro", "/"]
 
 
+def system_words() -> list[str]:
+    """Return bubblewrap's options that show the system's programs and settings, read-only."""
+    words = [word for path in _system() for word in ("--ro-bind", path, path)]
+    return words + [word for link in _links() for word in link]
+
+
 def _skill_words(skills: Mapping[str, str], hidden: Sequence[str]) -> list[str]:
     """Return the words that mount skills read-only, without missing ones and those around a hidden place."""
     words: list[str] = []

@@ -20,7 +20,9 @@ from typing import Any, Final, Literal, TypeVar
 import pydantic
 
 from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.context import (
+    BROWSER,
     CHANNEL,
     HTTP,
     MEMORY,
@@ -339,6 +341,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     web: Web | None = None,
     http: HttpSender | None = None,
     shell: Shell | None = None,
+    browser: Browser | None = None,
     previews: Previews | None = None,
     status: Status | None = None,
     config: AgentConfig | None = None,
@@ -361,6 +364,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         web: Reads the web.
         http: Sends HTTP requests.
         shell: Runs commands.
+        browser: Opens pages.
         previews: Publishes pages.
         status: By default a :class:`FixedStatus` of an active session that used nothing.
         config: The agent's configuration; its id is the context's agent.
@@ -387,6 +391,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         http=_handle(HTTP, kind, http),
         writer=_handle(WRITER, kind, writer, lambda: WorkspaceWriter(root)),
         shell=_handle(SHELL, kind, shell),
+        browser=_handle(BROWSER, kind, browser),
         channel=_handle(CHANNEL, kind, channel, RecordingChannel),
         memory_writer=_handle(MEMORY_WRITER, kind, memory_writer),
         sessions=_handle(SESSIONS, kind, sessions, lambda: RecordingSessions(session_id)),

@@ -29,6 +29,7 @@ from sessiontree.contracts.ports import Page
 from sessiontree.contracts.untrusted import wrapped
 from sessiontree.version import VERSION
 from sessiontree.web.address import Ip, Range, WebAddress, denied, join_address, normal_host, not_public
+from sessiontree.web.connection import WebConnection
 from sessiontree.web.sent_requests import BODIED, SentRequest
 from sessiontree.web.settings import allowed_network, allowed_place
 
@@ -346,6 +347,25 @@ class WebClient:
             raise ExecutionError(
                 f"stopped fetching {address.shown}: it took longer than {limit_s:g} s"
             ) from error
+
+    async def connect(self, address: WebAddress) -> WebConnection:
+        """Return a connection to the host and port of an address.
+
+        Raises:
+            PermissionDenied: the port, or an address of the host, is not allowed.
+            ExecutionError: the host can't be reached.
+        """
+        self._rules.check_place(address)
+        limit_s = self._bounds.connect_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                stream = await self._network.connect_tcp(address.host, address.port, limit_s)
+        except (httpcore.NetworkError, httpcore.TimeoutException) as error:
+            why = f"{address.authority} can't be reached: {_words_of(error)}"
+            raise ExecutionError(why, retryable=True) from error
+        except TimeoutError as error:
+            raise ExecutionError(f"{address.authority} did not answer within {limit_s:g} s") from error
+        return WebConnection(stream)
 
     async def _follow(self, address: WebAddress, sent: SentRequest, max_bytes: int) -> HttpResponse:
         passed: list[str] = []

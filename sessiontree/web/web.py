@@ -23,7 +23,7 @@ import httpcore
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError, ValidationError
 from sessiontree.contracts.http_requests import MAX_SENT_BYTES, HttpRequest, HttpResponse
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery
-from sessiontree.web.address import WebAddress, parse_address
+from sessiontree.web.address import WebAddress, normal_host, parse_address
 from sessiontree.web.client import (
     AddressRules,
     FetchLimits,
@@ -32,6 +32,7 @@ from sessiontree.web.client import (
     WebClient,
     system_addresses,
 )
+from sessiontree.web.connection import WebConnection
 from sessiontree.web.sent_requests import SentRequest, check_headers
 from sessiontree.web.settings import WebSettings
 
@@ -226,6 +227,16 @@ class OutboundWeb:
         most = self._settings.max_bytes
         max_bytes = most if wanted.max_bytes is None else min(wanted.max_bytes, most)
         return await self._pages.send(parse_address(wanted.url), sent, max_bytes=max_bytes)
+
+    async def connect(self, host: str, port: int) -> WebConnection:
+        """Return a connection to a host, for a program that speaks to it itself, such as a browser.
+
+        Raises:
+            ValidationError: it is not a host.
+            PermissionDenied: the port, or an address of the host, is not allowed.
+            ExecutionError: the host can't be reached.
+        """
+        return await self._pages.connect(WebAddress("http", normal_host(host), port, "/"))
 
     async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
         """Return hits of the owner's search provider, best first.

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import CAPABILITIES, SessionRights, capabilities_of
 from sessiontree.contracts.kinds import SessionKind
@@ -41,7 +42,17 @@ CONFIGS = st.builds(
     max_result_chars=st.integers(200, 400_000),
 )
 
-CHANGING = ("writer", "shell", "channel", "memory_writer", "sessions", "subtree", "http", "previews")
+CHANGING = (
+    "writer",
+    "shell",
+    "browser",
+    "channel",
+    "memory_writer",
+    "sessions",
+    "subtree",
+    "http",
+    "previews",
+)
 """What no Worker holds."""
 
 
@@ -51,6 +62,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         reader=WorkspaceReader(root),
         writer=WorkspaceWriter(root),
         shell=CommandShell(root),
+        browser=SessionBrowser(None),
         channel=RecordingChannel(),
         sessions=RecordingSessions(),
         subtree=RecordingSubtree(),

@@ -1,0 +1,283 @@
+"""The browser as a process: it is started confined, asked, watched, and ended with everything it started."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+from contextlib import suppress
+from functools import partial
+from typing import IO, Any, Final
+
+from sessiontree.browser.found import confined_words, found_browser
+from sessiontree.browser.inside.frames import FrameError, frame, read_frame
+from sessiontree.browser.tunnels import Tunnels
+from sessiontree.contracts.browser import PageFile, PageFiles
+from sessiontree.contracts.errors import ExecutionError, ToolError
+from sessiontree.contracts.thread_calls import in_thread
+from sessiontree.sandbox.command_bounds import usage
+from sessiontree.sandbox.process_tree import ProcessIdentity, living_below, process_of
+
+START_S: Final = 60.0
+LOOK_EVERY_S: Final = 1.0
+MEMORY_BYTES: Final = 2 * 2**30
+MAX_FILE_BYTES: Final = 16 * 2**20
+SHOWN_CHARS: Final = 1000
+Answer = tuple[dict[str, Any], bytes]
+
+
+class BrowserProcess:
+    """One browser; use it once.
+
+    Args:
+        tunnels: Lead its connections on.
+        dialog_s: How long a dialog waits for an answer.
+        memory_bytes: Memory of all its processes, as far as they share none; checked once a second.
+    """
+
+    def __init__(self, tunnels: Tunnels, *, dialog_s: float, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._tunnels = tunnels
+        self._dialog_s = dialog_s
+        self._memory_bytes = memory_bytes
+        self._process: subprocess.Popen[bytes] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._numbers = 0
+        self._files: dict[int, PageFiles] = {}
+        self._work: set[asyncio.Task[None]] = set()
+        self._gone = asyncio.Event()
+        self.version = ""
+        self.ended = ""
+        """Why it ended; empty while it runs, or if it was asked to end."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process exists."""
+        return self._process is not None and not self._gone.is_set()
+
+    @property
+    def memory_bytes(self) -> int:
+        """What all its processes use now."""
+        return 0 if self._process is None or self._gone.is_set() else usage(self._process.pid).memory_bytes
+
+    async def start(self) -> None:
+        """Start it; return when it takes orders.
+
+        Raises:
+            ConfinementUnavailable: this machine can't confine it.
+            ExecutionError: it did not start.
+        """
+        words = await in_thread(confined_words, found_browser())
+        near, far = socket.socketpair()
+        complaint = os.fdopen(os.memfd_create("complaint"), "w+b")
+        with far:
+            order = json.dumps({"program": found_browser().program, "dialog_s": self._dialog_s})
+            try:
+                self._process = self._started([*words, str(far.fileno()), order], far, complaint)
+            except BaseException:
+                near.close()
+                complaint.close()
+                raise
+        try:
+            async with asyncio.timeout(START_S):
+                await self._meet(near)
+        except TimeoutError as error:
+            await self._give_up(f"it did not start within {START_S:g} s", complaint, error)
+        except (OSError, EOFError, FrameError) as error:
+            await self._give_up("it ended at once", complaint, error)
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            complaint.close()
+        self._do(self._watch())
+
+    async def _give_up(self, why: str, complaint: IO[bytes], error: Exception) -> None:
+        self.kill()
+        await self.gone()
+        complaint.seek(0)
+        said = complaint.read(2**16).decode(errors="replace").strip()[-SHOWN_CHARS:]
+        raise ExecutionError(f"the browser can't be started: {why}{': ' if said else ''}{said}") from error
+
+    def _started(self, words: list[str], far: socket.socket, complaint: IO[bytes]) -> subprocess.Popen[bytes]:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the words are this package's own
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=complaint,
+                pass_fds=(far.fileno(),),
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ExecutionError(f"the browser can't be started: {error}") from error
+        descriptor = os.pidfd_open(process.pid)
+        asyncio.get_running_loop().add_reader(descriptor, self._note_end, descriptor, process)
+        return process
+
+    def _note_end(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+        process.wait()
+        self._gone.set()
+        self._fail("it ended unexpectedly")
+
+    async def _meet(self, near: socket.socket) -> None:
+        """Take the socket of its proxy, and wait until it takes orders."""
+        near.setblocking(False)
+        try:
+            listener = await _received(near)
+        except BaseException:
+            near.close()
+            raise
+        listener.setblocking(False)
+        await self._tunnels.serve(listener)
+        reader, self._writer = await asyncio.open_connection(sock=near)
+        message, _ = await read_frame(reader)
+        if "ready" not in message:
+            raise ExecutionError(f"Chromium can't be started: {str(message.get('failed'))[:SHOWN_CHARS]}")
+        self.version = str(message["ready"])[:100]
+        self._do(self._listen(reader))
+
+    async def ask(self, order: dict[str, Any], blob: bytes, limit_s: float) -> Answer:
+        """Return the answer to an order; the order is withdrawn if the caller is cancelled.
+
+        Raises:
+            ExecutionError: it has ended, or did not answer in time and was ended.
+            ToolError: as the answer says.
+        """
+        if self._writer is None or not self.is_running:
+            raise ExecutionError(self._words())
+        self._numbers += 1
+        number = self._numbers
+        asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[number] = asked
+        try:
+            self._writer.write(frame({**order, "id": number}, blob))
+            async with asyncio.timeout(limit_s):
+                return await asked
+        except TimeoutError as error:
+            self._fail(f"it did not answer within {limit_s:g} s")
+            self.kill()
+            raise ExecutionError(self._words()) from error
+        except asyncio.CancelledError:
+            self._writer.write(frame({"cancel": number}))
+            raise
+        finally:
+            self._asked.pop(number, None)
+
+    def keep_files(self, files: PageFiles) -> int:
+        """Return the number by which an offline page asks for its files."""
+        self._numbers += 1
+        self._files[self._numbers] = files
+        return self._numbers
+
+    def drop_files(self, number: int) -> None:
+        """Answer no further request of an offline page."""
+        self._files.pop(number, None)
+
+    def kill(self) -> set[ProcessIdentity]:
+        """Kill it with all its processes; return those that it had."""
+        self._tunnels.close()
+        for task in self._work:
+            task.cancel()
+        process = self._process
+        outer = None if process is None or self._gone.is_set() else process_of(process.pid)
+        if outer is None:
+            return set()
+        killed = {outer, *living_below(outer.pid)}
+        with suppress(ProcessLookupError):
+            os.killpg(outer.pid, signal.SIGKILL)  # whatever is inside ends with it
+        return killed
+
+    async def gone(self) -> None:
+        """Wait until it has ended; it was killed before."""
+        if self._process is not None:
+            await self._gone.wait()
+        if self._writer is not None:
+            self._writer.transport.abort()
+
+    def _words(self) -> str:
+        return f"the browser has ended: {self.ended or 'it was stopped'}; the next call starts a new one"
+
+    def _fail(self, why: str) -> None:
+        """Note why it ends, and fail whatever waits."""
+        self.ended = self.ended or why
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(ExecutionError(self._words()))
+
+    def _do(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                message, blob = await read_frame(reader)
+                if "ask" in message:
+                    self._do(self._answer(message))
+                    continue
+                asked = self._asked.get(message.get("id", 0))
+                if asked is not None and not asked.done():
+                    asked.set_result((message, blob))
+        except (OSError, EOFError):
+            self._fail("it ended unexpectedly")
+        except FrameError as error:
+            self._fail(f"it sent something that is no answer ({error})")
+        self.kill()
+
+    async def _answer(self, message: dict[str, Any]) -> None:
+        """Answer a request of an offline page for a file."""
+        files = self._files.get(message.get("files", 0))
+        found: PageFile | None = None
+        if files is not None:
+            with suppress(ToolError):
+                found = await in_thread(files, str(message.get("path", "")))
+        if found is not None and len(found.data) > MAX_FILE_BYTES:
+            found = None
+        answer = {
+            "answer": message["ask"],
+            "found": found is not None,
+            "content_type": "" if found is None else found.content_type,
+        }
+        if self._writer is not None and self.is_running:
+            self._writer.write(frame(answer, b"" if found is None else found.data))
+
+    async def _watch(self) -> None:
+        """End it if it uses too much memory."""
+        while self.is_running:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if self.memory_bytes > self._memory_bytes:
+                self._fail(f"it used more than {self._memory_bytes // 2**20} MiB of memory")
+                self.kill()
+
+
+async def _received(near: socket.socket) -> socket.socket:
+    """Return the socket that the other side sends first.
+
+    Raises:
+        EOFError: it sent none.
+    """
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(near.fileno(), partial(_settle, ready))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(near.fileno())
+    data, descriptors, _, _ = socket.recv_fds(near, 1, 1)
+    if not data or not descriptors:
+        raise EOFError("it sent no socket")
+    return socket.socket(fileno=descriptors[0])
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

@@ -1,0 +1,385 @@
+"""The handle behind ``browser``: a session's browser, started when needed, and ended with it or idle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sessiontree.browser.browser_process import Answer, BrowserProcess
+from sessiontree.browser.tunnels import Network, Tunnels
+from sessiontree.contracts.browser import (
+    DESKTOP,
+    BrowserStatus,
+    ConsoleLine,
+    PageAction,
+    PageFiles,
+    PageSnapshot,
+    Tab,
+    Viewport,
+    World,
+)
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.sandbox.process_tree import ProcessIdentity
+from sessiontree.web.address import parse_address
+
+IDLE_S: Final = 600.0
+"""How long a browser runs that no call has used."""
+DIALOG_S: Final = 60.0
+LIMIT_S: Final = 60.0
+"""The longest time an order may take; each step of it has a shorter limit in the browser's process."""
+SPARE_S: Final = 15.0
+MAX_BYTES: Final = 256 * 2**20
+MAX_CONNECTIONS: Final = 2000
+"""What pages may load between two calls."""
+MAX_UPLOAD_BYTES: Final = 32 * 2**20
+LEAST_SIDE: Final = 16
+MOST_SIDE: Final = 4096
+SHOWN_CHARS: Final = 200
+BLANK: Final = "about:blank"
+_STOPPED: Final = "it was idle"
+
+
+class CallAllowance:
+    """What pages may load until the next call."""
+
+    def __init__(self) -> None:
+        self._connections = MAX_CONNECTIONS
+        self._bytes = MAX_BYTES
+
+    def renew(self) -> None:
+        """Allow all of it again, because a call came."""
+        self._connections, self._bytes = MAX_CONNECTIONS, MAX_BYTES
+
+    def spend(self, connections: int, received_bytes: int) -> bool:
+        """Count connections and bytes; return whether they were within the bounds."""
+        self._connections -= connections
+        self._bytes -= received_bytes
+        return self._connections >= 0 and self._bytes >= 0
+
+
+class SessionBrowser:
+    """Drives one session's browser; see :class:`~sessiontree.contracts.browser.Browser`.
+
+    Args:
+        network: Makes its connections; None = the owner allows no web.
+        idle_s: How long it may run without a call.
+        dialog_s: How long a dialog waits for an answer.
+    """
+
+    def __init__(
+        self, network: Network | None, *, idle_s: float = IDLE_S, dialog_s: float = DIALOG_S
+    ) -> None:
+        self._network = network
+        self._idle_s = idle_s
+        self._dialog_s = dialog_s
+        self._turn = asyncio.Lock()
+        self._process: BrowserProcess | None = None
+        self._ending: set[BrowserProcess] = set()
+        self._tunnels: Tunnels | None = None
+        self._allowance = CallAllowance()
+        self._idle: asyncio.TimerHandle | None = None
+        self._calls = 0
+        self._offline: dict[str, int] = {}
+        """Offline tabs, with the number of their files."""
+        self._ended = ""
+        self._has_left = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process of it exists."""
+        return any(each.is_running for each in self._all())
+
+    def end(self) -> set[ProcessIdentity]:
+        """Kill it because its session leaves; return its processes. It does not start again."""
+        self._has_left = True
+        self._note_idle(None)
+        return set().union(*(each.kill() for each in self._all()))
+
+    async def ended(self) -> None:
+        """Wait until nothing of it exists."""
+        for each in self._all():
+            await each.gone()
+
+    def _all(self) -> set[BrowserProcess]:
+        return self._ending | ({self._process} if self._process is not None else set())
+
+    async def status(self) -> BrowserStatus:
+        """Return its state; starts nothing."""
+        process, tunnels = self._process, self._tunnels
+        if process is None or tunnels is None or not process.is_running:
+            return BrowserStatus(False, ended=self._why_ended())
+        found, _ = await self._ask({"do": "tabs"})
+        return BrowserStatus(
+            True,
+            f"Chromium {process.version}",
+            tuple(_tab_of(row) for row in found["tabs"]),
+            tunnels.connections,
+            tuple(dict.fromkeys(reason for _, reason in tunnels.refusals)),
+            tunnels.received_bytes,
+            process.memory_bytes,
+            self._ended,
+        )
+
+    async def start(self) -> BrowserStatus:
+        """Start it, unless it runs."""
+        await self._running()
+        return await self.status()
+
+    async def stop(self) -> bool:
+        """End it with all tabs; return whether it ran."""
+        async with self._turn:
+            was_running = self._process is not None and self._process.is_running
+            await self._drop()
+            self._ended = ""
+            return was_running
+
+    async def open(self, url: str, *, viewport: Viewport = DESKTOP) -> Tab:
+        """Open an address in a new tab, which becomes the current one."""
+        order = {"do": "open", "url": checked_url(url), "viewport": _size(viewport)}
+        return await self._load(order, url)
+
+    async def open_files(
+        self, files: PageFiles, path: str = "index.html", *, viewport: Viewport = DESKTOP
+    ) -> Tab:
+        """Open a page whose files come from ``files`` in a new tab, without any network."""
+        size = _size(viewport)
+        process = await self._running()
+        number = process.keep_files(files)
+        try:
+            order = {"do": "open_files", "files": number, "path": path.lstrip("/"), "viewport": size}
+            found, _ = await self._ask(order)
+        except BaseException:
+            process.drop_files(number)
+            raise
+        tab = _tab_of(found)
+        self._offline[tab.tab_id] = number
+        return tab
+
+    async def navigate(self, url: str, *, tab_id: str | None = None) -> Tab:
+        """Load an address in a tab."""
+        return await self._load({"do": "navigate", "url": checked_url(url), "tab_id": tab_id}, url)
+
+    async def focus(self, tab_id: str) -> Tab:
+        """Make a tab the current one."""
+        return _tab_of((await self._ask({"do": "focus", "tab_id": tab_id}))[0])
+
+    async def close(self, tab_id: str | None = None) -> Tab:
+        """Close a tab; return it as it was."""
+        tab = _tab_of((await self._ask({"do": "close", "tab_id": tab_id}))[0])
+        number = self._offline.pop(tab.tab_id, None)
+        if number is not None and self._process is not None:
+            self._process.drop_files(number)
+        return tab
+
+    async def snapshot(self, *, tab_id: str | None = None, max_chars: int = 50_000) -> PageSnapshot:
+        """Return the page as text with numbered references."""
+        found, _ = await self._ask({"do": "snapshot", "tab_id": tab_id, "max_chars": max_chars})
+        return PageSnapshot(
+            _tab_of(found["tab"]), str(found["text"]), int(found["refs"]), bool(found["truncated"])
+        )
+
+    async def act(self, action: PageAction, *, tab_id: str | None = None) -> Tab:
+        """Do something to the page, and wait until it has settled."""
+        order = {
+            "do": "act",
+            "tab_id": tab_id,
+            "kind": action.kind,
+            "ref": action.ref,
+            "text": action.text,
+            "values": list(action.values),
+            "to_ref": action.to_ref,
+            "amount": action.amount,
+            "submit": action.submit,
+            "time_s": action.time_s,
+        }
+        return _tab_of((await self._ask(order, limit_s=LIMIT_S + (action.time_s or 0)))[0])
+
+    async def screenshot(
+        self,
+        *,
+        tab_id: str | None = None,
+        viewport: Viewport | None = None,
+        full_page: bool = False,
+        ref: int | None = None,
+    ) -> bytes:
+        """Return a picture as PNG."""
+        size = None if viewport is None else _size(viewport)
+        order = {"do": "screenshot", "tab_id": tab_id, "viewport": size, "full_page": full_page, "ref": ref}
+        return (await self._ask(order))[1]
+
+    async def set_viewport(self, viewport: Viewport, *, tab_id: str | None = None) -> Tab:
+        """Set the visible size of a tab."""
+        order = {"do": "set_viewport", "viewport": _size(viewport), "tab_id": tab_id}
+        return _tab_of((await self._ask(order))[0])
+
+    async def console(self, *, tab_id: str | None = None) -> tuple[ConsoleLine, ...]:
+        """Return the newest lines of the tab's console, oldest first."""
+        found, _ = await self._ask({"do": "console", "tab_id": tab_id})
+        return tuple(ConsoleLine(row["kind"], row["text"], row["place"]) for row in found["lines"])
+
+    async def pdf(self, *, tab_id: str | None = None) -> bytes:
+        """Return the page as a PDF document."""
+        return (await self._ask({"do": "pdf", "tab_id": tab_id}))[1]
+
+    async def upload(self, ref: int, files: Sequence[tuple[str, bytes]], *, tab_id: str | None = None) -> Tab:
+        """Give files to a file input, or to what opens a choice of files."""
+        data = b"".join(content for _, content in files)
+        if len(data) > MAX_UPLOAD_BYTES:
+            raise ValidationError(
+                f"the files have {len(data)} bytes; at most {MAX_UPLOAD_BYTES} are given to a page", "/paths"
+            )
+        names, sizes = [name for name, _ in files], [len(content) for _, content in files]
+        order = {"do": "upload", "tab_id": tab_id, "ref": ref, "names": names, "sizes": sizes}
+        return _tab_of((await self._ask(order, data))[0])
+
+    async def answer_dialog(self, accept: bool, *, text: str = "", tab_id: str | None = None) -> Tab:
+        """Accept or dismiss the open dialog."""
+        order = {"do": "answer_dialog", "tab_id": tab_id, "accept": accept, "text": text}
+        return _tab_of((await self._ask(order))[0])
+
+    async def evaluate(
+        self,
+        script: str,
+        *,
+        argument: JsonValue = None,
+        world: World = "page",
+        tab_id: str | None = None,
+        time_s: float = 30.0,
+    ) -> JsonValue:
+        """Run a script in the page, and return its value as JSON."""
+        order = {
+            "do": "evaluate",
+            "tab_id": tab_id,
+            "script": script,
+            "argument": argument,
+            "world": world,
+            "time_s": time_s,
+        }
+        value: JsonValue = (await self._ask(order, limit_s=time_s + SPARE_S))[0]["value"]
+        return value
+
+    async def timings(self, *, tab_id: str | None = None) -> JsonValue:
+        """Return what the browser measured of the page's load."""
+        value: JsonValue = (await self._ask({"do": "timings", "tab_id": tab_id}))[0]["value"]
+        return value
+
+    async def _load(self, order: dict[str, Any], url: str) -> Tab:
+        await self._running()
+        assert self._tunnels is not None  # noqa: S101 - it runs
+        self._tunnels.refusals.clear()
+        try:
+            return _tab_of((await self._ask(order))[0])
+        except ExecutionError as error:
+            refused = self._tunnels.refusals
+            if refused and "net::ERR_" in error.message:
+                reason = f"{url[:SHOWN_CHARS]}: {refused[-1][1]}"
+                raise PermissionDenied(PermissionTier.SYSTEM, reason) from error
+            raise
+
+    async def _ask(self, order: dict[str, Any], blob: bytes = b"", limit_s: float = LIMIT_S) -> Answer:
+        """Return the answer to an order.
+
+        Raises:
+            ExecutionError: it was refused, or the browser has ended.
+        """
+        process = await self._running()
+        self._allowance.renew()
+        self._calls += 1
+        try:
+            message, data = await process.ask(order, blob, limit_s)
+        finally:
+            self._calls -= 1
+            self._note_idle(self._idle_s)
+        if "error" in message:
+            raise ExecutionError(str(message["error"]))
+        found = message.get("ok")
+        return (found if isinstance(found, dict) else {}), data
+
+    async def _running(self) -> BrowserProcess:
+        """Return the process; start one if none runs."""
+        async with self._turn:
+            if self._has_left:
+                raise ExecutionError("the browser was not started: its session has left")
+            process = self._process
+            if process is not None and process.is_running and not process.ended:
+                return process
+            await self._drop()
+            self._tunnels = Tunnels(self._network, self._allowance)
+            self._allowance.renew()
+            process = BrowserProcess(self._tunnels, dialog_s=self._dialog_s)
+            self._ending.add(process)  # so that it is killed if the session leaves meanwhile
+            try:
+                await process.start()
+            finally:
+                if not process.is_running:
+                    self._ending.discard(process)
+            self._ending.discard(process)
+            self._process = process
+            if self._has_left:
+                process.kill()
+                raise ExecutionError("the browser was not started: its session has left")
+            return process
+
+    async def _drop(self) -> None:
+        """End the process that there is."""
+        process, self._process = self._process, None
+        self._offline.clear()
+        self._note_idle(None)
+        if process is not None:
+            self._ended = process.ended
+            self._ending.add(process)
+            process.kill()
+            await process.gone()
+            self._ending.discard(process)
+
+    def _why_ended(self) -> str:
+        return self._process.ended if self._process is not None and self._process.ended else self._ended
+
+    def _note_idle(self, idle_s: float | None) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if idle_s is not None and not self._has_left:
+            self._idle = asyncio.get_running_loop().call_later(idle_s, self._end_idle)
+
+    def _end_idle(self) -> None:
+        process = self._process
+        if process is not None and not self._calls:
+            process.ended = process.ended or f"{_STOPPED} for {self._idle_s:g} s"
+            process.kill()
+
+
+def checked_url(url: str) -> str:
+    """Return a web address in its normal form, with its fragment, or the address of an empty page.
+
+    Raises:
+        ValidationError: it is not a web address.
+        PermissionDenied: it has another scheme, or a user name.
+    """
+    if url.strip() == BLANK:
+        return BLANK
+    address = parse_address(url)
+    _, mark, fragment = url.strip().partition("#")
+    return f"{address}{mark}{fragment}" if fragment.isascii() and fragment.isprintable() else str(address)
+
+
+def _size(viewport: Viewport) -> dict[str, int]:
+    for name, side in (("width", viewport.width), ("height", viewport.height)):
+        if not LEAST_SIDE <= side <= MOST_SIDE:
+            raise ValidationError(f"{name} {side} is not {LEAST_SIDE} to {MOST_SIDE}", f"/{name}")
+    return {"width": viewport.width, "height": viewport.height}
+
+
+def _tab_of(row: dict[str, Any]) -> Tab:
+    return Tab(
+        str(row["tab_id"]),
+        str(row["url"]),
+        str(row["title"]),
+        bool(row["is_current"]),
+        bool(row["is_offline"]),
+        str(row["dialog"]),
+        int(row["status"]),
+    )
