@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.codec import Outcome as Outcome
     from sessiontree.contracts.context import CHANNEL as CHANNEL
     from sessiontree.contracts.context import HTTP as HTTP
+    from sessiontree.contracts.context import IMAGES as IMAGES
     from sessiontree.contracts.context import MEMORY as MEMORY
     from sessiontree.contracts.context import MEMORY_WRITER as MEMORY_WRITER
     from sessiontree.contracts.context import READER as READER
@@ -338,6 +339,7 @@ _ROOMS = {
         "CHANNEL",
         "Capability",
         "HTTP",
+        "IMAGES",
         "MEMORY",
         "MEMORY_WRITER",
         "READER",

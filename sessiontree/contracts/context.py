@@ -17,6 +17,7 @@ from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.events import short_progress
 from sessiontree.contracts.http_requests import HttpSender
+from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import (
@@ -55,6 +56,8 @@ WEB: Capability[Web] = Capability("web", PermissionTier.READ_ONLY)
 """Reads pages, and searches the web."""
 HTTP: Capability[HttpSender] = Capability("http", PermissionTier.SYSTEM)
 """Sends HTTP requests that may change something."""
+IMAGES: Capability[ImageInspector] = Capability("images", PermissionTier.READ_ONLY)
+"""Finds out what an image is."""
 WRITER: Capability[Writer] = Capability("writer", PermissionTier.WORKSPACE)
 """Changes files of the workspace."""
 SHELL: Capability[Shell] = Capability("shell", PermissionTier.SYSTEM)
@@ -85,6 +88,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     SUBTREE,
     HTTP,
     PREVIEWS,
+    IMAGES,
 )
 _BY_NAME: Final = {each.name: each for each in _ALL}
 
@@ -144,6 +148,7 @@ class SessionRights:
     subtree: Subtree | None = None
     http: HttpSender | None = None
     previews: Previews | None = None
+    images: ImageInspector | None = None
     tree_id: str = ""
     tool: str = ""
     """The tool to which the rights are narrowed; empty = the session's own rights."""
@@ -299,6 +304,11 @@ class ToolContext:
     def previews(self) -> Previews | None:
         """Publishes pages on this machine; None for a Worker, or if the tool does not declare it."""
         return self._rights.previews
+
+    @property
+    def images(self) -> ImageInspector | None:
+        """Finds out what an image is; None if the tool does not declare it."""
+        return self._rights.images
 
     @property
     def cancelled(self) -> bool:

@@ -1,4 +1,4 @@
-"""Fits one image to a model's limits; a program that can be killed.
+"""Fits one image to a model's limits, or says what it is; a program that can be killed.
 
 It is run by its path: ``python -I image_worker.py``. It reads one request from its standard input, answers on
 its standard output, and imports only Pillow. No module imports it, so a hostile image can damage only this
@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from PIL import Image, UnidentifiedImageError
 
@@ -88,6 +88,57 @@ def fitted(data: bytes, *, max_width: int, max_height: int, max_bytes: int, max_
     return Fit(encoded, mime_type, image.width, image.height, width, height)
 
 
+COLOURS: Final = 5
+SAMPLE_SIDE: Final = 64
+OPAQUE: Final = 128
+"""Least alpha of a pixel whose colour counts."""
+
+
+def described(data: bytes, *, max_pixels: int) -> dict[str, Any]:
+    """Return format, size turned upright, frames, transparency and most frequent colours of an image.
+
+    Raises:
+        Refused: as for :func:`fitted`.
+    """
+    try:
+        with _opened(data, max_pixels) as source:
+            on_its_side = source.getexif().get(ORIENTATION, 1) in range(5, 9)
+            width, height = source.size[::-1] if on_its_side else source.size
+            form = "JPEG" if source.format == "MPO" else str(source.format)
+            if form == "JPEG":
+                source.draft("RGB", (SAMPLE_SIDE, SAMPLE_SIDE))
+            image = _plain(source)
+            frames = int(getattr(source, "n_frames", 1))
+        colours = _colours(image)
+    except (Refused, MemoryError):
+        raise
+    except Exception as error:  # decoders may raise anything for foreign bytes
+        raise Refused(f"it is damaged ({type(error).__name__}: {str(error)[:160]})") from error
+    return {
+        "format": form,
+        "width": width,
+        "height": height,
+        "frames": frames if form != "JPEG" else 1,
+        "is_transparent": image.mode == "RGBA",
+        "colours": colours,
+    }
+
+
+def _colours(image: Image.Image) -> list[tuple[str, float]]:
+    """Return the most frequent colours and their shares, of a small copy."""
+    image.thumbnail((SAMPLE_SIDE, SAMPLE_SIDE), Image.Resampling.BOX)
+    pixels = list(image.convert("RGBA").getdata())
+    seen = [pixel[:3] for pixel in pixels if pixel[3] >= OPAQUE]
+    if not seen:
+        return []
+    strip = Image.new("RGB", (len(seen), 1))
+    strip.putdata(seen)
+    reduced = strip.quantize(COLOURS, Image.Quantize.MEDIANCUT).convert("RGB")
+    counted = cast("list[tuple[int, tuple[int, int, int]]]", reduced.getcolors(len(seen)) or [])
+    ordered = sorted(counted, key=lambda row: (-row[0], row[1]))
+    return [(f"#{bytes(colour).hex()}", count / len(seen)) for count, colour in ordered]
+
+
 def _opened(data: bytes, max_pixels: int) -> Image.Image:
     """Return an image of which only the header was read."""
     Image.MAX_IMAGE_PIXELS = None  # checked below, with a message that names the limit
@@ -139,12 +190,15 @@ def _saved(image: Image.Image, name: str, **options: int) -> bytes:
 
 
 def main() -> None:
-    """Answer one request: read a line of JSON and an image, write a line of JSON and the fitted image."""
+    """Answer one request: read a line of JSON and an image, write a line of JSON and the fitted image.
+
+    If the request asks only what the image is, no image follows.
+    """
     order: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
-    limit_s = order.pop("limit_s")
+    limit_s, only_facts = order.pop("limit_s"), order.pop("only_facts", False)
     # The alarm is not handled: it ends this process even if the process that started it has ended.
     signal.setitimer(signal.ITIMER_REAL, limit_s)
-    most = order["max_bytes"] + 2**16
+    most = order.get("max_bytes", 0) + 2**16
     for bound, allowed in (
         (resource.RLIMIT_AS, MAX_MEMORY_BYTES),
         (resource.RLIMIT_CPU, int(limit_s) + 1),
@@ -154,19 +208,25 @@ def main() -> None:
         with suppress(OSError, ValueError):  # a lower limit is in force already
             resource.setrlimit(bound, (allowed, allowed))
     data = b""
+    answer: dict[str, Any]
     try:
-        fit = fitted(sys.stdin.buffer.read(), **order)
+        given = sys.stdin.buffer.read()
+        facts = described(given, **order) if only_facts else None
+        fit = fitted(given, **order) if facts is None else None
     except Refused as refused:
-        answer: dict[str, Any] = {"refused": str(refused)}
+        answer = {"refused": str(refused)}
     except MemoryError:
         answer = {"refused": f"decoding it takes more than {MAX_MEMORY_BYTES:,} bytes of memory"}
     else:
-        data = fit.data
-        answer = {
-            "mime_type": fit.mime_type,
-            "shown": [fit.width, fit.height],
-            "source": [fit.source_width, fit.source_height],
-        }
+        if fit is None:
+            answer = {"facts": facts}
+        else:
+            data = fit.data
+            answer = {
+                "mime_type": fit.mime_type,
+                "shown": [fit.width, fit.height],
+                "source": [fit.source_width, fit.source_height],
+            }
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + data)
     sys.stdout.buffer.flush()
 

@@ -1,4 +1,4 @@
-"""Fits the images of a result for a model, in a process that is killed if an image takes too long.
+"""Fits the images of a result for a model, or inspects one, in a process that is killed if it takes long.
 
 Not here: the limits (``contracts.images``) and the code of that process (``image_worker``).
 """
@@ -22,6 +22,7 @@ from typing import IO, Any, Final
 
 from sessiontree.contracts.agent import RESULT_SHARE
 from sessiontree.contracts.errors import ImageRefused
+from sessiontree.contracts.image_facts import ImageColour, ImageFacts
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.settings import MAX_SOURCE_BYTES, MAX_SOURCE_PIXELS, ImageLimits
 from sessiontree.contracts.thread_calls import Stop, in_thread_until_stopped
@@ -91,8 +92,53 @@ def cleaned(image: ImageContent, limits: ImageLimits, name: str, limit_s: float,
     Raises:
         ImageRefused: as for :meth:`ImageCleaner.clean`, or because ``stop`` returned True.
     """
-    data = _decoded(image.data, name)
-    order = limits.model_dump() | {"max_pixels": MAX_SOURCE_PIXELS, "limit_s": limit_s * 2}
+    order = limits.model_dump() | {"max_pixels": MAX_SOURCE_PIXELS}
+    found, shown = _ordered(_decoded(image.data, name), order, name, limit_s, stop)
+    (width, height), (source_width, source_height) = found["shown"], found["source"]
+    content = ImageContent(b64encode(shown).decode("ascii"), found["mime_type"])
+    return CleanImage(content, width, height, source_width, source_height)
+
+
+class ImageProcess:
+    """Inspects one session's images, one after another, in one process at a time.
+
+    Args:
+        limit_s: Most seconds for one image.
+    """
+
+    def __init__(self, *, limit_s: float = LIMIT_S) -> None:
+        self._limit_s = limit_s
+        self._turn = asyncio.Lock()
+
+    async def inspect(self, data: bytes, name: str) -> ImageFacts:
+        """Return the facts of an image file.
+
+        Raises:
+            ImageRefused: it is too large, of an unsupported format, damaged, or takes too long.
+
+        Contract: as for :meth:`ImageCleaner.clean`.
+        """
+        if len(data) > MAX_SOURCE_BYTES:
+            raise ImageRefused(name, f"it has more than {MAX_SOURCE_BYTES:,} bytes")
+        order = {"max_pixels": MAX_SOURCE_PIXELS, "only_facts": True}
+        async with self._turn:
+            found, _ = await in_thread_until_stopped(
+                lambda stop: _ordered(data, order, name, self._limit_s, stop)
+            )
+        facts = found["facts"]
+        colours = tuple(ImageColour(code, share) for code, share in facts.pop("colours"))
+        return ImageFacts(bytes=len(data), colours=colours, **facts)
+
+
+def _ordered(
+    data: bytes, order: dict[str, Any], name: str, limit_s: float, stop: Stop
+) -> tuple[dict[str, Any], bytes]:
+    """Return the process's answer to an order about an image: its first line, and the bytes after it.
+
+    Raises:
+        ImageRefused: the image was refused, or the process ended unexpectedly or took too long.
+    """
+    order = order | {"limit_s": limit_s * 2}
     with ExitStack() as open_files:
         # Files in memory instead of pipes: the kernel bounds the answer's length, and no side waits.
         given, answer, complaint = (open_files.enter_context(_memory_file()) for _ in range(3))
@@ -102,16 +148,14 @@ def cleaned(image: ImageContent, limits: ImageLimits, name: str, limit_s: float,
         _run(given, answer, complaint, name, limit_s, stop)
         answer.seek(0)
         found = _told(answer.readline(2**16))
-        shown = answer.read(limits.max_bytes + 1)
+        shown = answer.read(order.get("max_bytes", 0) + 1)
         complaint.seek(0)
         if found is None:
             last = complaint.read(2**16).decode(errors="replace").strip().rpartition("\n")[2][:200]
             raise ImageRefused(name, f"the process that read it ended unexpectedly ({last or 'no message'})")
     if "refused" in found:
         raise ImageRefused(name, found["refused"])
-    (width, height), (source_width, source_height) = found["shown"], found["source"]
-    content = ImageContent(b64encode(shown).decode("ascii"), found["mime_type"])
-    return CleanImage(content, width, height, source_width, source_height)
+    return found, shown
 
 
 def _decoded(text: str, name: str) -> bytes:

@@ -180,7 +180,9 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("gateway", "Runtime's own settings", "automation", _ELEVATED, flags=_OWNERS, to_come=True),
     _row("nodes", "Devices", "nodes", _ELEVATED, to_come=True),
     _row("agents_list", "List agents", "agents", _READ, "subtree", flags=_NAMED),
-    _row("image", "Look at image", "media", _READ, "reader", "coding", to_come=True),
+    _row(
+        "image", "Look at image", "media", _READ, "reader images", "coding", flags=_NAMED, optional="web"
+    ),
     _row("tts", "Speak", "media", _WORKSPACE, "writer", to_come=True),
     _row("write_html", "Write page", "landing", _WORKSPACE, "reader writer", flags=_NAMED_INSIDE),
     _row("preview_screenshot", "Picture of page", "landing", _SYSTEM, "reader web", to_come=True),

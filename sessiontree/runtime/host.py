@@ -16,17 +16,16 @@ from typing import Protocol
 
 from sessiontree.browser.found import found_browser
 from sessiontree.browser.session_browser import SessionBrowser
-from sessiontree.browser.tunnels import Network
 from sessiontree.contracts.context import READER, SHELL, SessionRights
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.hooks import HookContext
-from sessiontree.contracts.http_requests import HttpSender
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Protection, Reader, Web, Writer
+from sessiontree.contracts.ports import Protection, Reader, Writer
 from sessiontree.contracts.skills import Skill, skills_prompt
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_chain import HookChain
+from sessiontree.dispatch.images import ImageProcess
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.port import InProcessModel, summary_key
 from sessiontree.policy.compiled import CompiledPolicy
@@ -60,6 +59,7 @@ from sessiontree.runtime.session_rights import (
     ChannelHandle,
     Facades,
     Handles,
+    HostWeb,
     HttpHandle,
     Link,
     MemoryHandle,
@@ -98,15 +98,6 @@ class HostProcess(Protocol):
         Returns:
             How many processes were ended.
         """
-        ...
-
-
-class HostWeb(Web, HttpSender, Network, Protocol):
-    """Web access as a host has it."""
-
-    @property
-    def has_search(self) -> bool:
-        """Whether the owner configured a search provider."""
         ...
 
 
@@ -568,6 +559,7 @@ class HostCore:
                 memory=MemoryHandle(link),
                 memory_writer=MemoryWriterHandle(link),
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
+                images=ImageProcess(),
                 http=None if equipment.web is None else HttpHandle(link, equipment.web),
                 previews=PreviewsHandle(link),
             ),

@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, cast
 from weakref import WeakKeyDictionary, WeakSet
 
+from sessiontree.browser.tunnels import Network
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ConfigError, SessionClosed
 from sessiontree.contracts.http_requests import HttpRequest, HttpResponse, HttpSender
+from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.ports import (
@@ -178,6 +180,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "subtree": Subtree,
     "http": HttpSender,
     "previews": Previews,
+    "images": ImageInspector,
 }
 """Member of a session's rights to the protocol of its handle."""
 _BEHIND: Final[WeakKeyDictionary[object, Any]] = WeakKeyDictionary()
@@ -293,6 +296,7 @@ class Handles:
     memory_writer: MemoryWriter
     web: Web | None
     """None = the owner of the tree does not allow the web."""
+    images: ImageInspector
     http: HttpSender | None
     """Not given to a Worker; None without the web."""
     previews: Previews
@@ -321,6 +325,7 @@ def build_rights(
         reader=handles.reader,
         web=handles.web,
         memory=handles.memory,
+        images=handles.images,
         tree_id=tree_id,
         denied_in=refused,
     )
@@ -345,6 +350,7 @@ def build_rights(
         subtree=handles.subtree,
         http=handles.http,
         previews=handles.previews,
+        images=handles.images,
         tree_id=tree_id,
         denied_in=refused,
     )
@@ -466,6 +472,15 @@ class StatusHandle:
         """Return the session's state now."""
         link = self._link
         return await link.services().report(link.grant)
+
+
+class HostWeb(Web, HttpSender, Network, Protocol):
+    """Web access as a host has it."""
+
+    @property
+    def has_search(self) -> bool:
+        """Whether the owner configured a search provider."""
+        ...
 
 
 class WebHandle:

@@ -25,6 +25,7 @@ from sessiontree.contracts.context import (
     BROWSER,
     CHANNEL,
     HTTP,
+    IMAGES,
     MEMORY,
     MEMORY_WRITER,
     PREVIEWS,
@@ -42,6 +43,7 @@ from sessiontree.contracts.context import (
 )
 from sessiontree.contracts.errors import SessionNotFound, SessionTreeError, ValidationError
 from sessiontree.contracts.http_requests import HttpSender
+from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.memory import (
     MemoryHit,
@@ -75,6 +77,7 @@ from sessiontree.contracts.ports import (
 from sessiontree.contracts.previews import Previews, PublishedPage
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import RawTool, Tool, declared_by
+from sessiontree.dispatch.images import ImageProcess
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
 SCOPE = MemoryScope("tree", "main", "default", "/workspace")
@@ -340,6 +343,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     memory_writer: MemoryWriter | None = None,
     web: Web | None = None,
     http: HttpSender | None = None,
+    images: ImageInspector | ByKind | None = BY_KIND,
     shell: Shell | None = None,
     browser: Browser | None = None,
     previews: Previews | None = None,
@@ -363,6 +367,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         memory_writer: Adds to memory.
         web: Reads the web.
         http: Sends HTTP requests.
+        images: By default the real process for images; None removes it.
         shell: Runs commands.
         browser: Opens pages.
         previews: Publishes pages.
@@ -389,6 +394,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         memory=_handle(MEMORY, kind, memory),
         web=_handle(WEB, kind, web),
         http=_handle(HTTP, kind, http),
+        images=_handle(IMAGES, kind, images, ImageProcess),
         writer=_handle(WRITER, kind, writer, lambda: WorkspaceWriter(root)),
         shell=_handle(SHELL, kind, shell),
         browser=_handle(BROWSER, kind, browser),

@@ -16,6 +16,7 @@ from sessiontree_tools.exec import Exec
 from sessiontree_tools.find import Find
 from sessiontree_tools.grep import Grep
 from sessiontree_tools.http_request import SendRequest
+from sessiontree_tools.image import LookAtImage
 from sessiontree_tools.memory import MemoryForget, MemoryGet, MemorySearch, StoreMemory
 from sessiontree_tools.message import AskUser, Message
 from sessiontree_tools.read import Read
@@ -62,4 +63,5 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         MemoryForget(),
         WriteHtml(),
         DeployPreview(),
+        LookAtImage(),
     )

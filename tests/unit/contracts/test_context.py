@@ -17,6 +17,7 @@ from sessiontree.contracts.context import (
     CAPABILITIES,
     CHANNEL,
     HTTP,
+    IMAGES,
     MEMORY,
     MEMORY_WRITER,
     OBSERVING,
@@ -48,6 +49,7 @@ ALL: tuple[Capability[Any], ...] = (
     SESSIONS,
     SUBTREE,
     HTTP,
+    IMAGES,
 )
 Require = Callable[[ToolContext, Capability[Any]], Any]
 Narrow = Callable[[SessionRights, str, set[str]], SessionRights]

@@ -15,6 +15,7 @@ from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import CAPABILITIES, SessionRights, capabilities_of
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.dispatch.images import ImageProcess
 from sessiontree.runtime.session_rights import Handles, build_rights
 from sessiontree.sandbox import CommandShell
 from sessiontree.testing.context import (
@@ -72,6 +73,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         web=OutboundWeb(WebSettings()),
         http=OutboundWeb(WebSettings()),
         previews=RecordingPreviews(),
+        images=ImageProcess(),
     )
 
     @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])

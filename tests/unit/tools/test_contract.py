@@ -67,6 +67,7 @@ TABLE = {
     "deploy_preview": Row(
         SYSTEM, MAIN_AND_BRANCH, "landing", frozenset({"reader", "previews"}), idempotent=True
     ),
+    "image": Row(READ, MAIN_AND_BRANCH, "media", frozenset({"reader", "images"})),
 }
 MARKED = {
     ("write", "content"): AllowEmpty(),
@@ -86,6 +87,7 @@ MARKED = {
     ("memory_get", "id"): Stripped(),
     ("memory_store", "source"): Stripped(),
     ("memory_forget", "ids"): Stripped(),
+    ("image", "question"): Stripped(),
 }
 each_tool = pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.name)
 
