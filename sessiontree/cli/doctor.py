@@ -42,7 +42,7 @@ from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.claim import journal_dirs
-from sessiontree.sandbox import CommandConfinement, command_confinement
+from sessiontree.sandbox import CommandConfinement, command_confinement, speech_program
 
 _PROBE = "sessiontree.backends.ray.cluster_probe:look_at_cluster"
 
@@ -59,6 +59,7 @@ def doctor(
     ``ray``, ``system``, ``kernel``, ``machine``), ``room`` (``shared_memory_bytes``, ``descriptors``; null =
     none, no limit), ``confinement`` (``offered``, ``full``, ``tried``, ``trial_ms``, ``failure``, ``holds``,
     ``leaves``), ``commands`` (``bubblewrap``: null = none that works, ``kernel``, ``failure``),
+    ``speech`` (``program``: where espeak-ng is; null = not installed),
     ``containers`` (each ``engine``, ``program``: null = not installed, ``failure``: empty = it answers),
     ``state`` (``directory``, ``mode``, ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``,
     ``damaged_trees``, ``failure``, ``writer``), ``runtime`` (null where none is at work; else ``release``,
@@ -105,6 +106,7 @@ def doctor(
             "room": asdict(room),
             "confinement": confinement.to_json(),
             "commands": commands.to_json(),
+            "speech": {"program": speech_program()},
             "containers": [asdict(each) for each in engines],
             "state": state.to_json(),
             "runtime": None if live is None else live.to_json(),
@@ -121,6 +123,7 @@ def doctor(
         _show_machine(screen, installation, room, confinement)
         _show_commands(screen, commands)
         _show_engines(screen, engines)
+        _show_speech(screen, speech_program())
         _show_state(screen, state)
         _show_live(screen, live, state.writer)
         for other, its in others:
@@ -199,6 +202,11 @@ def _show_engines(screen: RichScreen, engines: Sequence[ContainerProgram]) -> No
         for each in engines
     ]
     screen.line(f"containers: {'; '.join(told)}")
+
+
+def _show_speech(screen: RichScreen, program: str | None) -> None:
+    missing = "install the package espeak-ng, or give WebSettings(speech_url=…)"
+    screen.line(f"speech: {f'tts speaks by {program}' if program else f'tts needs a program: {missing}'}")
 
 
 def _show_state(screen: RichScreen, state: State) -> None:

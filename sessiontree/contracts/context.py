@@ -34,6 +34,7 @@ from sessiontree.contracts.ports import (
     Writer,
 )
 from sessiontree.contracts.previews import Previews
+from sessiontree.contracts.speech import Speaker
 
 H = TypeVar("H")
 
@@ -58,6 +59,8 @@ HTTP: Capability[HttpSender] = Capability("http", PermissionTier.SYSTEM)
 """Sends HTTP requests that may change something."""
 IMAGES: Capability[ImageInspector] = Capability("images", PermissionTier.READ_ONLY)
 """Finds out what an image is."""
+SPEECH: Capability[Speaker] = Capability("speech", PermissionTier.WORKSPACE)
+"""Speaks texts."""
 WRITER: Capability[Writer] = Capability("writer", PermissionTier.WORKSPACE)
 """Changes files of the workspace."""
 SHELL: Capability[Shell] = Capability("shell", PermissionTier.SYSTEM)
@@ -89,6 +92,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     HTTP,
     PREVIEWS,
     IMAGES,
+    SPEECH,
 )
 _BY_NAME: Final = {each.name: each for each in _ALL}
 
@@ -149,6 +153,7 @@ class SessionRights:
     http: HttpSender | None = None
     previews: Previews | None = None
     images: ImageInspector | None = None
+    speech: Speaker | None = None
     tree_id: str = ""
     tool: str = ""
     """The tool to which the rights are narrowed; empty = the session's own rights."""
@@ -309,6 +314,11 @@ class ToolContext:
     def images(self) -> ImageInspector | None:
         """Finds out what an image is; None if the tool does not declare it."""
         return self._rights.images
+
+    @property
+    def speech(self) -> Speaker | None:
+        """Speaks texts; None for a Worker, or if the tool does not declare it."""
+        return self._rights.speech
 
     @property
     def cancelled(self) -> bool:

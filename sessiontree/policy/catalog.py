@@ -183,7 +183,7 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row(
         "image", "Look at image", "media", _READ, "reader images", "coding", flags=_NAMED, optional="web"
     ),
-    _row("tts", "Speak", "media", _WORKSPACE, "writer", to_come=True),
+    _row("tts", "Speak", "media", _WORKSPACE, "writer speech", flags=_NAMED),
     _row("write_html", "Write page", "landing", _WORKSPACE, "reader writer", flags=_NAMED_INSIDE),
     _row("preview_screenshot", "Picture of page", "landing", _SYSTEM, "reader web", to_come=True),
     _row("validate_page", "Check page", "landing", _READ, "reader", flags=_INSIDE, to_come=True),

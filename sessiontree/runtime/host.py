@@ -73,7 +73,7 @@ from sessiontree.runtime.session_rights import (
     session_policy,
 )
 from sessiontree.runtime.session_runner import RunnerState, SessionRunner
-from sessiontree.runtime.session_shell import SessionShell, session_shell
+from sessiontree.runtime.session_shell import SessionShell, SessionSpeech, session_shell
 from sessiontree.runtime.tool_calls import CallWatch
 from sessiontree.sandbox import CommandTurns
 from sessiontree.sandbox.named_files import named_files
@@ -560,6 +560,7 @@ class HostCore:
                 memory_writer=MemoryWriterHandle(link),
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
                 images=ImageProcess(),
+                speech=SessionSpeech(link, equipment.web, workspace, equipment.hidden),
                 http=None if equipment.web is None else HttpHandle(link, equipment.web),
                 previews=PreviewsHandle(link),
             ),

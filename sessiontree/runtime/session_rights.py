@@ -46,6 +46,7 @@ from sessiontree.contracts.ports import (
 )
 from sessiontree.contracts.previews import Previews, PublishedPage
 from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.speech import Speaker
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import PolicyRow, RemovedTools, SessionSpec, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
@@ -181,6 +182,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "http": HttpSender,
     "previews": Previews,
     "images": ImageInspector,
+    "speech": Speaker,
 }
 """Member of a session's rights to the protocol of its handle."""
 _BEHIND: Final[WeakKeyDictionary[object, Any]] = WeakKeyDictionary()
@@ -297,6 +299,7 @@ class Handles:
     web: Web | None
     """None = the owner of the tree does not allow the web."""
     images: ImageInspector
+    speech: Speaker
     http: HttpSender | None
     """Not given to a Worker; None without the web."""
     previews: Previews
@@ -349,6 +352,7 @@ def build_rights(
         sessions=handles.sessions,
         subtree=handles.subtree,
         http=handles.http,
+        speech=handles.speech,
         previews=handles.previews,
         images=handles.images,
         tree_id=tree_id,
@@ -474,12 +478,17 @@ class StatusHandle:
         return await link.services().report(link.grant)
 
 
-class HostWeb(Web, HttpSender, Network, Protocol):
+class HostWeb(Web, HttpSender, Network, Speaker, Protocol):
     """Web access as a host has it."""
 
     @property
     def has_search(self) -> bool:
         """Whether the owner configured a search provider."""
+        ...
+
+    @property
+    def has_speech(self) -> bool:
+        """Whether the owner configured a speech service."""
         ...
 
 

@@ -1,16 +1,18 @@
-"""The shell of an embodied session: confined on this machine, or in the container of its agent."""
+"""The shell of an embodied session, confined here or in its agent's container, and what speaks for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from sessiontree.contracts.skills import Skill
+from sessiontree.contracts.speech import Speech, SpeechRequest
 from sessiontree.protected import OwnPlaces
 from sessiontree.runtime.frames import Adopt
-from sessiontree.runtime.session_rights import Link
-from sessiontree.sandbox import CommandShell, ContainerShell, SessionTurns
+from sessiontree.runtime.session_rights import HostWeb, Link
+from sessiontree.sandbox import CommandShell, ContainerShell, SessionTurns, speak_confined
 from sessiontree.workspace import WorkspaceWriter
 
 SessionShell: TypeAlias = "CommandShell | ContainerShell"
@@ -60,3 +62,20 @@ def session_shell(
         skills=skills,
         turns=turns,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpeech:
+    """Speaks for one session while it is embodied here."""
+
+    link: Link
+    web: HostWeb | None
+    workspace: Path
+    hidden: tuple[Path, ...]
+
+    async def speak(self, wanted: SpeechRequest) -> Speech:
+        """Return the audio file of a text."""
+        self.link.services()
+        if self.web is not None and self.web.has_speech:
+            return await self.web.speak(wanted)
+        return await speak_confined(wanted, self.workspace, self.hidden)

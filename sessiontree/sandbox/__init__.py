@@ -21,6 +21,7 @@ from sessiontree.sandbox.kernel_support import (
 from sessiontree.sandbox.py_executable import RAY_SITE, Jail, probe, py_executable
 from sessiontree.sandbox.resources.command_turns import CommandTurns, SessionTurns
 from sessiontree.sandbox.self_test import SelfTest, prepare_canaries, self_test
+from sessiontree.sandbox.speech_program import speak_confined, speech_program
 
 __all__ = [
     "RAY_SITE",
@@ -40,4 +41,6 @@ __all__ = [
     "probe",
     "py_executable",
     "self_test",
+    "speak_confined",
+    "speech_program",
 ]

@@ -32,6 +32,7 @@ from sessiontree.contracts.context import (
     READER,
     SESSIONS,
     SHELL,
+    SPEECH,
     SUBTREE,
     WEB,
     WRITER,
@@ -76,6 +77,7 @@ from sessiontree.contracts.ports import (
 )
 from sessiontree.contracts.previews import Previews, PublishedPage
 from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.speech import Speaker
 from sessiontree.contracts.tool import RawTool, Tool, declared_by
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
@@ -344,6 +346,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     web: Web | None = None,
     http: HttpSender | None = None,
     images: ImageInspector | ByKind | None = BY_KIND,
+    speech: Speaker | None = None,
     shell: Shell | None = None,
     browser: Browser | None = None,
     previews: Previews | None = None,
@@ -368,6 +371,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         web: Reads the web.
         http: Sends HTTP requests.
         images: By default the real process for images; None removes it.
+        speech: Speaks texts.
         shell: Runs commands.
         browser: Opens pages.
         previews: Publishes pages.
@@ -395,6 +399,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         web=_handle(WEB, kind, web),
         http=_handle(HTTP, kind, http),
         images=_handle(IMAGES, kind, images, ImageProcess),
+        speech=_handle(SPEECH, kind, speech),
         writer=_handle(WRITER, kind, writer, lambda: WorkspaceWriter(root)),
         shell=_handle(SHELL, kind, shell),
         browser=_handle(BROWSER, kind, browser),

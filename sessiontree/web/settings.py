@@ -52,6 +52,16 @@ class WebSettings(StrictSettings):
     """The address of a SearXNG, such as ``http://127.0.0.1:8888``; None = the web can't be searched. A key in
     its query is sent with each search; errors show host and port alone."""
 
+    speech_url: str | None = Field(default=None, repr=False)
+    """The address of a speech service with OpenAI's endpoint, up to ``/audio/speech``, such as
+    ``http://127.0.0.1:8880/v1``; None = espeak-ng speaks, if it is installed."""
+    speech_model: str = Field(default="tts-1", min_length=1, max_length=200)
+    """The model of that service."""
+    speech_voice: str = Field(default="alloy", min_length=1, max_length=100)
+    """The voice of calls that name none."""
+    speech_key: str | None = Field(default=None, repr=False)
+    """The service's key, sent as a bearer token to its address alone; None = it needs none."""
+
     @field_validator("ports")
     @classmethod
     def _check_ports(cls, ports: tuple[int, ...]) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ import httpcore
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError, ValidationError
 from sessiontree.contracts.http_requests import MAX_SENT_BYTES, HttpRequest, HttpResponse
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery
+from sessiontree.contracts.speech import Speech, SpeechRequest
 from sessiontree.web.address import WebAddress, normal_host, parse_address
 from sessiontree.web.client import (
     AddressRules,
@@ -35,6 +36,7 @@ from sessiontree.web.client import (
 from sessiontree.web.connection import WebConnection
 from sessiontree.web.sent_requests import SentRequest, check_headers
 from sessiontree.web.settings import WebSettings
+from sessiontree.web.speech_service import SpeechService
 
 MAX_ANSWER_BYTES: Final = 2 * 2**20
 MAX_TITLE_CHARS: Final = 300
@@ -200,11 +202,17 @@ class OutboundWeb:
         self._secured = cache(partial(_certificates, settings.ca_file))
         self._pages = self._client(settings.ports, settings.allow_private, settings.max_redirects)
         self._search = None if settings.search_url is None else self._provider(settings.search_url, now_s)
+        self._speech = None if settings.speech_url is None else self._speaker(settings.speech_url)
 
     @property
     def has_search(self) -> bool:
         """Whether the owner named a search provider."""
         return self._search is not None
+
+    @property
+    def has_speech(self) -> bool:
+        """Whether the owner named a speech service."""
+        return self._speech is not None
 
     async def get(self, url: str, *, max_bytes: int | None = None, accept: str = "*/*") -> Page:
         """Return the page at an address, redirects followed, with any status."""
@@ -248,6 +256,16 @@ class OutboundWeb:
             raise ExecutionError(NO_PROVIDER)
         return await self._search.search(query)
 
+    async def speak(self, wanted: SpeechRequest) -> Speech:
+        """Return a text spoken by the owner's service.
+
+        Raises:
+            ExecutionError: no service is configured; or it cannot be reached, refuses or fails.
+        """
+        if self._speech is None:
+            raise ExecutionError("no speech service is configured: WebSettings(speech_url=…)")
+        return await self._speech.speak(wanted)
+
     def _client(self, ports: tuple[int, ...], allow_private: tuple[str, ...], redirects: int) -> WebClient:
         settings = self._settings
         rules = AddressRules(ports=ports, allow_private=allow_private)
@@ -266,16 +284,28 @@ class OutboundWeb:
 
     def _provider(self, url: str, now_s: Callable[[], float]) -> SearchCache:
         """Return the provider, with a client that may reach only its address, without redirects."""
+        return SearchCache(Searxng(url, self._client_of(url, "search_url", "a search provider")), now_s)
+
+    def _speaker(self, url: str) -> SpeechService:
+        """Return the speech service, with a client that may reach only its address, without redirects."""
+        settings = self._settings
+        client = self._client_of(url, "speech_url", "a speech service")
+        try:
+            check_headers([("Authorization", settings.speech_key or "")])
+        except ToolError:
+            raise ConfigError("speech_key holds more than printable ASCII; it is not shown") from None
+        return SpeechService(url, client, settings.speech_model, settings.speech_voice, settings.speech_key)
+
+    def _client_of(self, url: str, member: str, what: str) -> WebClient:
         try:
             address = parse_address(url)
         except ToolError as error:
             raise ConfigError(
-                f"search_url is not an address of a search provider ({type(error).__name__}); give one such "
+                f"{member} is not an address of {what} ({type(error).__name__}); give one such "
                 "as 'http://127.0.0.1:8888', without user name and password; it is not shown, since it may "
                 "hold a key"
             ) from None
-        place = _place(address)
-        return SearchCache(Searxng(url, self._client((address.port,), (place,), redirects=0)), now_s)
+        return self._client((address.port,), (_place(address),), redirects=0)
 
 
 def _certificates(ca_file: Path | None) -> ssl.SSLContext:

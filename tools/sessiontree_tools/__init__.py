@@ -28,6 +28,7 @@ from sessiontree_tools.sessions_below import (
     SessionsSend,
     Subagents,
 )
+from sessiontree_tools.tts import Speak
 from sessiontree_tools.web import WebFetch, WebSearch
 from sessiontree_tools.write import Write
 from sessiontree_tools.write_html import WriteHtml
@@ -64,4 +65,5 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         WriteHtml(),
         DeployPreview(),
         LookAtImage(),
+        Speak(),
     )

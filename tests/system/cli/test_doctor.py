@@ -104,6 +104,7 @@ TOLD = exactly(
         leaves=TEXTS,
     ),
     commands=exactly(bubblewrap=MAYBE, kernel=TEXT, failure=MAYBE),
+    speech=exactly(program=TEXT),
     containers=listed(exactly(engine=TEXT, program=MAYBE, failure=TEXT)),
     state=STATE,
     runtime=RUNTIME,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import (
+    BROWSER,
     CAPABILITIES,
     CHANNEL,
     HTTP,
@@ -21,9 +22,11 @@ from sessiontree.contracts.context import (
     MEMORY,
     MEMORY_WRITER,
     OBSERVING,
+    PREVIEWS,
     READER,
     SESSIONS,
     SHELL,
+    SPEECH,
     SUBTREE,
     WEB,
     WRITER,
@@ -50,6 +53,9 @@ ALL: tuple[Capability[Any], ...] = (
     SUBTREE,
     HTTP,
     IMAGES,
+    SPEECH,
+    PREVIEWS,
+    BROWSER,
 )
 Require = Callable[[ToolContext, Capability[Any]], Any]
 Narrow = Callable[[SessionRights, str, set[str]], SessionRights]

@@ -74,6 +74,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         http=OutboundWeb(WebSettings()),
         previews=RecordingPreviews(),
         images=ImageProcess(),
+        speech=OutboundWeb(WebSettings()),
     )
 
     @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])

@@ -68,6 +68,7 @@ TABLE = {
         SYSTEM, MAIN_AND_BRANCH, "landing", frozenset({"reader", "previews"}), idempotent=True
     ),
     "image": Row(READ, MAIN_AND_BRANCH, "media", frozenset({"reader", "images"})),
+    "tts": Row(WORK, MAIN_AND_BRANCH, "media", frozenset({"writer", "speech"})),
 }
 MARKED = {
     ("write", "content"): AllowEmpty(),
@@ -88,6 +89,8 @@ MARKED = {
     ("memory_store", "source"): Stripped(),
     ("memory_forget", "ids"): Stripped(),
     ("image", "question"): Stripped(),
+    ("tts", "text"): Stripped(),
+    ("tts", "voice"): Stripped(),
 }
 each_tool = pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.name)
 
