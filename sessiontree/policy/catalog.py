@@ -185,8 +185,14 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     ),
     _row("tts", "Speak", "media", _WORKSPACE, "writer speech", flags=_NAMED),
     _row("write_html", "Write page", "landing", _WORKSPACE, "reader writer", flags=_NAMED_INSIDE),
-    _row("preview_screenshot", "Picture of page", "landing", _SYSTEM, "reader web", to_come=True),
-    _row("validate_page", "Check page", "landing", _READ, "reader", flags=_INSIDE, to_come=True),
+    _row(
+        "preview_screenshot", "Picture of page", "landing", _SYSTEM, "reader browser", flags=_NAMED_INSIDE,
+        optional="writer",
+    ),
+    _row(
+        "validate_page", "Check page", "landing", _SYSTEM, "reader browser", flags=_NAMED_INSIDE,
+        optional="web",
+    ),
     _row("deploy_preview", "Publish preview", "landing", _SYSTEM, "reader previews", flags=_NAMED_INSIDE),
 )  # fmt: skip
 """By section, in the specification's order; names and aliases are unique. No tier is lower than its row's

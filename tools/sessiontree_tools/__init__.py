@@ -19,6 +19,7 @@ from sessiontree_tools.http_request import SendRequest
 from sessiontree_tools.image import LookAtImage
 from sessiontree_tools.memory import MemoryForget, MemoryGet, MemorySearch, StoreMemory
 from sessiontree_tools.message import AskUser, Message
+from sessiontree_tools.preview_screenshot import PreviewScreenshot
 from sessiontree_tools.read import Read
 from sessiontree_tools.sessions import SessionsSpawn, SessionStatusTool
 from sessiontree_tools.sessions_below import (
@@ -29,6 +30,7 @@ from sessiontree_tools.sessions_below import (
     Subagents,
 )
 from sessiontree_tools.tts import Speak
+from sessiontree_tools.validate_page import ValidatePage
 from sessiontree_tools.web import WebFetch, WebSearch
 from sessiontree_tools.write import Write
 from sessiontree_tools.write_html import WriteHtml
@@ -63,6 +65,8 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         StoreMemory(),
         MemoryForget(),
         WriteHtml(),
+        PreviewScreenshot(),
+        ValidatePage(),
         DeployPreview(),
         LookAtImage(),
         Speak(),

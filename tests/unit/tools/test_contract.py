@@ -64,6 +64,8 @@ TABLE = {
         PermissionTier.ELEVATED, MAIN_AND_BRANCH, "memory", frozenset({"memory_writer"}), idempotent=True
     ),
     "write_html": Row(WORK, MAIN_AND_BRANCH, "landing", frozenset({"reader", "writer"}), sequential=True),
+    "preview_screenshot": Row(SYSTEM, MAIN_AND_BRANCH, "landing", frozenset({"reader", "browser"})),
+    "validate_page": Row(SYSTEM, MAIN_AND_BRANCH, "landing", frozenset({"reader", "browser"})),
     "deploy_preview": Row(
         SYSTEM, MAIN_AND_BRANCH, "landing", frozenset({"reader", "previews"}), idempotent=True
     ),
@@ -115,6 +117,8 @@ PLAIN = frozenset(
         "country",
         "env",
         "extract_mode",
+        "checks",
+        "viewport",
         "freshness",
         "headers",
         "id",
