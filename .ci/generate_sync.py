@@ -70,6 +70,7 @@ WRAPPERS = {
     "SessionHandle": "SessionHandle(self._crossing, {})",
     "Approvals": "Approvals(self._crossing, {})",
     "Questions": "Questions(self._crossing, {})",
+    "OwnWorkspaces": "OwnWorkspaces(self._crossing, {})",
     "list[PendingQuestion]": "[PendingQuestion(self._crossing, each) for each in {}]",
     "ClientCalls": "ClientCalls(self._crossing, {})",
     "ProgressReader": "ProgressReader(self._crossing, {})",
@@ -184,12 +185,18 @@ FACES = (
                 methods=("pending", "__aiter__", "answer", "fail", "params_of"),
             ),
             Twin(
+                "OwnWorkspaces",
+                "api.own_workspaces",
+                "Crossed",
+                methods=("list", "diff", "merge", "discard"),
+            ),
+            Twin(
                 "SessionHandle",
                 "api.session_handle",
                 "SessionBase[R]",
                 methods=(
                     *("spawn", "map", "as_completed", "call", "result", "cancel", "interrupt"),
-                    *("status", "history", "transcript"),
+                    *("status", "history", "transcript", "child_workspaces"),
                 ),
             ),
         ),

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from sessiontree.api.options import GuidanceSource as GuidanceSource
     from sessiontree.api.options import PluginsLike as PluginsLike
     from sessiontree.api.options import PolicyLike as PolicyLike
+    from sessiontree.api.own_workspaces import MergeConflict as MergeConflict
+    from sessiontree.api.own_workspaces import Merged as Merged
+    from sessiontree.api.own_workspaces import OwnWorkspace as OwnWorkspace
+    from sessiontree.api.own_workspaces import OwnWorkspaces as OwnWorkspaces
     from sessiontree.api.pending_reply import PendingReply as PendingReply
     from sessiontree.api.questions import PendingQuestion as PendingQuestion
     from sessiontree.api.questions import Questions as Questions
@@ -489,6 +493,7 @@ _ROOMS = {
     "api.configuration": ("Configuration", "WorkspaceEntry"),
     "api.fact_reader": ("FactReader",),
     "api.inbox": ("Approvals", "PendingApproval"),
+    "api.own_workspaces": ("MergeConflict", "Merged", "OwnWorkspace", "OwnWorkspaces"),
     "api.questions": ("PendingQuestion", "Questions"),
     "api.pending_reply": ("PendingReply",),
     "api.session_handle": ("SessionHandle",),

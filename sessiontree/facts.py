@@ -16,6 +16,8 @@ Not here: events that are not recorded (:class:`~sessiontree.Event`), and how fa
 from __future__ import annotations
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall, Precedent
+from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
+from sessiontree.contracts.kinds import WorkspaceChoice
 from sessiontree.contracts.session_facts import (
     ActsFor,
     ApprovalSettled,
@@ -73,6 +75,8 @@ from sessiontree.contracts.tree_facts import (
     ApprovalWaiting,
     BudgetSpent,
     CancelBegun,
+    ChangesKept,
+    ChangesSettled,
     ChannelSaid,
     ClientCallEnded,
     ClientCallOpened,
@@ -122,6 +126,9 @@ __all__ = [
     "CallParked",
     "CallResolved",
     "CancelBegun",
+    "ChangedFile",
+    "ChangesKept",
+    "ChangesSettled",
     "ChannelSaid",
     "CheckedCall",
     "ChildTroubleNoted",
@@ -183,4 +190,6 @@ __all__ = [
     "TurnRetried",
     "TurnStarted",
     "UsageCharged",
+    "WorkspaceChoice",
+    "WorkspaceCopy",
 ]

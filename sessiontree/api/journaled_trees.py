@@ -36,8 +36,10 @@ from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.replay_check import replay_records
+from sessiontree.runtime.settings import COPIES
 from sessiontree.runtime.stored_trees import stored_facts, summaries_in
 from sessiontree.runtime.tree_fork import Identity, forked
+from sessiontree.workspace.removal import remove_tree
 
 if TYPE_CHECKING:
     from sessiontree.memory.store import LanceMemoryStore
@@ -362,6 +364,9 @@ def _erase(claim: JournalClaim, tree_ids: Sequence[str]) -> None:
         journal.compact()
     for tree_id in tree_ids:
         JournalPlace(claim.directory).trace_marks(tree_id).unlink(missing_ok=True)
+        copies = claim.directory / COPIES / tree_id
+        if copies.is_dir():
+            remove_tree(copies)
 
 
 async def _in_memory(uri: str, act: Callable[[LanceMemoryStore], Awaitable[int]]) -> int:

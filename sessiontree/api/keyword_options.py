@@ -12,6 +12,7 @@ from sessiontree.api.options import GuidanceSource, PolicyLike
 from sessiontree.api.runtime_options import ServedOptions
 from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.given_values import Choice, Give, Instance, Lifetime, Parts, Positive, Text, Toggle
+from sessiontree.contracts.kinds import WorkspaceChoice
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.settings import Budget, Limits
 
@@ -47,6 +48,8 @@ class TreeOptions(ResumeOptions, total=False):
     """Purpose of the tree, for listings; empty = the name of the program."""
     dedicated: Toggle
     """Whether each session keeps its own host for life."""
+    child_workspace: Annotated[WorkspaceChoice, Choice()]
+    """Where Branches work unless their spawn or their agent says so: ``shared``, the default, or ``own``."""
     policy: Annotated[PolicyLike, Instance("a PolicyConfig, the path of its file or None")]
     """Which tools its sessions may hold, or the path of a JSON or TOML file that says so; None = all that
     kind and agent allow. It only removes tools."""
@@ -56,6 +59,9 @@ class TreeOptions(ResumeOptions, total=False):
     """Whose text the workspace's AGENTS.md is: the ``workspace``'s, the default, marked as untrusted; that of
     a ``trusted`` workspace, quoted, which sessions may follow; or the ``owner``'s. It joins the prompts of
     sessions that read files; with None, it joins no prompt."""
+
+
+_Workspace: TypeAlias = Annotated[WorkspaceChoice | None, Choice()]
 
 
 class _SharedChildOptions(TypedDict, total=False):
@@ -69,6 +75,10 @@ class _SharedChildOptions(TypedDict, total=False):
     """Model settings that differ from its agent's."""
     skills: Annotated[Sequence[Text] | None, Parts("a list of names, or None for those of its agent")]
     """Names of the skills that it may read, of those its parent holds; None = those that its agent names."""
+    workspace: _Workspace
+    """``own``: it works in a copy of its parent's workspace, made now; the parent merges or discards what it
+    changed (:attr:`~sessiontree.SessionHandle.child_workspaces`). ``shared``: it works where its parent does.
+    None = as its agent or the tree says. Only a Branch that may write can have its own."""
 
 
 class ChildOptions(_SharedChildOptions, total=False):

@@ -32,7 +32,7 @@ from sessiontree.contracts.given_values import (
     take_settings,
 )
 from sessiontree.contracts.hooks import Hook, check_hook, name_of
-from sessiontree.contracts.kinds import SessionKind, SystemAnswer
+from sessiontree.contracts.kinds import SessionKind, SystemAnswer, WorkspaceChoice
 from sessiontree.contracts.plugins import PluginContext, PluginSettings
 from sessiontree.contracts.sandbox_spec import SandboxSpec
 from sessiontree.contracts.settings import Budget, Limits, MessagePolicy, meant, suggestion
@@ -100,6 +100,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     channel: HumanChannel | None,
     purpose: str,
     dedicated: bool,
+    child_workspace: WorkspaceChoice,
     policy: PolicyRow,
     messages: tuple[MessagePolicy, ...],
     hooks: tuple[Hook, ...],
@@ -147,11 +148,13 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
                 spec.config.workspace_access,
                 spec.skills,
                 spec.description,
+                spec.config.workspace,
             )
             for name, spec in agents.items()
         ),
         purpose=purpose,
         dedicated=dedicated,
+        child_workspace=child_workspace,
         policy=policy,
         guards=_guards(hooks),
     )

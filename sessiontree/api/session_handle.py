@@ -29,6 +29,7 @@ from sessiontree.api.handle_arguments import (
 from sessiontree.api.inbox import HumanInbox
 from sessiontree.api.keyword_options import MapOptions, SettingsGiven, SpawnOptions
 from sessiontree.api.options import ApproverLike, kind_of, split_approver
+from sessiontree.api.own_workspaces import OwnWorkspaces
 from sessiontree.api.pending_reply import PendingReply
 from sessiontree.api.program_hooks import ProgramHooks
 from sessiontree.api.runtime import late, place_of_open
@@ -178,6 +179,7 @@ class SessionHandle(Generic[R]):
             key=secrets.token_hex(16),
             settings=options.get("settings"),
             skills=given.get("skills"),
+            workspace=options.get("workspace"),
         )
         if self._hooks is not None:
             asked = await self._hooks.judged(asked)
@@ -305,6 +307,7 @@ class SessionHandle(Generic[R]):
                 budget=options.get("budget"),
                 settings=options.get("settings"),
                 skills=options.get("skills"),
+                workspace=options.get("workspace"),
             )
 
         how = ResultAccess(SessionHandle._awaited_result, SessionHandle._typed)
@@ -351,6 +354,11 @@ class SessionHandle(Generic[R]):
         call_id = secrets.token_hex(16)
         reply = await self._supervisor.call(self._tree_id, self.session_id, call_id, tool, given)
         return tool_reply(reply)
+
+    @property
+    def child_workspaces(self) -> OwnWorkspaces:
+        """What children changed in workspaces of their own: shown, merged into this one's, or discarded."""
+        return OwnWorkspaces(self.call)
 
     def send(
         self,

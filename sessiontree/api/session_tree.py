@@ -174,6 +174,7 @@ class SessionTree:
             channel=self._channel,
             purpose=options.get("purpose") or own_program_name(),
             dedicated=options.get("dedicated", False),
+            child_workspace=options.get("child_workspace", "shared"),
             policy=policy_row,
             messages=message_policies(owners, self._channel, self._agents),
             hooks=self._setup.hooks,

@@ -58,18 +58,16 @@ def doctor(
     With ``as_json`` one object is printed: ``installation`` (``version``, ``python``, ``executable``,
     ``ray``, ``system``, ``kernel``, ``machine``), ``room`` (``shared_memory_bytes``, ``descriptors``; null =
     none, no limit), ``confinement`` (``offered``, ``full``, ``tried``, ``trial_ms``, ``failure``, ``holds``,
-    ``leaves``), ``commands`` (``bubblewrap``: null = none that works, ``kernel``, ``failure``),
-    ``speech`` (``program``: where espeak-ng is; null = not installed),
-    ``containers`` (each ``engine``, ``program``: null = not installed, ``failure``: empty = it answers),
-    ``state`` (``directory``, ``mode``, ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``,
-    ``damaged_trees``, ``failure``, ``writer``), ``runtime`` (null where none is at work; else ``release``,
-    ``backend``, ``trees``, ``actors``: each ``name``, ``role``, ``pid``, ``confinement``,
-    ``tree_id``, ``session``, ``epoch``, ``node``: empty = the supervisor's; ``ray``: its security settings,
-    null on the local backend),
-    ``cluster`` (null without ``address``, and where none answers; else ``address``, ``ray`` as above, and
-    ``nodes``: the fields of ``NodeReport``),
-    ``others`` (``state`` and ``runtime`` of each further program's journal),
-    ``findings`` (each ``mark``: ``wrong`` or ``beware``, ``what``, ``do``), and ``fine``.
+    ``leaves``), ``commands`` (``bubblewrap``: null = none that works, ``kernel``, ``failure``), ``speech``
+    (``program``: where espeak-ng is; null = not installed), ``containers`` (each ``engine``, ``program``:
+    null = not installed, ``failure``: empty = it answers), ``state`` (``directory``, ``mode``,
+    ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``, ``failure``, ``writer``),
+    ``runtime`` (null where none is at work; else ``release``, ``backend``, ``trees``, ``actors``: each
+    ``name``, ``role``, ``pid``, ``confinement``, ``tree_id``, ``session``, ``epoch``, ``node``: empty = the
+    supervisor's; ``ray``: its security settings, null on the local backend), ``cluster`` (null without
+    ``address``, and where none answers; else ``address``, ``ray`` as above, and ``nodes``: the fields of
+    ``NodeReport``), ``others`` (``state`` and ``runtime`` of each further program's journal), ``findings``
+    (each ``mark``: ``wrong`` or ``beware``, ``what``, ``do``), and ``fine``.
 
     Args:
         screen: Where it is shown.
@@ -86,12 +84,8 @@ def doctor(
     installation, room = look_at_installation(), look_at_limits()
     confinement, state = try_confinement(directory), look_at_state(directory)
     commands, engines = command_confinement(), look_at_engines()
-    found = [
-        *judge_installation(installation),
-        *judge_limits(room),
-        *judge_confinement(confinement),
-        *judge_commands(commands),
-    ]
+    found = [*judge_installation(installation), *judge_limits(room)]
+    found += [*judge_confinement(confinement), *judge_commands(commands)]
     live = _look_at_live(state, found)
     others = []
     for place in journal_dirs(directory):

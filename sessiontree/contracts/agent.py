@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sessiontree.contracts.kinds import ExecSecurity, SystemAnswer, WorkspaceAccess
+from sessiontree.contracts.kinds import ExecSecurity, SystemAnswer, WorkspaceAccess, WorkspaceChoice
 from sessiontree.contracts.model_settings import NO_SETTINGS, ModelPrice, ModelSettings
 from sessiontree.contracts.ports import COMMAND_CLEANUP_S, COMMAND_TIMEOUT_S, MAX_COMMAND_TIMEOUT_S
 from sessiontree.contracts.sandbox_spec import SandboxSpec
@@ -59,6 +59,8 @@ class AgentConfig(StrictSettings):
     tree's ``tool_timeout_s``."""
     workspace_access: WorkspaceAccess = "rw"
     """What its sessions and their commands may do to the workspace; with ``ro`` they get no writer."""
+    workspace: WorkspaceChoice = "shared"
+    """Where its Branches work unless their spawn says so: with their parent, or in a copy of their own."""
     sandbox: SandboxSpec | None = None
     """The container in which its sessions run their commands; None = the tree's, or this machine's
     confinement."""

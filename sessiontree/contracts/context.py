@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
+from sessiontree.contracts.child_workspaces import ChildWorkspaces
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.events import short_progress
 from sessiontree.contracts.http_requests import HttpSender
@@ -77,6 +78,8 @@ SUBTREE: Capability[Subtree] = Capability("subtree", PermissionTier.READ_ONLY, f
 """Reads the state and the messages of the sessions below."""
 PREVIEWS: Capability[Previews] = Capability("previews", PermissionTier.SYSTEM)
 """Publishes pages on this machine."""
+CHILD_WORKSPACES: Capability[ChildWorkspaces] = Capability("child_workspaces", PermissionTier.WORKSPACE)
+"""Reads and settles what children changed in workspaces of their own."""
 
 _ALL: Final[tuple[Capability[Any], ...]] = (
     READER,
@@ -93,6 +96,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     PREVIEWS,
     IMAGES,
     SPEECH,
+    CHILD_WORKSPACES,
 )
 _BY_NAME: Final = {each.name: each for each in _ALL}
 
@@ -154,6 +158,7 @@ class SessionRights:
     previews: Previews | None = None
     images: ImageInspector | None = None
     speech: Speaker | None = None
+    child_workspaces: ChildWorkspaces | None = None
     tree_id: str = ""
     tool: str = ""
     """The tool to which the rights are narrowed; empty = the session's own rights."""
@@ -319,6 +324,11 @@ class ToolContext:
     def speech(self) -> Speaker | None:
         """Speaks texts; None for a Worker, or if the tool does not declare it."""
         return self._rights.speech
+
+    @property
+    def child_workspaces(self) -> ChildWorkspaces | None:
+        """Reads and settles what children changed; None for a Worker, or if the tool does not declare it."""
+        return self._rights.child_workspaces
 
     @property
     def cancelled(self) -> bool:

@@ -48,6 +48,9 @@ for an approval, too."""
 WorkspaceAccess: TypeAlias = Literal["rw", "ro"]
 """What a session may do to the workspace, from lax to strict: read and write, or only read."""
 
+WorkspaceChoice: TypeAlias = Literal["shared", "own"]
+"""Where a child works: in its parent's workspace, or in a copy of it that is its own."""
+
 ExecSecurity: TypeAlias = Literal["full", "safe-bin", "paranoid"]
 """Which commands a session may run, from lax to strict; all are confined.
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import ExecSecurity, SessionKind, SessionStatus, SystemAnswer, Wait
+from sessiontree.contracts.kinds import (
+    ExecSecurity,
+    SessionKind,
+    SessionStatus,
+    SystemAnswer,
+    Wait,
+    WorkspaceChoice,
+)
 from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.settings import Budget
@@ -87,6 +94,7 @@ class Writer(Protocol):
         expect_mtime_ns: int | None = None,
         only_new: bool = False,
         like: str | None = None,
+        executable: bool | None = None,
     ) -> Written:
         """Write a file atomically: readers see the old content or the new, never a part.
 
@@ -98,6 +106,7 @@ class Writer(Protocol):
             expect_mtime_ns: Refuse the write if the file's ``mtime_ns`` differs.
             only_new: Refuse the write if there is such a file.
             like: Another file, whose mode bits a new file gets.
+            executable: Whether those who may read it may run it; None = as its other mode bits say.
         """
         ...
 
@@ -339,6 +348,8 @@ class SpawnRequest:
     """Budget of the child; None = it uses the parent's."""
     wait: Wait = ""
     """When its result makes the model continue."""
+    workspace: WorkspaceChoice | None = None
+    """Where the child works; None = as its agent or the tree says."""
 
 
 @dataclass(frozen=True, slots=True)

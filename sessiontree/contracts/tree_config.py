@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.child_workspaces import WorkspaceCopy
 from sessiontree.contracts.codec import recorded, sparse
 from sessiontree.contracts.context import SHELL, capabilities_of
 from sessiontree.contracts.jsonable import JsonValue
@@ -17,6 +18,7 @@ from sessiontree.contracts.kinds import (
     SystemAnswer,
     Wait,
     WorkspaceAccess,
+    WorkspaceChoice,
 )
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.senders import Principal
@@ -78,6 +80,10 @@ class SessionSpec:
     """Names of the skills it may read: those that its agent names and its parent holds."""
     wait: Wait = sparse("each")  # noqa: RUF009 - a declaration
     """When its result makes its parent's model continue."""
+    workspace: str = sparse("")
+    """Name of the copy in which it works, its own or one from above; empty = the tree's workspace."""
+    copy: WorkspaceCopy | None = sparse(None)  # noqa: RUF009 - a declaration
+    """The copy that was made for it; None = it works where its parent does."""
 
     @property
     def strictness(self) -> Mapping[str, str]:
@@ -125,6 +131,8 @@ class AgentRow:
     """Names of the skills that its sessions may read."""
     description: str = sparse("")
     """What it is for, for sessions that choose an agent."""
+    workspace: WorkspaceChoice = sparse("shared")  # noqa: RUF009 - a declaration
+    """Where its Branches work unless their spawn says so."""
 
 
 @recorded("removed_tools")
@@ -211,6 +219,8 @@ class TreeConfig:
     """What system prompts say of the workspace's AGENTS.md; empty = nothing."""
     forks: tuple[ForkPoint, ...] = sparse(())
     """Where it was forked from another tree, and that tree from another one: the oldest first."""
+    child_workspace: WorkspaceChoice = sparse("shared")  # noqa: RUF009 - a declaration
+    """Where Branches work unless their spawn or their agent says so."""
 
 
 @dataclass(frozen=True, slots=True)

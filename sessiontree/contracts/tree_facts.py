@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
+from sessiontree.contracts.child_workspaces import ChangedFile
 from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.codec import Recorded, held, recorded, sparse
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
@@ -360,6 +361,36 @@ class CancelBegun:
     force_at_ms: int
 
 
+@recorded("changes_kept")
+@dataclass(frozen=True, slots=True)
+class ChangesKept:
+    """A session with a workspace of its own has ended, and what it changed there is kept for its parent.
+
+    The copy is removed after this fact.
+    """
+
+    session: str
+    files: tuple[ChangedFile, ...]
+    """By path."""
+    digest: str
+    """SHA-256 of the patch in hexadecimal; empty = it has none."""
+    patch_bytes: int
+    lost: str = ""
+    """Why the changes could not be kept; empty = they were."""
+
+
+@recorded("changes_settled")
+@dataclass(frozen=True, slots=True)
+class ChangesSettled:
+    """A parent has merged a child's changes into its own workspace, or discarded them."""
+
+    session: str
+    """The child."""
+    state: str
+    """``merged`` or ``discarded``."""
+    at_ms: int
+
+
 @recorded("interrupt_begun")
 @dataclass(frozen=True, slots=True)
 class InterruptBegun:
@@ -398,6 +429,8 @@ TreeFact: TypeAlias = (
     | ChannelSaid
     | MessagePassed
     | OutsideHookFailed
+    | ChangesKept
+    | ChangesSettled
     | CancelBegun
     | InterruptBegun
 )

@@ -144,6 +144,10 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("write", "Write file", "fs", _WORKSPACE, "writer", "coding", flags=_INSIDE),
     _row("edit", "Edit file", "fs", _WORKSPACE, "reader writer", "coding", flags=_INSIDE),
     _row("apply_patch", "Apply patch", "fs", _WORKSPACE, "reader writer", "coding", flags=_INSIDE),
+    _row(
+        "child_workspace", "Child's workspace", "fs", _WORKSPACE, "reader writer child_workspaces", "coding",
+        flags=_INSIDE,
+    ),
     _row("find", "Find files", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
     _row("grep", "Search files", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
     _row("exec", "Run command", "runtime", _SYSTEM, "shell", "coding", aliases=("bash", "shell")),

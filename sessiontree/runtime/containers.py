@@ -66,11 +66,12 @@ class Containers:
         """
         spec, access = self._spec_of(live)
         controller = live.controller
-        session = live.session if spec.scope == "session" else ""
+        row = controller.state.sessions[live.session].spec
+        session = live.session if spec.scope == "session" or row.workspace else ""
         place = _Place(controller.config.tree_id, session, f"{access} {spec.model_dump_json()}")
         starting = self._starting.get(place)
         if starting is None:
-            workspace = Path(controller.config.workspace)
+            workspace = Path(controller.workspace_of(row))
             starting = asyncio.create_task(self._start(place, spec, workspace, access, tuple(protected)))
             self._starting[place] = starting
         try:

@@ -39,6 +39,7 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.models.answers import ModelFailure
 from sessiontree.policy.commands.verdict import precedent_of
+from sessiontree.runtime.child_copies import ChildCopies
 from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.containers import Containers
 from sessiontree.runtime.frames import AskModel, MeterTurn, Proceed, ResendPrompt
@@ -69,19 +70,20 @@ def from_session(live: LiveSession, event: TreeEvent, at_ms: int) -> FromSession
                 if live.asked is None:
                     live.asked = {}
                 live.asked[request_id] = call
-            precedent = precedent_in(live.controller.config, call)
+            spec = live.controller.state.sessions[live.session].spec
+            precedent = precedent_in(live.controller.config, call, live.controller.workspace_of(spec))
             return FromSession(at_ms, live.session, event, precedent=precedent)
         case _:
             return FromSession(at_ms, live.session, event)
 
 
-def precedent_in(config: TreeConfig, call: CheckedCall) -> Precedent | None:
-    """Return what is known about the command that a call runs; None = it runs no command."""
+def precedent_in(config: TreeConfig, call: CheckedCall, workspace: str) -> Precedent | None:
+    """Return what is known about the command that a call runs in a workspace; None = it runs no command."""
     member = next((row.command_in for row in config.tools if row.name == call.tool), "")
     if not member:
         return None
     try:
-        return precedent_of(call.arguments, member, program_finder(os.path.realpath(config.workspace)))
+        return precedent_of(call.arguments, member, program_finder(os.path.realpath(workspace)))
     except Exception as error:  # noqa: BLE001 - a person decides about a command that can't be judged
         doubt = f"it can't be judged: {words_of(error)}"
         return Precedent(False, (), doubt, doubt)
@@ -151,6 +153,7 @@ class ControllerDeps:
     agents: dict[str, AgentConfig]
     containers: Containers
     previews: TreePreviews
+    copies: ChildCopies
 
 
 @dataclass(slots=True, eq=False)
@@ -416,6 +419,7 @@ class EffectRunner:
         self._around.gateway.forget(self._controller.config.tree_id, session)
         self._around.containers.session_over(self._controller, session)
         self._around.previews.session_over(self._controller.config.tree_id, session)
+        self._around.copies.session_over(self._controller, session)
         if session == "main" and instruction.result.status is SessionStatus.COMPLETED:
             self._around.memory.ended(ended_tree(self._controller.config, self._controller.now_ms()))
         self._controller.results.settle(session, instruction.result)

@@ -1,7 +1,7 @@
 """A session host: embodies one session at a time, and keeps only what is journaled or about to be.
 
 Others may wait at it for their turn. It then lets a session go by itself when it is idle, and may keep its
-state, without any rights, for its next adoption.
+state, without any rights, for its next adoption. Long because a session is put together here from every part.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ from sessiontree.runtime.model_requests import ModelRequestBuilder
 from sessiontree.runtime.progress import ProgressHub, ProgressRelay
 from sessiontree.runtime.session_rights import (
     ChannelHandle,
+    ChildWorkspacesHandle,
     Facades,
     Handles,
     HostWeb,
@@ -130,6 +131,14 @@ class HostEquipment:
             return "none"
         return "search" if self.web.has_search else "pages"
 
+    def hidden_from(self, workspace: str) -> tuple[Path, ...]:
+        """Return what is hidden from sessions of a workspace.
+
+        A copy of a workspace is in the state directory, which is hidden: its session's tools have the copy as
+        their root, and its commands see nothing else of that directory.
+        """
+        return tuple(each for each in self.hidden if not Path(workspace).is_relative_to(each.resolve()))
+
     def skills_for(self, spec: SessionSpec) -> dict[str, Skill]:
         """Return the skills that a session may read, by name; those not given again on resume are missing."""
         return {name: self.skills[name] for name in spec.skills if name in self.skills}
@@ -182,7 +191,9 @@ def build_tooling(
         tool_timeout_s=adopt.limits.tool_timeout_s,
         approval_expiry_s=adopt.limits.approval_expiry_s,
         now_ms=now_ms,
-        command_fingerprint=partial(named_files, str(rights.workspace_root), hidden=equipment.hidden),
+        command_fingerprint=partial(
+            named_files, str(rights.workspace_root), hidden=equipment.hidden_from(adopt.workspace)
+        ),
         protection=protection,
     )
     has_writer = adopt.config.compaction_model
@@ -518,7 +529,8 @@ class HostCore:
         """Return a writer of the session's workspace; the last session's, if nothing of it has changed."""
         place = (adopt.equipment, adopt.workspace)
         if self._opened is None or self._opened[0] != place or not self._opened[1].is_at(Path(place[1])):
-            writer = WorkspaceWriter(Path(place[1]), hidden=equipment.hidden, own=equipment.own)
+            hidden = equipment.hidden_from(adopt.workspace)
+            writer = WorkspaceWriter(Path(place[1]), hidden=hidden, own=equipment.own)
             self._opened = place, writer
         return self._opened[1]
 
@@ -536,7 +548,7 @@ class HostCore:
         writer = self._writer(adopt, equipment)
         if adopt.spec.kind is not SessionKind.WORKER:
             commands = self._turns.commands.of_a_session(adopt.limits.max_commands)
-            hidden, own = equipment.hidden, equipment.own
+            hidden, own = equipment.hidden_from(adopt.workspace), equipment.own
             self._shell = session_shell(adopt, writer, link, commands, hidden=hidden, own=own, skills=skills)
             self._browser = SessionBrowser(equipment.web) if found_browser().is_ready else None
         reader: Reader = writer.reader()
@@ -555,6 +567,7 @@ class HostCore:
                 channel=ChannelHandle(link) if adopt.has_channel else None,
                 sessions=SessionsHandle(link),
                 subtree=SubtreeHandle(link),
+                child_workspaces=ChildWorkspacesHandle(link),
                 status=StatusHandle(link),
                 memory=MemoryHandle(link),
                 memory_writer=MemoryWriterHandle(link),

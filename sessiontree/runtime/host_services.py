@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
+from sessiontree.contracts.child_workspaces import ChildChanges
 from sessiontree.contracts.ports import (
     AgentInfo,
     SessionFilter,
@@ -72,6 +73,18 @@ class Services(Protocol):
 
     async def container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of the session's container; start it if it is not running."""
+        ...
+
+    async def changes_below(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
+        """Return what the session's children changed in workspaces of their own; None = of all of them."""
+        ...
+
+    async def changed_content(self, grant: str, target: str, path: str | None) -> bytes:
+        """Return the last content of a file that a child changed, or its patch (None)."""
+        ...
+
+    async def settle_changes(self, grant: str, target: str, state: Literal["merged", "discarded"]) -> None:
+        """Record what became of a child's changes."""
         ...
 
     async def publish(self, grant: str, name: str, files: Mapping[str, bytes], entry: str) -> PublishedPage:

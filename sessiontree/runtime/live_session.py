@@ -14,7 +14,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import ClientAnswered, Stimulus
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.runtime.frames import Adopt, Outcome
 from sessiontree.runtime.link import HostLink
 from sessiontree.runtime.session_rights import journaled_policy
@@ -145,6 +145,10 @@ class Controller(Protocol):
         """Return an agent's configuration, with the names of its models."""
         ...
 
+    def workspace_of(self, spec: SessionSpec) -> str:
+        """Return the path of a session's workspace."""
+        ...
+
     def check_open(self) -> None:
         """Raise the error that ended the tree in this process, if any."""
         ...
@@ -189,8 +193,8 @@ class Controller(Protocol):
         """Note that a session has left its host, and that ``ended`` of its processes were ended."""
         ...
 
-    async def all_left(self, session: str) -> None:
-        """Wait for a limited time until a session and those below it have left their hosts."""
+    async def all_left(self, session: str, besides: str = "") -> None:
+        """Wait for a limited time until a session and those below it have left; ``besides`` may stay."""
         ...
 
     def on_crash(self, live: LiveSession, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 A tree's policy is compiled into the first row of its journal, and asked again whenever a host takes a session
 up. Each tool gets the handles that it declares; they lead to the supervisor, memory and the web.
+Long because each handle has a class here.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from sessiontree.browser.tunnels import Network
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
+from sessiontree.contracts.child_workspaces import ChildChanges, ChildWorkspaces
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ConfigError, SessionClosed
 from sessiontree.contracts.http_requests import HttpRequest, HttpResponse, HttpSender
@@ -183,6 +185,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "previews": Previews,
     "images": ImageInspector,
     "speech": Speaker,
+    "child_workspaces": ChildWorkspaces,
 }
 """Member of a session's rights to the protocol of its handle."""
 _BEHIND: Final[WeakKeyDictionary[object, Any]] = WeakKeyDictionary()
@@ -293,6 +296,7 @@ class Handles:
     """None = no session at or above this one has a channel."""
     sessions: Sessions
     subtree: Subtree
+    child_workspaces: ChildWorkspaces
     status: Status
     memory: Memory
     memory_writer: MemoryWriter
@@ -355,6 +359,7 @@ def build_rights(
         speech=handles.speech,
         previews=handles.previews,
         images=handles.images,
+        child_workspaces=handles.child_workspaces,
         tree_id=tree_id,
         denied_in=refused,
     )
@@ -462,6 +467,42 @@ class SubtreeHandle:
         """Return the agents that this session may name when it spawns a child."""
         link = self._link
         return await link.services().agents_below(link.grant)
+
+
+class ChildWorkspacesHandle:
+    """Reads and settles what children of the session changed in workspaces of their own."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def list(self) -> tuple[ChildChanges, ...]:
+        """Return the children that had a workspace of their own, in the order of their spawns."""
+        link = self._link
+        return await link.services().changes_below(link.grant, None)
+
+    async def changes(self, target: str) -> ChildChanges:
+        """Return what a child changed, once that is kept."""
+        link = self._link
+        (found,) = await link.services().changes_below(link.grant, target)
+        return found
+
+    async def content(self, target: str, path: str) -> bytes:
+        """Return the last content of a changed file."""
+        link = self._link
+        return await link.services().changed_content(link.grant, target, path)
+
+    async def patch(self, target: str) -> str:
+        """Return a child's changes as a patch in git's format; bytes that are not UTF-8 are escaped."""
+        link = self._link
+        patch = await link.services().changed_content(link.grant, target, None)
+        return patch.decode("utf-8", "backslashreplace")
+
+    async def settle(self, target: str, state: Literal["merged", "discarded"]) -> None:
+        """Record what became of a child's changes."""
+        link = self._link
+        await link.services().settle_changes(link.grant, target, state)
 
 
 class StatusHandle:

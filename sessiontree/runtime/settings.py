@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from platformdirs import user_config_path, user_state_path
+
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.placement import Placement, Placements
@@ -39,12 +41,25 @@ def placed_pools(placements: Placements | None) -> dict[str, Placement]:
     return {pools[kind]: placement for kind, placement in placements.by_kind().items()}
 
 
+COPIES: Final = "workspaces"
+"""Name of the directory of workspaces that children have of their own, in that of the journal."""
+
+
 def hidden_places(state_dir: Path, memory: MemorySettings) -> tuple[Path, ...]:
     """Return the places hidden from tools and Workers: the state directory, and memory's if elsewhere."""
     directory = memory.directory_in(state_dir)
     if directory is None or directory.is_relative_to(state_dir):
         return (state_dir,)
     return (state_dir, directory)
+
+
+def private_places(state_dir: Path, memory: MemorySettings) -> tuple[Path, ...]:
+    """Return the places that no copy of a workspace may hold: hidden ones, and the owner's folders."""
+    owners = (user_config_path, user_state_path)
+    return (
+        *hidden_places(state_dir, memory),
+        *(folder("sessiontree", appauthor=False) for folder in owners),
+    )
 
 
 @dataclass(frozen=True, slots=True)

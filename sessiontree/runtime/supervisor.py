@@ -6,8 +6,11 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
 from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.child_workspaces import ChildChanges
 from sessiontree.contracts.codec import to_wire
 from sessiontree.contracts.errors import (
     JournalError,
@@ -33,6 +36,7 @@ from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
+from sessiontree.runtime.child_copies import ChildCopies
 from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.containers import Containers
 from sessiontree.runtime.effects import ControllerDeps
@@ -53,6 +57,7 @@ from sessiontree.schema.result import check_model_schema, compile_result
 from sessiontree.tree import protocol as tree_stimuli
 from sessiontree.tree import protocol as tree_todo
 from sessiontree.tree.report import owed
+from sessiontree.tree.spawn import needs_copy
 from sessiontree.tree.state import TreeState, initial_tree
 
 
@@ -70,6 +75,7 @@ class SupervisorCore:
         clock: The runtime's clock.
         resend_after_s: After this time, frames that are not known to be received are sent again.
         most_losses: How many hosts a session may lose in a row without progress before it ends.
+        hidden: What no copy of a workspace may hold.
     """
 
     def __init__(  # noqa: PLR0913 - its parts are given by name
@@ -85,6 +91,7 @@ class SupervisorCore:
         clock: TreeClock,
         resend_after_s: float,
         most_losses: float = float("inf"),
+        hidden: Sequence[Path] = (),
     ) -> None:
         self.journal = journal
         self.hub = hub
@@ -101,6 +108,7 @@ class SupervisorCore:
         """Forks under way, by the id of the new tree."""
         self.containers = Containers(journal.directory)
         self.previews = TreePreviews()
+        self.copies = ChildCopies(journal.directory, hidden)
         self.scheduler = Scheduler(self._make_link, pools, pool_of, self.grants, most_losses)
 
     async def close(self) -> None:
@@ -111,6 +119,7 @@ class SupervisorCore:
         self.scheduler.close()
         await self.containers.close()
         await self.previews.close()
+        await self.copies.close()
         await self._gateway.close()
         await self._memory.close()
         for link in self.scheduler.links:
@@ -177,6 +186,7 @@ class SupervisorCore:
             live.journaled = session in journaled
             live.recovered = True
         controller.carry(owed(state))
+        self.copies.resumed(controller)
         for live in list(controller.live_sessions.values()):
             if live.journaled or live.session != "main":
                 self.scheduler.want(live)
@@ -223,6 +233,7 @@ class SupervisorCore:
             dict(agents),
             self.containers,
             self.previews,
+            self.copies,
         )
         controller = self.trees[config.tree_id] = TreeController(config, state, around, last_ms)
         self._opened += 1
@@ -301,8 +312,15 @@ class SupervisorCore:
         if asked.result_schema is not None:
             compile_result(asked.result_schema)
         controller = self.tree(tree_id)
-        instructions = await controller.settle(replace(asked, at_ms=controller.now_ms()), cause)
-        return _spawned(asked.parent, instructions)
+        copy = await self.copies.make(controller, asked) if needs_copy(controller.state, asked) else None
+        spawned = None
+        try:
+            given = replace(asked, at_ms=controller.now_ms(), copy=copy)
+            spawned = _spawned(asked.parent, await controller.settle(given, cause))
+        finally:
+            if copy is not None:
+                await self.copies.drop_unused(controller, copy, spawned)
+        return spawned
 
     async def decide(self, tree_id: str, decided: tree_stimuli.Decided) -> None:
         """Answer a request on behalf of a person.
@@ -357,6 +375,7 @@ class SupervisorCore:
             forbidden=forbidden,
             asked_by=asked_by,
             wait=request.wait,
+            workspace=request.workspace,
         )
         return await self.spawn_child(live.controller.config.tree_id, asked, f"spawn:{key}")
 
@@ -413,6 +432,21 @@ class SupervisorCore:
     async def publish(self, grant: str, name: str, files: Mapping[str, bytes], entry: str) -> PublishedPage:
         """Publish a page of a session, until the session ends."""
         return self.previews.publish(self.grants.check(grant, "publish"), name, files, entry)
+
+    async def changes_below(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
+        """Return what children of a session changed in workspaces of their own; see ``ChildCopies``."""
+        live = self.grants.check(grant, "look")
+        return await self.copies.changes(live.controller, live.session, target)
+
+    async def changed_content(self, grant: str, target: str, path: str | None) -> bytes:
+        """Return the content of a file that a child changed, or its patch (None)."""
+        live = self.grants.check(grant, "look")
+        return await self.copies.content(live.controller, live.session, target, path)
+
+    async def settle_changes(self, grant: str, target: str, state: Literal["merged", "discarded"]) -> None:
+        """Record what became of a child's changes."""
+        live = self.grants.check(grant, "direct")
+        await self.copies.settle(live.controller, live.session, target, state)
 
     def last_words(self, grant: str, reason: str) -> None:
         """End a host and its session, for the reason that the host gives.

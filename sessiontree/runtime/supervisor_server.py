@@ -25,7 +25,7 @@ from sessiontree.runtime.model_gateway import GatewayLink
 from sessiontree.runtime.progress import Progress, ProgressBuffer, ProgressHub, Push
 from sessiontree.runtime.result_push import ResultAnswer, ResultChange, ResultPush
 from sessiontree.runtime.rpc import RpcResponse, methods_of, portable, rpc
-from sessiontree.runtime.settings import Settings, pool_of
+from sessiontree.runtime.settings import COPIES, Settings, pool_of, private_places
 from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor_service import SupervisorService
 from sessiontree.runtime.tree_resources import PackedResources
@@ -72,6 +72,7 @@ FOR_GRANTS: Final = frozenset(
         "spawn", "say", "report", "last_words",
         "list_below", "history_below", "agents_below", "send_from", "stop_below", "container",
         "publish",
+        "changes_below", "changed_content", "settle_changes",
     }
 )  # fmt: skip
 """What hosts may ask for the session that they embody."""
@@ -333,6 +334,8 @@ class SupervisorServer(SupervisorLifecycle):
     def _begin(self, journal: Journal) -> None:
         journal.start(asyncio.get_running_loop())
         settings = self._settings
+        # Workers are confined when they start, and can be let through to a directory only if it exists then.
+        (settings.journal_dir / COPIES).mkdir(mode=0o700, exist_ok=True)
         pools = pool_of(settings.placements)
         gateway = GatewayLink(self._start_gateway, self._hub, self._model_of, resend_after_s=RESEND_AFTER_S)
         self._core = SupervisorCore(
@@ -346,6 +349,7 @@ class SupervisorServer(SupervisorLifecycle):
             clock=self._clock,
             resend_after_s=RESEND_AFTER_S,
             most_losses=MAX_LOSSES,
+            hidden=private_places(settings.state_dir, settings.memory),
         )
         self._service = SupervisorService(self._core, self._security)
         self._side_service = self._make_side_service(self._service)

@@ -1,6 +1,7 @@
 """The controller of one tree: takes stimuli in, decides, commits the facts, and then starts the effects.
 
 It is the only writer of its tree's facts. A decision takes effect only when its facts are durable.
+Long because each event of a tree, of its sessions and of its waiters passes here.
 """
 
 from __future__ import annotations
@@ -236,20 +237,21 @@ class TreeController:
             self.stimulate(tree_stimuli.LeftoversFound(at_ms, session, ended), f"left:{session}")
         self._has_left.set()
 
-    async def all_left(self, session: str) -> None:
-        """Wait for a limited time until a session and those below it have left their hosts.
+    async def all_left(self, session: str, besides: str = "") -> None:
+        """Wait for a limited time until a session and those below it have left; ``besides`` may stay.
 
         The number of processes that were ended there is durable then, unless the tree is closed meanwhile.
         """
         with contextlib.suppress(TimeoutError, SessionTreeError):
             async with asyncio.timeout(LEFT_WITHIN_S):
-                while self.failure is None and self._is_leaving(session):
+                while self.failure is None and self._is_leaving(session, besides):
                     self._has_left.clear()
                     await self._has_left.wait()
                 await self.caught_up()
 
-    def _is_leaving(self, session: str) -> bool:
-        return any(name == session or name.startswith(f"{session}/") for name in self._leaving)
+    def _is_leaving(self, session: str, besides: str) -> bool:
+        below = f"{session}/"
+        return any(f"{name}/".startswith(below) for name in self._leaving if name != besides)
 
     def check_open(self) -> None:
         """Raise the error that ended the tree in this process, if any."""
@@ -528,7 +530,7 @@ class TreeController:
             spec,
             self.config.limits,
             agent,
-            self.config.workspace,
+            self.workspace_of(spec),
             agent.model,
             texts,
             live.recovered,
@@ -543,6 +545,10 @@ class TreeController:
             live.resumes,
             self._denied_in(spec),
         )
+
+    def workspace_of(self, spec: SessionSpec) -> str:
+        """Return the path of a session's workspace."""
+        return self._deps.copies.workspace_of(self.config, spec) if spec.workspace else self.config.workspace
 
     def _denied_in(self, spec: SessionSpec) -> str:
         if spec.system_tier != "deny":

@@ -110,7 +110,11 @@ class _ForkDraft:
 
     def _from_session(self, name: str, event: TreeEvent) -> FromSession:
         quiet = not self._state.owed_to.members(name)
-        precedent = precedent_in(self._config, event.call) if isinstance(event, ApprovalAsked) else None
+        # A copy of a workspace stays with the other tree, so its programs are judged as those of the tree's.
+        workspace = self._config.workspace
+        precedent = (
+            precedent_in(self._config, event.call, workspace) if isinstance(event, ApprovalAsked) else None
+        )
         return FromSession(self._at_ms, name, event, quiet, precedent)
 
     def _tree(self, stimulus: TreeStimulus) -> None:

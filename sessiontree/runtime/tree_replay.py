@@ -124,6 +124,10 @@ def _asked(  # noqa: C901, PLR0912 - one case for each type
             yield protocol.SayAsked(at_ms, session, text)
         case facts.MessagePassed():
             yield from _message(at_ms, head, ahead)
+        case facts.ChangesKept():
+            yield protocol.ChangesFound(at_ms, head)
+        case facts.ChangesSettled():
+            yield protocol.SettleAsked(at_ms, head)
         case facts.OutsideHookFailed():
             yield protocol.HookFailedOutside(at_ms, head)
         case facts.DenialLifted(request_id, by):
@@ -161,6 +165,8 @@ def _spawn(state: TreeState, at_ms: int, head: facts.SessionSpawned) -> TreeStim
         settings=spec.settings,
         skills=spec.skills,
         wait=spec.wait,
+        workspace="shared" if spec.copy is None else "own",
+        copy=spec.copy,
     )
 
 

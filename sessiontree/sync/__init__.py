@@ -13,6 +13,7 @@ from sessiontree.sync.event_buffer import FactReader, ProgressReader
 from sessiontree.sync.session import (
     Approvals,
     ClientCalls,
+    OwnWorkspaces,
     PendingApproval,
     PendingQuestion,
     Questions,
@@ -25,6 +26,7 @@ __all__ = [
     "Approvals",
     "ClientCalls",
     "FactReader",
+    "OwnWorkspaces",
     "PendingApproval",
     "PendingQuestion",
     "PendingReply",

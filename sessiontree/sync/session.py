@@ -26,7 +26,8 @@ from sessiontree.sync.event_buffer import drained
 from sessiontree.tree.report import ReceiptLine
 
 if TYPE_CHECKING:
-    from sessiontree.api import client_calls, inbox, questions
+    from sessiontree.api import client_calls, inbox, own_workspaces, questions
+    from sessiontree.api.own_workspaces import Merged, OwnWorkspace
 
 T = TypeVar("T")
 
@@ -225,6 +226,55 @@ class ClientCalls(Crossed):
             ConfigError: its tool was not given in this process.
         """
         return self._inner.params_of(call)
+
+
+class OwnWorkspaces(Crossed):
+    """The children of one session with workspaces of their own.
+
+    Each method is a call of the tool ``child_workspace`` in the session, with the checks of every call: the
+    session must hold the tool, and its writer changes the files.
+
+    Raises (every method):
+        ExecutionError: the child has no workspace of its own, works still, or its changes are gone.
+        PermissionDenied: the session does not hold the tool, or may not write.
+        SessionClosed: the session has ended.
+    """
+
+    _inner: own_workspaces.OwnWorkspaces
+
+    def list(self) -> list[OwnWorkspace]:
+        """Return the children that had a workspace of their own, in the order of their spawns."""
+        value: list[OwnWorkspace] = self._crossing.run(self._inner.list)
+        return value
+
+    def diff(self, child: str) -> str:
+        """Return what a child changed, as a patch in git's format; cut where it is very long.
+
+        Args:
+            child: Its id, or the label of one that lives.
+        """
+        value: str = self._crossing.run(self._inner.diff, child)
+        return value
+
+    def merge(self, child: str) -> Merged:
+        """Merge a child's changes into the session's workspace: all files, or none.
+
+        A file that was changed in both is a conflict, also where neither change is committed. Nothing is
+        committed, and no hook or filter of the repository runs.
+
+        Args:
+            child: Its id.
+        """
+        value: Merged = self._crossing.run(self._inner.merge, child)
+        return value
+
+    def discard(self, child: str) -> None:
+        """Discard a child's changes; they are gone then.
+
+        Args:
+            child: Its id.
+        """
+        self._crossing.run(self._inner.discard, child)
 
 
 class SessionHandle(SessionBase[R]):
@@ -480,3 +530,8 @@ class SessionHandle(SessionBase[R]):
             ConfigError: the number is not valid, or below 0.
         """
         return drained(self._crossing, lambda: self._inner.transcript(after=after), 64, 64)
+
+    @property
+    def child_workspaces(self) -> OwnWorkspaces:
+        """What children changed in workspaces of their own: shown, merged into this one's, or discarded."""
+        return OwnWorkspaces(self._crossing, self._crossing.run(lambda: self._inner.child_workspaces))

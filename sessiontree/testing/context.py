@@ -21,9 +21,11 @@ import pydantic
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
+from sessiontree.contracts.child_workspaces import ChildWorkspaces
 from sessiontree.contracts.context import (
     BROWSER,
     CHANNEL,
+    CHILD_WORKSPACES,
     HTTP,
     IMAGES,
     MEMORY,
@@ -341,6 +343,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     channel: Channel | ByKind | None = BY_KIND,
     sessions: Sessions | ByKind | None = BY_KIND,
     subtree: Subtree | ByKind | None = BY_KIND,
+    child_workspaces: ChildWorkspaces | None = None,
     memory: Memory | None = None,
     memory_writer: MemoryWriter | None = None,
     web: Web | None = None,
@@ -366,6 +369,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         channel: By default a :class:`RecordingChannel`; None removes it.
         sessions: By default a :class:`RecordingSessions`; None removes it.
         subtree: By default a :class:`RecordingSubtree` without sessions; None removes it.
+        child_workspaces: Leads to what children changed in workspaces of their own.
         memory: Searches memory.
         memory_writer: Adds to memory.
         web: Reads the web.
@@ -379,17 +383,15 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         config: The agent's configuration; its id is the context's agent.
         call_id: Names the call.
         tree_id: Names the tree.
-        signals: The call's signals, for a test that cancels it or watches its progress; by default the call
-            has one minute.
+        signals: The call's signals, to cancel it or to watch it; by default the call has one minute.
 
     Raises:
         ValueError: a handle was given that this kind never holds.
     """
     session_id = SESSION_IDS[kind]
-    config = config or AgentConfig()
     rights = SessionRights(
         session_id=session_id,
-        agent_id=config.agent_id,
+        agent_id=(config := config or AgentConfig()).agent_id,
         kind=kind,
         workspace_root=root,
         config=config,
@@ -408,6 +410,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         sessions=_handle(SESSIONS, kind, sessions, lambda: RecordingSessions(session_id)),
         subtree=_handle(SUBTREE, kind, subtree, RecordingSubtree),
         previews=_handle(PREVIEWS, kind, previews),
+        child_workspaces=_handle(CHILD_WORKSPACES, kind, child_workspaces),
         tree_id=tree_id,
     )
     return ToolContext(rights, call_id, signals or CallSignals(time.monotonic() + 60))

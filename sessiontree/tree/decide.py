@@ -26,6 +26,7 @@ from sessiontree.contracts.tree_facts import (
     TreeForked,
 )
 from sessiontree.tree.approvals import CANCELLED, ask, close, hear_function, hear_person, lift_denial
+from sessiontree.tree.child_changes import keep_changes, settle_changes
 from sessiontree.tree.evolve import Draft, evolve
 from sessiontree.tree.lifecycle import (
     charge,
@@ -42,6 +43,7 @@ from sessiontree.tree.lifecycle import (
 )
 from sessiontree.tree.messages import say, send
 from sessiontree.tree.protocol import (
+    ChangesFound,
     ClockRang,
     Decided,
     ForkAsked,
@@ -56,6 +58,7 @@ from sessiontree.tree.protocol import (
     SendAsked,
     SessionEmbodied,
     SessionLost,
+    SettleAsked,
     SpawnAsked,
     Stirred,
     StopAsked,
@@ -103,7 +106,7 @@ def withdraw(draft: Draft, ended: ClientCallEnded) -> None:
         draft.write(SessionReactivated(call.session_id))
 
 
-def _judge(draft: Draft, stimulus: TreeStimulus) -> None:  # noqa: C901, PLR0912 - one case for each type
+def _judge(draft: Draft, stimulus: TreeStimulus) -> None:  # noqa: C901, PLR0912, PLR0915 - one case for each type
     """Apply the rule for a stimulus."""
     match stimulus:
         case FromSession():
@@ -142,6 +145,10 @@ def _judge(draft: Draft, stimulus: TreeStimulus) -> None:  # noqa: C901, PLR0912
             _note_hook(draft, stimulus)
         case LeftoversFound():
             _note_leftovers(draft, stimulus)
+        case ChangesFound():
+            keep_changes(draft, stimulus)
+        case SettleAsked():
+            settle_changes(draft, stimulus)
         case ClockRang():
             pass  # everything due by then has already been done
         case _:

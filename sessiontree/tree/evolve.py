@@ -22,6 +22,8 @@ from sessiontree.contracts.tree_facts import (
     ApprovalWaiting,
     BudgetSpent,
     CancelBegun,
+    ChangesKept,
+    ChangesSettled,
     ChannelSaid,
     ClientCallEnded,
     ClientCallOpened,
@@ -447,6 +449,15 @@ def _said(state: TreeState, fact: ChannelSaid | MessagePassed) -> None:
     session.said_at_ms = (*recent, fact.at_ms)
 
 
+def _kept(state: TreeState, fact: ChangesKept) -> None:
+    state.changes.put(fact.session, fact)
+
+
+def _settled(state: TreeState, fact: ChangesSettled) -> None:
+    state.now_ms = max(state.now_ms, fact.at_ms)
+    state.settled.put(fact.session, fact.state)
+
+
 def _only_told(_state: TreeState, _fact: TreeFact) -> None:
     """Change nothing: no rule depends on the fact. It is there for readers of the journal."""
 
@@ -480,6 +491,8 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     ChannelSaid: _said,
     MessagePassed: _passed,
     OutsideHookFailed: _only_told,
+    ChangesKept: _kept,
+    ChangesSettled: _settled,
     CancelBegun: _cancelling,
     InterruptBegun: _only_told,
 }

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sessiontree.contracts.approvals import Precedent, Rule
+from sessiontree.contracts.child_workspaces import WorkspaceCopy
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind, SessionStatus, Wait
+from sessiontree.contracts.kinds import SessionKind, SessionStatus, Wait, WorkspaceChoice
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.results import SessionResult
@@ -20,7 +21,7 @@ from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.settings import Budget
 from sessiontree.contracts.stimuli import SendMode, Stimulus, TreeEvent
 from sessiontree.contracts.tree_config import TreeConfig, Via
-from sessiontree.contracts.tree_facts import OutsideHookFailed
+from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled, OutsideHookFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,10 @@ class SpawnAsked:
     """Why the tree's hooks refuse the spawn; None = they do not. They run where the spawn is requested."""
     wait: Wait = ""
     """When the child's result makes its parent's model continue."""
+    workspace: WorkspaceChoice | None = None
+    """Where the child works; None = as its agent or the tree says."""
+    copy: WorkspaceCopy | None = None
+    """The copy that was made for it before, if it is to have one (``tree.spawn.needs_copy``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +240,22 @@ class HookFailedOutside:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangesFound:
+    """What a session changed in a workspace of its own is kept."""
+
+    at_ms: int
+    kept: ChangesKept
+
+
+@dataclass(frozen=True, slots=True)
+class SettleAsked:
+    """A parent has merged or discarded a child's changes."""
+
+    at_ms: int
+    settled: ChangesSettled
+
+
+@dataclass(frozen=True, slots=True)
 class ClockRang:
     """A time at which the machine asked to be woken has come."""
 
@@ -260,6 +281,8 @@ TreeStimulus: TypeAlias = (
     | SendAsked
     | HookFailedOutside
     | LeftoversFound
+    | ChangesFound
+    | SettleAsked
     | ClockRang
 )
 

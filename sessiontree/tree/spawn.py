@@ -75,15 +75,40 @@ def spawn(draft: Draft, asked: SpawnAsked) -> None:
     if known is not None:
         draft.tell(AcceptSpawn(known, False))
         return
-    for check in _CHECKS:
-        refusal = check(state, asked)
-        if refusal is not None:
-            _refuse(draft, asked, refusal)
-            return
+    refusal = _refusal_of(state, asked)
+    if refusal is None and asked.copy is None and has_own_workspace(state, asked):
+        refusal = _refusal(asked, "its workspace was not copied, because limits changed meanwhile; try again")
+    if refusal is not None:
+        _refuse(draft, asked, refusal)
+        return
     parent = state.sessions[asked.parent]
     number = 1 + (parent.branches if asked.kind is SessionKind.BRANCH else parent.workers)
     spec = _spec_of(draft, asked, parent, number)
     _start(draft, spec, spec.session_id if spec.budget is not None else parent.account, number)
+
+
+def needs_copy(state: TreeState, asked: SpawnAsked) -> bool:
+    """Whether a copy must be made before this child can start; False if it is refused or exists already."""
+    known = asked.key is not None and (asked.parent, asked.key) in state.keys
+    return not known and _refusal_of(state, asked) is None and has_own_workspace(state, asked)
+
+
+def has_own_workspace(state: TreeState, asked: SpawnAsked) -> bool:
+    """Whether a child is to have a workspace of its own: as its spawn, its agent or the tree says.
+
+    Only a Branch that may write has use for one. What the agent or the tree says is not applied to others.
+    """
+    if asked.workspace is not None:
+        return asked.workspace == "own"
+    parent = state.sessions[asked.parent].spec
+    row = _row(state.charter, asked.agent or parent.agent)
+    may_write = narrowest(parent.workspace_access, row.workspace_access) == "rw"
+    chosen = "own" in (row.workspace, state.charter.child_workspace)
+    return chosen and may_write and asked.kind is SessionKind.BRANCH
+
+
+def _refusal_of(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+    return next((found for check in _CHECKS if (found := check(state, asked)) is not None), None)
 
 
 def _start(draft: Draft, spec: SessionSpec, account: str, number: int) -> None:
@@ -114,6 +139,7 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         limits.branch_ttl_s if is_branch else limits.worker_ttl_s, asked.ttl_s, may_lengthen=from_program
     )
     row = _row(draft.state.charter, agent)
+    copy = asked.copy if has_own_workspace(draft.state, asked) else None
     return SessionSpec(
         session_id=f"{parent.spec.session_id}/{'b' if is_branch else 'w'}{number}",
         kind=asked.kind,
@@ -145,6 +171,8 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
             else dict.fromkeys(asked.skills)
         ),
         wait=asked.wait,
+        workspace=parent.spec.workspace if copy is None else copy.name,
+        copy=copy,
     )
 
 
@@ -230,6 +258,20 @@ def _names(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     return None
 
 
+def _workspaces(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+    if asked.workspace != "own":
+        return None
+    parent = state.sessions[asked.parent].spec
+    if asked.kind is SessionKind.WORKER:
+        return _refusal(asked, "a worker only reads, so it needs no workspace of its own; leave it out")
+    agent = asked.agent or parent.agent
+    if narrowest(parent.workspace_access, _row(state.charter, agent).workspace_access) == "ro":
+        return _refusal(
+            asked, f"agent {agent!r} may only read there, so it needs no workspace of its own; leave it out"
+        )
+    return None
+
+
 def _refusal(asked: SpawnAsked, why: str) -> SpawnRefused:
     named = f" {asked.label!r}" if asked.label else ""
     return SpawnRefused(asked.parent, f"can't spawn a {asked.kind}{named}: {why}")
@@ -241,6 +283,7 @@ _CHECKS: tuple[Callable[[TreeState, SpawnAsked], SpawnRefused | None], ...] = (
     _kinds,
     _numbers,
     _names,
+    _workspaces,
     shortage,
 )
 """In this order; the first refusal is the answer."""

@@ -29,7 +29,7 @@ from sessiontree.contracts.stimuli import (
     WorkInterrupted,
 )
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
-from sessiontree.contracts.tree_facts import DigestDenied
+from sessiontree.contracts.tree_facts import ChangesKept, DigestDenied
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -428,6 +428,10 @@ class TreeState:
     """Denials that hold, by the request that was denied."""
     always: Table[str, bool] = field(default_factory=Table)
     """What the owner allowed permanently: names of tools, and ``tool: shape`` for commands."""
+    changes: Table[str, ChangesKept] = field(default_factory=Table)
+    """What ended sessions changed in workspaces of their own, by session."""
+    settled: Table[str, str] = field(default_factory=Table)
+    """What became of these changes, by session: ``merged`` or ``discarded``."""
     children: Groups = field(default_factory=Groups)
     """Live children by parent, in spawn order."""
     owed_to: Groups = field(default_factory=Groups)

@@ -79,13 +79,16 @@ class FileReplacement:
             with suppress(OSError):  # the original failure is reported instead
                 os.unlink(self._name, dir_fd=self._directory_fd)
 
-    def fill(self, content: bytes) -> None:
-        """Write the whole content, and wait until it is on the disk."""
+    def fill(self, content: bytes, executable: bool | None = None) -> None:
+        """Write the whole content, and wait until it is on the disk; ``executable`` as for a writer."""
         left = memoryview(content)
         while left:
             left = left[os.write(self._fd, left) :]
         if self._replaced is not None:
             self._copy_attributes(self._replaced)
+        if executable is not None:
+            mode = stat.S_IMODE(os.fstat(self._fd).st_mode)
+            os.fchmod(self._fd, mode | (mode & 0o444) >> 2 if executable else mode & ~0o111)
         os.fsync(self._fd)
 
     def commit(self, name: str, *, only_new: bool = False) -> None:
@@ -211,6 +214,7 @@ class WorkspaceWriter:
         expect_mtime_ns: int | None = None,
         only_new: bool = False,
         like: str | None = None,
+        executable: bool | None = None,
     ) -> Written:
         """Write a whole file in one step: readers see the old content or the new content, never a part.
 
@@ -225,6 +229,7 @@ class WorkspaceWriter:
                 rename.
             only_new: Refuse if there is such a file, also if another program makes it meanwhile.
             like: A file of the workspace; a new file gets its permission bits, owner and group.
+            executable: Whether those who may read it may run it; None = as its other permission bits say.
 
         Raises:
             PermissionDenied: it is outside the root, hidden, on a kernel file system or protected, or has
@@ -244,7 +249,7 @@ class WorkspaceWriter:
             with _directory_for(place) as directory_fd:
                 standing = self._look(path, directory_fd, name, expect_mtime_ns, only_new=only_new)
                 with FileReplacement(directory_fd, standing or model) as replacement:
-                    replacement.fill(data)
+                    replacement.fill(data, executable)
                     with self._last_look:
                         standing = self._look(path, directory_fd, name, expect_mtime_ns, only_new=only_new)
                         replacement.commit(name, only_new=only_new)

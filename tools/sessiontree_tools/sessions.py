@@ -48,6 +48,9 @@ class SessionsSpawnParams(BaseModel):
     result_schema: dict[str, Any] | None = Field(default=None)
     budget: SpawnBudget | None = Field(default=None, description="Of all below.")
     wait: Literal["all", "each"] | None = None
+    workspace: Literal["shared", "own"] | None = Field(
+        default=None, description="own: a branch works in a copy; merge it with child_workspace."
+    )
 
     @field_validator("task")
     @classmethod
@@ -89,6 +92,7 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
             result_schema=params.result_schema,
             budget=Budget(**params.budget.model_dump()) if params.budget else None,
             wait=params.wait or "",
+            workspace=params.workspace,
         )
         try:
             session_id = await ctx.require(SESSIONS).spawn(request, key=ctx.call_id)

@@ -38,7 +38,7 @@ from sessiontree.runtime.model_gateway import GatewayCore
 from sessiontree.runtime.progress import ProgressBuffer, ProgressHub
 from sessiontree.runtime.rpc import finished
 from sessiontree.runtime.scheduler import PoolSize
-from sessiontree.runtime.settings import hidden_places
+from sessiontree.runtime.settings import hidden_places, private_places
 from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor_api import SupervisorApi
 from sessiontree.runtime.supervisor_service import SupervisorService
@@ -204,6 +204,7 @@ class LocalBackend:
         settings = memory or MemorySettings()
         uri = settings.uri_in(state_dir)
         self._hidden = hidden_places(state_dir, settings)
+        self._private = private_places(state_dir, settings)
         self.memory = MemoryService(uri, partial(open_store, settings, uri), self)
         """The memory of this runtime."""
         self._faults = faults
@@ -238,6 +239,7 @@ class LocalBackend:
                 hub=self._hub,
                 clock=self._clock,
                 resend_after_s=0.5 if self._faults is None else self._faults.delay_s * 10,
+                hidden=self._private,
             )
             self._service = SupervisorService(self._core)
             self._control = ControlServer(self._service, self._journal_dir)

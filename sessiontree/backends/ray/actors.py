@@ -32,6 +32,7 @@ from sessiontree.backends.ray.serialization import (
     packed,
     with_copies_in,
 )
+from sessiontree.contracts.child_workspaces import ChildChanges
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.ports import (
     AgentInfo,
@@ -171,6 +172,20 @@ class RemoteServices:
         """Publish a page of the session."""
         page: PublishedPage = await self._ask(grant, "publish", name, files, entry)
         return page
+
+    async def changes_below(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
+        """Return what children of the session changed in workspaces of their own."""
+        changes: tuple[ChildChanges, ...] = await self._ask(grant, "changes_below", target)
+        return changes
+
+    async def changed_content(self, grant: str, target: str, path: str | None) -> bytes:
+        """Return the content of a file that a child changed, or its patch."""
+        content: bytes = await self._ask(grant, "changed_content", target, path)
+        return content
+
+    async def settle_changes(self, grant: str, target: str, state: Literal["merged", "discarded"]) -> None:
+        """Record what became of a child's changes."""
+        await self._ask(grant, "settle_changes", target, state)
 
     async def resources(self, equipment: str) -> bytes:
         """Return a tree's resources for hosts."""

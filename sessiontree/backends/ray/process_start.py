@@ -16,7 +16,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.runtime.settings import Settings, hidden_places
+from sessiontree.runtime.settings import COPIES, Settings, hidden_places
 from sessiontree.sandbox import Jail, Level, prepare_canaries, probe, py_executable
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, process_of
 
@@ -355,7 +355,7 @@ def _jail(settings: Settings, tokens: tuple[Path, ...] = ()) -> Jail:
     files = dict.fromkeys((*(() if settings.token_path is None else (settings.token_path,)), *tokens))
     return Jail(
         hidden=(*hidden_places(settings.state_dir, settings.memory), *files),
-        readable=(settings.program,),
+        readable=(settings.program, settings.journal_dir / COPIES),
         writable=(settings.logs_dir,),
         secrets=tuple([("RAY_AUTH_TOKEN", path) for path in files]),
         enforcement=settings.enforcement,

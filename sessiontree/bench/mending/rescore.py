@@ -41,8 +41,9 @@ from sessiontree.bench.suite.plain_values import plain_text
 from sessiontree.bench.suite.sample_selection import select_samples
 from sessiontree.bench.suite.samples import SampleData, samples_of
 from sessiontree.bench.suite.suite import Sample, Score, Suite
-from sessiontree.bench.suite.workspaces import make_workspace, remove_workspace
+from sessiontree.bench.suite.workspaces import make_workspace
 from sessiontree.interpreter.import_guard import keep_out
+from sessiontree.workspace.removal import remove_tree
 
 AT_ONCE: Final = 8
 """How many samples are judged at a time."""
@@ -168,7 +169,7 @@ class Rescoring:
             return
         finally:
             if copy is not None:
-                await asyncio.to_thread(remove_workspace, copy)
+                await asyncio.to_thread(remove_tree, copy)
         if await ledger.do(partial(self._write, row=row, scores=scores)):
             before = json.loads(row["scores"])
             self.outcome.rescored += 1

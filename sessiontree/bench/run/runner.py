@@ -33,10 +33,11 @@ from sessiontree.bench.run.sample_clock import LoopWatch
 from sessiontree.bench.suite.plain_values import plain_text
 from sessiontree.bench.suite.samples import samples_of
 from sessiontree.bench.suite.suite import MAX_COUNT, Suite
-from sessiontree.bench.suite.workspaces import remove_workspace, template_of
+from sessiontree.bench.suite.workspaces import template_of
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.given_values import Edge, Give
 from sessiontree.interpreter.import_guard import keep_out
+from sessiontree.workspace.removal import remove_tree
 
 WATCH_S: Final = 2.0
 """How often a program looks for leases whose holders are gone, and counts."""
@@ -423,7 +424,7 @@ class _Driver:
 async def _removed(workspace: Path) -> None:
     """Remove a workspace; one that can't be removed is left, and never ends a run."""
     try:
-        await asyncio.to_thread(remove_workspace, workspace)
+        await asyncio.to_thread(remove_tree, workspace)
     except Exception as error:  # noqa: BLE001 - whatever a tool has left there
         said = plain_text(words_of(error))
         _LOG.warning("the workspace %r is left, because it can't be removed: %s", str(workspace), said)

@@ -29,7 +29,7 @@ from sessiontree import (
 from sessiontree.api.paths import absolute_path
 from sessiontree.bench.suite.scorers import SHOWN_CHARS
 from sessiontree.bench.suite.suite import Attempt, Score, Scorer
-from sessiontree.bench.suite.workspaces import remove_workspace
+from sessiontree.workspace.removal import remove_tree
 
 MAX_BYTES: Final = 4 * 2**30
 """Most bytes of files that are copied for scoring."""
@@ -71,7 +71,7 @@ def command(
             await asyncio.to_thread(_make_copy, attempt.workspace, place, hidden)
             said, details = await _outcome(attempt, place, line, timeout_s, name)
         finally:
-            await asyncio.to_thread(remove_workspace, place)
+            await asyncio.to_thread(remove_tree, place)
         return Score(
             float(details.get("exit_code") == 0 and details.get("reason") == "exited"),
             answer=str(details.get("exit_code")),
@@ -168,7 +168,7 @@ def _clear_way(place: Path, to: PurePosixPath) -> None:
         if here.is_symlink() or not here.is_dir():
             here.unlink(missing_ok=True)
             here.mkdir()
-    remove_workspace(place / to)
+    remove_tree(place / to)
 
 
 async def _outcome(

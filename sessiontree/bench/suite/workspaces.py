@@ -9,11 +9,9 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
-import itertools
 import logging
 import lzma
 import os
-import secrets
 import stat
 import tarfile
 import zipfile
@@ -24,6 +22,7 @@ from typing import IO, BinaryIO, Final, Literal, TypeAlias, cast
 
 from sessiontree import ConfigError
 from sessiontree.bench.suite.suite import Sample, Suite
+from sessiontree.workspace.removal import remove_tree
 
 Keep: TypeAlias = Literal["failed", "all", "none"]
 ARCHIVES: Final = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".zip")
@@ -88,7 +87,7 @@ def make_workspace(
         ConfigError: the template can't be read, is too large, or holds what leads outside or is not a file,
             directory or link. Nothing of it is left.
     """
-    remove_workspace(path)
+    remove_tree(path)
     try:
         path.mkdir(parents=True)
         if template is not None:
@@ -101,7 +100,7 @@ def make_workspace(
                 _unpack_tar(template, content)
             content.finish()
     except Exception as error:  # a damaged archive raises almost anything
-        remove_workspace(path)
+        remove_tree(path)
         raise ConfigError(
             f"workspace {path.name!r}: the template {str(template)!r} can't be "
             f"{'unpacked' if template is None or not template.is_dir() else 'copied'}: "
@@ -325,77 +324,3 @@ def _unpack_zip(archive: Path, content: _NewContent) -> None:
             else:
                 with packed.open(entry) as source:
                     content.file(entry.filename, source, mode or 0o644)
-
-
-def remove_workspace(path: Path) -> None:
-    """Remove a workspace, whatever is in it: directories that may not be written, or of any depth.
-
-    What can't be removed is logged and stays; nothing is raised.
-    """
-    try:
-        if path.is_symlink() or not path.is_dir():
-            path.unlink(missing_ok=True)
-            return
-        with _opened(str(path)) as top:
-            _remove_content(top)
-        path.rmdir()
-    except OSError as error:
-        _LOG.warning("workspace %r can't be removed: %s", str(path), error)
-
-
-def _remove_content(top: int) -> None:
-    """Remove what an open directory holds; each directory below is first moved up into it.
-
-    So no path is long and few directories are open, however deep they are.
-    """
-    failed: OSError | None = None
-    numbers = itertools.count()
-    mark = f".{secrets.token_hex(6)}"
-    waiting = list(_folders_left(top))
-    while waiting:
-        name = waiting.pop()
-        try:
-            with _opened(name, top) as folder:
-                for inner in _folders_left(folder):
-                    moved = f"{mark}-{next(numbers)}"
-                    _move_up(inner, folder, moved, top)
-                    waiting.append(moved)
-            os.rmdir(name, dir_fd=top)
-        except OSError as error:  # the others can still be removed
-            failed = failed or error
-    if failed is not None:
-        raise failed
-
-
-def _move_up(name: str, folder: int, moved: str, top: int) -> None:
-    try:
-        os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=top)
-    except PermissionError:  # a directory that may not be written can't be moved
-        with _opened(name, folder):
-            os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=top)
-
-
-def _folders_left(folder: int) -> list[str]:
-    """Remove everything but directories from an open directory; return the names of those."""
-    with os.scandir(folder) as found:
-        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
-    for name, is_folder in entries:
-        if not is_folder:
-            with suppress(OSError):  # its directory then can't be removed, which is the error
-                os.unlink(name, dir_fd=folder)
-    return [name for name, is_folder in entries if is_folder]
-
-
-@contextmanager
-def _opened(name: str, folder: int | None = None) -> Iterator[int]:
-    """Open a directory, not a link to one, and let its owner change it."""
-    try:
-        descriptor = os.open(name, _FOLDER, dir_fd=folder)
-    except PermissionError:
-        os.chmod(name, 0o700, dir_fd=folder)
-        descriptor = os.open(name, _FOLDER, dir_fd=folder)
-    try:
-        os.fchmod(descriptor, 0o700)
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -12,6 +12,7 @@ from sessiontree import sync
 from sessiontree.api import (
     client_calls,
     fact_reader,
+    own_workspaces,
     pending_reply,
     questions,
     runtime,
@@ -36,6 +37,7 @@ TWINS: list[tuple[type, type, bool]] = [
     (desk.PendingApproval, sync.PendingApproval, False),
     (questions.PendingQuestion, sync.PendingQuestion, False),
     (questions.Questions, sync.Questions, False),
+    (own_workspaces.OwnWorkspaces, sync.OwnWorkspaces, False),
     (fact_reader.FactReader, sync.FactReader, False),
     (progress.ProgressReader, sync.ProgressReader, False),
 ]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts import (
     approvals,
+    child_workspaces,
     client_tool,
     codec,
     senders,
@@ -37,7 +38,7 @@ from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.testing.strategies import instances_of
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
-ROOMS = (senders, session_facts, tree_facts, stimuli, tree_config, approvals, client_tool)
+ROOMS = (senders, session_facts, tree_facts, stimuli, tree_config, approvals, client_tool, child_workspaces)
 Pack = Callable[[Any], str]
 
 RECORDED = sorted(

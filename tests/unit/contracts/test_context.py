@@ -17,6 +17,7 @@ from sessiontree.contracts.context import (
     BROWSER,
     CAPABILITIES,
     CHANNEL,
+    CHILD_WORKSPACES,
     HTTP,
     IMAGES,
     MEMORY,
@@ -56,6 +57,7 @@ ALL: tuple[Capability[Any], ...] = (
     SPEECH,
     PREVIEWS,
     BROWSER,
+    CHILD_WORKSPACES,
 )
 Require = Callable[[ToolContext, Capability[Any]], Any]
 Narrow = Callable[[SessionRights, str, set[str]], SessionRights]

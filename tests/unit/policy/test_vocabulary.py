@@ -42,7 +42,7 @@ SEED_GROUPS = {
 }
 """As seed 001, section 2.3, lists them."""
 OURS = {
-    "group:fs": "find grep",
+    "group:fs": "find grep child_workspace",
     "group:memory": "memory_store memory_forget",
     "group:messaging": "ask_user",
 }

@@ -30,9 +30,11 @@ from sessiontree.testing.context import (
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import OutboundWeb
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
+from tests.unit.tools.changes_fakes import MappedChanges
 
 Build: TypeAlias = Callable[[str, SessionKind, Path, AgentConfig, Handles], SessionRights]
 
+CHANGING = ["writer", "shell", "channel", "memory_writer", "sessions", "subtree", "http", "child_workspaces"]
 CONFIGS = st.builds(
     AgentConfig,
     agent_id=st.text(min_size=1, max_size=8),
@@ -75,6 +77,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         previews=RecordingPreviews(),
         images=ImageProcess(),
         speech=OutboundWeb(WebSettings()),
+        child_workspaces=MappedChanges({}),
     )
 
     @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])

@@ -15,7 +15,8 @@ import pytest
 
 from sessiontree import ConfigError
 from sessiontree.bench import Attempt, Sample
-from sessiontree.bench.suite.workspaces import make_workspace, remove_workspace, template_of, workspace_name
+from sessiontree.bench.suite.workspaces import make_workspace, template_of, workspace_name
+from sessiontree.workspace.removal import remove_tree
 from tests.system.bench.suite_fixtures import solve, suite
 
 
@@ -286,7 +287,7 @@ def test_directories_that_may_not_be_written_are_removed(tmp_path: Path) -> None
     (place / "locked" / "deep").mkdir(parents=True)
     (place / "locked" / "deep" / "file").touch()
     (place / "locked").chmod(0o500)
-    remove_workspace(place)
+    remove_tree(place)
     assert not place.exists()
 
 
@@ -305,7 +306,7 @@ def test_directories_of_any_depth_are_removed(tmp_path: Path) -> None:
         folder = inner
     os.close(folder)
     try:
-        remove_workspace(place)
+        remove_tree(place)
         assert not place.exists()
         assert (tmp_path / "kept" / "file").exists()
     finally:  # pytest can't remove it either
@@ -314,11 +315,11 @@ def test_directories_of_any_depth_are_removed(tmp_path: Path) -> None:
 
 def test_what_can_not_be_removed_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A run goes on; links and files in place of a workspace are removed themselves."""
-    remove_workspace(tmp_path / ("x" * 300))
+    remove_tree(tmp_path / ("x" * 300))
     assert "can't be removed" in caplog.text
     (tmp_path / "kept").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "kept")
-    remove_workspace(tmp_path / "link")
+    remove_tree(tmp_path / "link")
     assert [each.name for each in tmp_path.iterdir()] == ["kept"]
 
 

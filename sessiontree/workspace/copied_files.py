@@ -1,0 +1,330 @@
+"""Copying a workspace's files to a place of their own, and finding later what differs there.
+
+Every file is opened below an open directory without following links, so a link that is swapped in meanwhile
+leads nowhere. What is named ``.git`` is never copied, wherever it is: it decides which programs git runs.
+A copy shares nothing with its source: no hard link, and blocks of the disk only where the file system copies
+them on the first write (``FICLONE``). Source: ioctl_ficlone(2).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from sessiontree.contracts.errors import ExecutionError
+from sessiontree.workspace.resolver import Identity, file_identity
+from sessiontree.workspace.root import TEMPORARY_PREFIX
+
+MAX_FILES: Final = 100_000
+MAX_BYTES: Final = 2 * 2**30
+MAX_DEPTH: Final = 200
+"""Most directories above a file; each is held open while what it holds is copied."""
+GIT: Final = ".git"
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FICLONE: Final = 0x40049409
+_CHUNK: Final = 1 << 20
+
+
+class FileState(NamedTuple):
+    """A file or link of a copy as it was at one time."""
+
+    digest: str
+    """SHA-256 of its content, or of ``link:`` and its target, in hexadecimal."""
+    bytes: int
+    executable: bool
+    is_link: bool
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    def is_unchanged(self, now: os.stat_result) -> bool:
+        """Whether the file was not written since; nobody can set ``ctime``."""
+        times = (now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
+        return times == (self.size, self.mtime_ns, self.ctime_ns, self.inode)
+
+
+@dataclass(frozen=True, slots=True)
+class FileBounds:
+    """What a copy may hold."""
+
+    files: int = MAX_FILES
+    bytes: int = MAX_BYTES
+
+    def check(self, files: int, size: int) -> None:
+        """Refuse more.
+
+        Raises:
+            ExecutionError: the numbers are over the bounds.
+        """
+        if files > self.files:
+            raise ExecutionError(f"it has more than {self.files:,} files; remove or ignore some")
+        if size > self.bytes:
+            raise ExecutionError(f"its files have more than {self.bytes:,} bytes; remove or ignore some")
+
+
+@dataclass(slots=True)
+class Copied:
+    """The content of a copy."""
+
+    files: dict[str, FileState] = field(default_factory=dict)
+    """By path, in the order of the walk. A name that is not UTF-8 holds surrogates (``os.fsdecode``)."""
+    bytes: int = 0
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the paths and contents."""
+        content = hashlib.sha256()
+        for path in sorted(self.files):
+            seen = self.files[path]
+            content.update(os.fsencode(path) + f"\0{seen.digest}\0{seen.executable:d}\n".encode())
+        return content.hexdigest()
+
+
+def copy_files(
+    source: str,
+    target: str,
+    *,
+    hidden: Collection[Identity] = (),
+    only: Collection[str] | None = None,
+    bounds: FileBounds | None = None,
+) -> Copied:
+    """Copy files and relative links of a directory into a new one; the rest is left out.
+
+    Args:
+        source: The directory.
+        target: An empty directory.
+        hidden: Files and directories that are left out.
+        only: Paths of the files to copy; None = all.
+        bounds: How much may be copied; None = the usual.
+
+    Raises:
+        ExecutionError: there is more.
+        OSError: the system refused.
+    """
+    work = _CopyRun(bounds or FileBounds(), frozenset(hidden), only)
+    with _opened(source) as top, _opened(target) as place:
+        work.folder(top, place, "", 0)
+    return work.copied
+
+
+class _CopyRun:
+    def __init__(self, bounds: FileBounds, hidden: frozenset[Identity], only: Collection[str] | None) -> None:
+        self.copied = Copied()
+        self._bounds = bounds
+        self._hidden = hidden
+        self._only = None if only is None else frozenset(only)
+        self._ways = frozenset(_ways(only or ()))
+        self._clones = True
+        """Whether the file system may share blocks; the first refusal ends the attempts."""
+
+    def folder(self, source: int, target: int, place: str, depth: int) -> None:
+        """Copy what an open directory holds into another one."""
+        if depth > MAX_DEPTH:
+            raise ExecutionError(f"{place!r} is below more than {MAX_DEPTH} directories")
+        for name, status in _entries(source):
+            path = f"{place}{name}"
+            if file_identity(status) in self._hidden:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                if self._only is None or path in self._ways:
+                    self._inner(source, target, name, path, depth)
+            elif self._only is None or path in self._only:
+                if stat.S_ISLNK(status.st_mode):
+                    self._link(source, target, name, path)
+                elif stat.S_ISREG(status.st_mode):
+                    self._file(source, target, name, path)
+
+    def _inner(self, source: int, target: int, name: str, path: str, depth: int) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError), _opened(name, source) as inner:
+            if file_identity(os.fstat(inner)) in self._hidden:
+                return
+            os.mkdir(name, 0o755, dir_fd=target)
+            with _opened(name, target) as made:
+                self.folder(inner, made, f"{path}/", depth + 1)
+
+    def _link(self, source: int, target: int, name: str, path: str) -> None:
+        try:
+            to = os.readlink(name, dir_fd=source)
+        except OSError:  # it is gone, or another thing now
+            return
+        self._bounds.check(len(self.copied.files) + 1, self.copied.bytes)
+        os.symlink(to, name, dir_fd=target)
+        self.copied.files[path] = _seen_link(to, os.stat(name, dir_fd=target, follow_symlinks=False))
+
+    def _file(self, source: int, target: int, name: str, path: str) -> None:
+        try:
+            old = os.open(name, _READ, dir_fd=source)
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.ELOOP, errno.ENXIO}:  # it is gone, or another thing now
+                return
+            raise
+        try:
+            status = os.fstat(old)
+            if not stat.S_ISREG(status.st_mode) or file_identity(status) in self._hidden:
+                return
+            self._bounds.check(len(self.copied.files) + 1, self.copied.bytes + status.st_size)
+            new = os.open(name, _NEW, (status.st_mode & 0o777) | 0o600, dir_fd=target)
+            try:
+                digest, size = self._fill(old, new, status.st_size)
+                os.fchmod(new, (status.st_mode & 0o777) | 0o600)
+                made = os.fstat(new)
+            finally:
+                os.close(new)
+        finally:
+            os.close(old)
+        self.copied.bytes += size
+        self.copied.files[path] = _seen(digest, size, made)
+
+    def _fill(self, old: int, new: int, size: int) -> tuple[str, int]:
+        """Copy an open file; return its digest and its length, which may differ from what it was."""
+        if self._clones and size:
+            try:
+                fcntl.ioctl(new, _FICLONE, old)
+            except OSError:
+                self._clones = False
+            else:
+                return _digest(old, self._rest)
+        return _digest(old, self._rest, new)
+
+    def _rest(self, more: int) -> None:
+        self._bounds.check(len(self.copied.files), self.copied.bytes + more)
+
+
+def scan_files(
+    root: str, before: Copied, *, only: Collection[str] | None = None, bounds: FileBounds | None = None
+) -> Copied:
+    """Return what a copy holds now; only files that were written since ``before`` are read.
+
+    Raises:
+        ExecutionError: there is more than the bounds allow.
+        OSError: the system refused.
+    """
+    bounds = bounds or FileBounds()
+    now = Copied()
+    wanted = None if only is None else frozenset(only)
+    with _opened(root) as top:
+        for folder, name, path, status in _walk(top, "", 0):
+            if wanted is not None and path not in wanted:
+                continue
+            seen = before.files.get(path)
+            if seen is None or not seen.is_unchanged(status):
+                seen = _look(folder, name, status)
+                if seen is None:
+                    continue
+            now.bytes += seen.bytes
+            bounds.check(len(now.files) + 1, now.bytes)
+            now.files[path] = seen
+    return now
+
+
+def _walk(top: int, place: str, depth: int) -> Iterator[tuple[int, str, str, os.stat_result]]:
+    if depth > MAX_DEPTH:
+        raise ExecutionError(f"{place!r} is below more than {MAX_DEPTH} directories")
+    for name, status in _entries(top):
+        path = f"{place}{name}"
+        if stat.S_ISDIR(status.st_mode):
+            with _opened(name, top) as inner:
+                yield from _walk(inner, f"{path}/", depth + 1)
+        elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+            yield top, name, path, status
+
+
+def _look(folder: int, name: str, status: os.stat_result) -> FileState | None:
+    if stat.S_ISLNK(status.st_mode):
+        return _seen_link(os.readlink(name, dir_fd=folder), status)
+    opened = os.open(name, _READ, dir_fd=folder)
+    try:
+        now = os.fstat(opened)
+        if not stat.S_ISREG(now.st_mode):
+            return None
+        digest, size = _digest(opened, lambda more: None)
+        return _seen(digest, size, now)
+    finally:
+        os.close(opened)
+
+
+def read_file(root: str, path: str) -> bytes:
+    """Return the content of a file below a directory; no link on the way is followed.
+
+    Raises:
+        OSError: the file does not exist, or a link is on the way.
+    """
+    folders = path.split("/")
+    here = os.open(root, _FOLDER)
+    try:
+        for name in folders[:-1]:
+            inner = os.open(name, _FOLDER, dir_fd=here)
+            os.close(here)
+            here = inner
+        with os.fdopen(os.open(folders[-1], _READ, dir_fd=here), "rb") as stream:
+            return stream.read()
+    finally:
+        os.close(here)
+
+
+def _entries(folder: int) -> list[tuple[str, os.stat_result]]:
+    """Return names and states of what an open directory holds, by name, without what is never copied."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.lower() == GIT or entry.name.startswith(TEMPORARY_PREFIX):
+                continue
+            with suppress(FileNotFoundError):
+                found.append((entry.name, entry.stat(follow_symlinks=False)))
+    return sorted(found, key=lambda each: each[0])
+
+
+def _ways(paths: Collection[str]) -> Iterator[str]:
+    for path in paths:
+        parts = path.split("/")[:-1]
+        for count in range(1, len(parts) + 1):
+            yield "/".join(parts[:count])
+
+
+def _digest(source: int, count: Callable[[int], None], target: int | None = None) -> tuple[str, int]:
+    """Return digest and length of the rest of an open file; write it to another one, if given.
+
+    ``count`` is called with the length so far before more is written, and may refuse it.
+    """
+    content, size = hashlib.sha256(), 0
+    while data := os.read(source, _CHUNK):
+        size += len(data)
+        count(size)
+        content.update(data)
+        if target is not None:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(target, left) :]
+    return content.hexdigest(), size
+
+
+def _seen(digest: str, size: int, status: os.stat_result) -> FileState:
+    runs = bool(status.st_mode & stat.S_IXUSR)
+    return FileState(
+        digest, size, runs, False, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+    )
+
+
+def _seen_link(to: str, status: os.stat_result) -> FileState:
+    digest = hashlib.sha256(b"link:" + os.fsencode(to)).hexdigest()
+    times = status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+    return FileState(digest, 0, False, True, *times)
+
+
+@contextmanager
+def _opened(name: str, folder: int | None = None) -> Iterator[int]:
+    descriptor = os.open(name, _FOLDER, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
