@@ -195,13 +195,14 @@ async def test_agent_and_tree_choose_and_a_worker_needs_none(open_tree: Opener) 
         "reader": AgentSpec(config=AgentConfig(workspace="own", workspace_access="ro")),
     }
     async with open_tree(MODEL, agents=agents) as tree:
-        for options, own in (
+        cases: tuple[tuple[Any, bool], ...] = (
             ({}, False),
             ({"workspace": "own"}, True),
             ({"agent": "alone"}, True),
             ({"agent": "alone", "workspace": "shared"}, False),
             ({"agent": "reader"}, False),
-        ):
+        )
+        for options, own in cases:
             child = await tree.main.spawn("branch", "! true", **options)
             await child.result()
             names = {each.session_id for each in await tree.main.child_workspaces.list()}

@@ -34,7 +34,6 @@ from tests.unit.tools.changes_fakes import MappedChanges
 
 Build: TypeAlias = Callable[[str, SessionKind, Path, AgentConfig, Handles], SessionRights]
 
-CHANGING = ["writer", "shell", "channel", "memory_writer", "sessions", "subtree", "http", "child_workspaces"]
 CONFIGS = st.builds(
     AgentConfig,
     agent_id=st.text(min_size=1, max_size=8),
@@ -55,6 +54,7 @@ CHANGING = (
     "subtree",
     "http",
     "previews",
+    "child_workspaces",
 )
 """What no Worker holds."""
 
