@@ -19,7 +19,7 @@ from sessiontree.contracts.browser import PageFile, PageFiles
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.sandbox.command_bounds import usage
-from sessiontree.sandbox.process_tree import ProcessIdentity, living_below, process_of
+from sessiontree.sandbox.process_tree import ProcessIdentity, children, living_below, process_of
 
 START_S: Final = 60.0
 LOOK_EVERY_S: Final = 1.0
@@ -191,8 +191,7 @@ class BrowserProcess:
         if outer is None:
             return set()
         killed = {outer, *living_below(outer.pid)}
-        with suppress(ProcessLookupError):
-            os.killpg(outer.pid, signal.SIGKILL)  # whatever is inside ends with it
+        _kill_inside(outer.pid)
         return killed
 
     async def gone(self) -> None:
@@ -276,6 +275,25 @@ async def _received(near: socket.socket) -> socket.socket:
     if not data or not descriptors:
         raise EOFError("it sent no socket")
     return socket.socket(fileno=descriptors[0])
+
+
+def _kill_inside(outer: int) -> None:
+    """Kill the first process inside: the kernel ends all others with it, and bubblewrap ends after them.
+
+    While nothing runs inside, kill bubblewrap, whose end is that of what it has begun.
+    """
+    inside = children(outer)
+    for child in inside:
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(child)
+            try:
+                if child in children(outer):  # its id belongs to the process that was found
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            finally:
+                os.close(descriptor)
+    if not inside:
+        with suppress(ProcessLookupError):
+            os.killpg(outer, signal.SIGKILL)
 
 
 def _settle(ready: asyncio.Future[None]) -> None:

@@ -22,6 +22,7 @@ from sessiontree.contracts.browser import (
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.untrusted import wrapped
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.web.address import parse_address
 
@@ -39,6 +40,14 @@ LEAST_SIDE: Final = 16
 MOST_SIDE: Final = 4096
 SHOWN_CHARS: Final = 200
 BLANK: Final = "about:blank"
+ERROR_CHARS: Final = 2000
+FAILURES: Final = {
+    "stale": "the number is stale: take a new snapshot, and use a number of it",
+    "slow": "the page did not answer in time",
+    "network": "the address can't be loaded",
+}
+"""What an order's failure means, by its sort; the details come from the page or its browser."""
+UNKNOWN: Final = "the browser can't do that"
 _STOPPED: Final = "it was idle"
 
 
@@ -294,7 +303,8 @@ class SessionBrowser:
             self._calls -= 1
             self._note_idle(self._idle_s)
         if "error" in message:
-            raise ExecutionError(str(message["error"]))
+            said = wrapped(str(message["error"])[:ERROR_CHARS], kind="browser", source="error")
+            raise ExecutionError(f"{FAILURES.get(str(message.get('sort')), UNKNOWN)}\n{said}")
         found = message.get("ok")
         return (found if isinstance(found, dict) else {}), data
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from sessiontree.backends.ray.cluster_report import ClusterReport
 from sessiontree.backends.ray.engine_settings import RayOptions
+from sessiontree.browser.found import FoundBrowser, found_browser
 from sessiontree.cli.checkup import (
     SHARED_MEMORY,
     Confinement,
@@ -60,7 +61,8 @@ def doctor(
     none, no limit), ``confinement`` (``offered``, ``full``, ``tried``, ``trial_ms``, ``failure``, ``holds``,
     ``leaves``), ``commands`` (``bubblewrap``: null = none that works, ``kernel``, ``failure``), ``speech``
     (``program``: where espeak-ng is; null = not installed), ``containers`` (each ``engine``, ``program``:
-    null = not installed, ``failure``: empty = it answers), ``state`` (``directory``, ``mode``,
+    null = not installed, ``failure``: empty = it answers), ``browser`` (``program``: null = none,
+    ``missing``: what to install, ``is_ready``), ``state`` (``directory``, ``mode``,
     ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``, ``failure``, ``writer``),
     ``runtime`` (null where none is at work; else ``release``, ``backend``, ``trees``, ``actors``: each
     ``name``, ``role``, ``pid``, ``confinement``, ``tree_id``, ``session``, ``epoch``, ``node``: empty = the
@@ -102,6 +104,7 @@ def doctor(
             "commands": commands.to_json(),
             "speech": {"program": speech_program()},
             "containers": [asdict(each) for each in engines],
+            "browser": asdict(found_browser()),
             "state": state.to_json(),
             "runtime": None if live is None else live.to_json(),
             "cluster": None if cluster is None else cluster.to_json(),
@@ -118,6 +121,7 @@ def doctor(
         _show_commands(screen, commands)
         _show_engines(screen, engines)
         _show_speech(screen, speech_program())
+        _show_browser(screen, found_browser())
         _show_state(screen, state)
         _show_live(screen, live, state.writer)
         for other, its in others:
@@ -201,6 +205,10 @@ def _show_engines(screen: RichScreen, engines: Sequence[ContainerProgram]) -> No
 def _show_speech(screen: RichScreen, program: str | None) -> None:
     missing = "install the package espeak-ng, or give WebSettings(speech_url=…)"
     screen.line(f"speech: {f'tts speaks by {program}' if program else f'tts needs a program: {missing}'}")
+
+
+def _show_browser(screen: RichScreen, found: FoundBrowser) -> None:
+    screen.line(f"browser: {found.missing or f'ready: {found.program}, in a sandbox of its own'}")
 
 
 def _show_state(screen: RichScreen, state: State) -> None:

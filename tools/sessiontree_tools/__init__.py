@@ -10,6 +10,7 @@ from typing import Any
 
 from sessiontree.contracts.tool import Tool
 from sessiontree_tools.apply_patch import ApplyPatch
+from sessiontree_tools.browser import BrowserTool
 from sessiontree_tools.child_workspace import ChildWorkspace
 from sessiontree_tools.deploy_preview import DeployPreview
 from sessiontree_tools.edit import Edit
@@ -61,6 +62,7 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         AgentsList(),
         WebSearch(),
         WebFetch(),
+        BrowserTool(),
         SendRequest(),
         MemorySearch(),
         MemoryGet(),

@@ -28,6 +28,8 @@ MAX_TABS: Final = 16
 OFFLINE: Final = "http://preview.invalid"
 NICENESS: Final = 5
 START_S: Final = 60.0
+GONE: Final = 3
+"""Exit code if Chromium has ended."""
 SWITCHES: Final = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-quic",
@@ -78,7 +80,7 @@ class Orders:
             proxy={"server": f"socks5://127.0.0.1:{proxy}"},
             timeout=START_S * 1000,
         )
-        browser.on("disconnected", lambda _: os._exit(3))
+        browser.on("disconnected", lambda _: os._exit(GONE))
         self._profile = await browser.new_context(accept_downloads=False, service_workers="block")
         self._profile.on("page", self._note_page)
         return browser.version
@@ -102,13 +104,23 @@ class Orders:
             found, data = await self._acts[message["do"]](message, blob)
             self._send({"id": number, "ok": found}, data)
         except Refusal as refusal:
-            self._send({"id": number, "sort": refusal.sort, "error": refusal.text}, b"")
+            await self._fail(number, refusal.sort, refusal.text)
         except FrameError as error:
-            self._send({"id": number, "sort": "page", "error": str(error)}, b"")
+            await self._fail(number, "page", str(error))
         except PlaywrightError as error:
-            self._send({"id": number, "sort": "page", "error": first_line(error)}, b"")
+            await self._fail(number, "page", first_line(error))
         finally:
             del self._running[number]
+
+    async def _fail(self, number: int, sort: str, text: str) -> None:
+        """Answer an order that failed, unless it did because Chromium has ended, which is another answer."""
+        assert self._browser is not None  # noqa: S101 - orders come after the start
+        try:
+            session = await self._browser.new_browser_cdp_session()
+            await session.detach()
+        except PlaywrightError:
+            os._exit(GONE)
+        self._send({"id": number, "sort": sort, "error": text}, b"")
 
     def _tab(self, message: dict[str, Any]) -> PageTab:
         wanted = message.get("tab_id") or self._current

