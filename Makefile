@@ -2,7 +2,7 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-suites setup-page screenshots setup-bench demo test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
+.PHONY: help setup setup-local setup-suites setup-page screenshots setup-bench demo demo-landing test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
   test-changed room hooks release setup-lab setup-release mutation setup-mutation
 
 # Another environment's modules must not leak into this one.
@@ -76,6 +76,9 @@ demo: setup-local ## survey this checkout twice, show the trees, ask, then run a
 	$(BIN)/sessiontree ask "how does a worker process become read-only?"
 	$(BIN)/python docs/examples/local_model.py
 	$(BIN)/sessiontree run "Say hello in one short sentence." --model local:smollm2 --tools none
+
+demo-landing: setup ## build a landing page with a scripted model, measure it, and keep its pictures
+	$(BIN)/python docs/examples/landing_page.py
 
 # Parts are dealt out in the order of tests/conftest.py (long ones first), not by their number of tests.
 PYTEST := $(BIN)/pytest --dist=loadfile --no-loadscope-reorder
