@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall, Precedent
 from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
+from sessiontree.contracts.jobs import ExecHost, JobStatus
 from sessiontree.contracts.kinds import WorkspaceChoice
 from sessiontree.contracts.session_facts import (
     ActsFor,
@@ -39,6 +40,8 @@ from sessiontree.contracts.session_facts import (
     FailureCause,
     HookFailed,
     Interrupted,
+    JobEnded,
+    JobStarted,
     MessageReceived,
     MessagesShortened,
     ModelChanged,
@@ -141,12 +144,16 @@ __all__ = [
     "DecisionRefused",
     "DenialLifted",
     "DigestDenied",
+    "ExecHost",
     "Fact",
     "FailureCause",
     "ForkPoint",
     "HookFailed",
     "InterruptBegun",
     "Interrupted",
+    "JobEnded",
+    "JobStarted",
+    "JobStatus",
     "LeftoversEnded",
     "MessagePassed",
     "MessageReceived",

@@ -89,11 +89,8 @@ def doctor(
     found = [*judge_installation(installation), *judge_limits(room)]
     found += [*judge_confinement(confinement), *judge_commands(commands)]
     live = _look_at_live(state, found)
-    others = []
-    for place in journal_dirs(directory):
-        if place != directory:
-            other = look_at_state(place)
-            others.append((other, _look_at_live(other, found)))
+    further = [look_at_state(place) for place in journal_dirs(directory) if place != directory]
+    others = [(other, _look_at_live(other, found)) for other in further]
     cluster = None if address is None else _look_at_cluster(address, installation, found)
     is_fine = all(finding.mark != "wrong" for finding in found)
     if as_json:

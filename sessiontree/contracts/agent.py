@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from sessiontree.contracts.jobs import YIELD_S
 from sessiontree.contracts.kinds import ExecSecurity, SystemAnswer, WorkspaceAccess, WorkspaceChoice
 from sessiontree.contracts.model_settings import NO_SETTINGS, ModelPrice, ModelSettings
 from sessiontree.contracts.ports import COMMAND_CLEANUP_S, COMMAND_TIMEOUT_S, MAX_COMMAND_TIMEOUT_S
@@ -52,6 +53,10 @@ class AgentConfig(StrictSettings):
     """Which commands its sessions may run: any in the sandbox, or only programs known to be harmless."""
     exec_timeout_s: float = Field(default=COMMAND_TIMEOUT_S, gt=0, le=MAX_COMMAND_TIMEOUT_S)
     """Default time limit of a command, in seconds; the model may ask for another."""
+    exec_yield_s: float = Field(default=YIELD_S, ge=0, le=MAX_COMMAND_TIMEOUT_S)
+    """Time after which a command goes on in the background, in seconds; the model may ask for another."""
+    exec_max_timeout_s: float = Field(default=MAX_COMMAND_TIMEOUT_S, gt=0, le=MAX_COMMAND_TIMEOUT_S)
+    """The longest time limit of a command that the model gets, in seconds."""
     exec_cleanup_s: float = Field(default=COMMAND_CLEANUP_S, ge=0, le=60)
     """Seconds between asking a command to end and killing it."""
     tool_timeouts: Mapping[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)

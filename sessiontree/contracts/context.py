@@ -19,6 +19,7 @@ from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.events import short_progress
 from sessiontree.contracts.http_requests import HttpSender
 from sessiontree.contracts.image_facts import ImageInspector
+from sessiontree.contracts.jobs import Jobs
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import (
@@ -68,6 +69,8 @@ SHELL: Capability[Shell] = Capability("shell", PermissionTier.SYSTEM)
 """Runs commands."""
 BROWSER: Capability[Browser] = Capability("browser", PermissionTier.SYSTEM)
 """Opens pages in the session's own browser."""
+JOBS: Capability[Jobs] = Capability("jobs", PermissionTier.SYSTEM)
+"""Runs commands that may go on in the background."""
 CHANNEL: Capability[Channel] = Capability("channel", PermissionTier.SYSTEM)
 """Sends messages to a person."""
 MEMORY_WRITER: Capability[MemoryWriter] = Capability("memory_writer", PermissionTier.WORKSPACE)
@@ -88,6 +91,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     WRITER,
     SHELL,
     BROWSER,
+    JOBS,
     CHANNEL,
     MEMORY_WRITER,
     SESSIONS,
@@ -150,6 +154,7 @@ class SessionRights:
     writer: Writer | None = None
     shell: Shell | None = None
     browser: Browser | None = None
+    jobs: Jobs | None = None
     channel: Channel | None = None
     memory_writer: MemoryWriter | None = None
     sessions: Sessions | None = None
@@ -280,6 +285,11 @@ class ToolContext:
     def browser(self) -> Browser | None:
         """Opens pages; None for a Worker, where none is installed, or if the tool does not declare it."""
         return self._rights.browser
+
+    @property
+    def jobs(self) -> Jobs | None:
+        """Runs commands in the background; None for a Worker, or if the tool does not declare it."""
+        return self._rights.jobs
 
     @property
     def channel(self) -> Channel | None:

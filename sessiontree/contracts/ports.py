@@ -120,18 +120,6 @@ class Writer(Protocol):
         ...
 
 
-class Protection(Protocol):
-    """Protected places, for the code that checks calls."""
-
-    def places_at(self, path: str) -> frozenset[str]:
-        """Return the names of the protected places that a path currently refers to; empty = none."""
-        ...
-
-    def writer(self, places: frozenset[str] | None) -> Writer:
-        """Return a writer for one allowed call that may change these protected places; None = all."""
-        ...
-
-
 HowEnded: TypeAlias = Literal["exited", "signal", "timeout", "limit"]
 """How a command ended: by itself, by a signal, by its time-out, or by a resource limit."""
 
@@ -550,6 +538,8 @@ class SessionReport:
     """What happens to calls above ReadOnly of sessions that have read untrusted text."""
     compaction_model: str = ""
     """Name of the model that writes summaries of its conversation; empty = ``model``."""
+    jobs: tuple[str, ...] = ()
+    """Its commands that go on in the background, as ``id: command``; while one runs, it stays on its host."""
 
 
 class Status(Protocol):

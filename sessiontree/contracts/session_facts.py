@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
 from sessiontree.contracts.codec import Outcome, held, recorded, sparse
+from sessiontree.contracts.jobs import ExecHost, JobStatus
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, Usage, UserMessage
 from sessiontree.contracts.model_settings import ModelSettings
@@ -402,6 +403,39 @@ class ApproverReplied:
     reason: str
 
 
+@recorded("job_started")
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    """A command of the session goes on in the background, on the session's host."""
+
+    job_id: str
+    command: str
+    """Its command line, maybe cut."""
+    pid: int
+    """The process that started it, on the host's machine; unique there with ``started``."""
+    started: int
+    """When that process started, in clock ticks since the machine's start."""
+    host: ExecHost = sparse("gateway")  # noqa: RUF009 - a declaration
+    """Where it runs."""
+    asked_by: tuple[Principal, ...] = sparse(())
+    """On whose behalf it was started; the session acts for them when it reads about its end."""
+
+
+@recorded("job_ended")
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """A job has ended, or its host was lost."""
+
+    job_id: str
+    status: JobStatus
+    exit_code: int | None = None
+    signal: int | None = None
+    total_bytes: int = 0
+    """How much output it had written; 0 if that is not known."""
+    reason: str = sparse("")
+    """Why it failed or was lost."""
+
+
 @recorded("result_rejected")
 @dataclass(frozen=True, slots=True)
 class ResultRejected:
@@ -488,6 +522,8 @@ SessionFact: TypeAlias = (
     | ChildTroubleNoted
     | ApproverConsulted
     | ApproverReplied
+    | JobStarted
+    | JobEnded
     | ResultRejected
     | RunFinished
     | Interrupted

@@ -19,7 +19,14 @@ from sessiontree.contracts.messages import AssistantMessage, ImageContent, Origi
 from sessiontree.contracts.model_settings import ModelSettings, OnLength
 from sessiontree.contracts.results import Artifact, SessionResult
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import ApproverReplied, FailureCause, HookFailed, ToolGivenUp
+from sessiontree.contracts.session_facts import (
+    ApproverReplied,
+    FailureCause,
+    HookFailed,
+    JobEnded,
+    JobStarted,
+    ToolGivenUp,
+)
 from sessiontree.contracts.tree_facts import ClientCallEnded
 
 SendMode: TypeAlias = Literal["follow_up", "steer"]
@@ -272,6 +279,22 @@ class WorkInterrupted:
 
 
 @dataclass(frozen=True, slots=True)
+class JobBegan:
+    """A command of the session goes on in the background."""
+
+    at_ms: int
+    started: JobStarted
+
+
+@dataclass(frozen=True, slots=True)
+class JobOver:
+    """A job has ended; what the session reads about that comes as a message."""
+
+    at_ms: int
+    ended: JobEnded
+
+
+@dataclass(frozen=True, slots=True)
 class Rang:
     """A timer of the session has fired."""
 
@@ -299,6 +322,8 @@ Stimulus: TypeAlias = (
     | ApproverAnswered
     | CancelAsked
     | WorkInterrupted
+    | JobBegan
+    | JobOver
     | Rang
 )
 

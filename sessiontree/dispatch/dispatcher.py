@@ -33,7 +33,7 @@ from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_readable, to_json_value
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.ports import Protection
+from sessiontree.contracts.protection import Protection
 from sessiontree.contracts.results import blocked_message, error_message
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.thread_calls import is_cancelled
@@ -358,8 +358,8 @@ class Dispatcher:
             return altered
         try:
             rights = self._given.get(tool.name) or self._narrowed(prepared.entry)
-            if prepared.call.tier == PermissionTier.ELEVATED and rights.writer is not None:
-                rights = self._with_writer(rights, prepared)
+            if prepared.call.tier == PermissionTier.ELEVATED:
+                rights = self._with_more(rights, prepared)
             result = await tool.execute(prepared.params, ToolContext(rights, call_id, signals))
             message = result_message(
                 prepared.provider_id,
@@ -418,11 +418,16 @@ class Dispatcher:
         given = self._given[entry.tool.name] = self._rights.narrowed(entry.name, entry.row.declared)
         return given
 
-    def _with_writer(self, rights: SessionRights, prepared: PreparedCall) -> SessionRights:
-        """Return the rights of an allowed call; its writer may change the protected places of the request."""
+    def _with_more(self, rights: SessionRights, prepared: PreparedCall) -> SessionRights:
+        """Return the rights of an allowed call.
+
+        Its writer may change the protected places of the request, and its jobs may leave the confinement.
+        """
         if self._protection is None:
             return rights
-        return replace(rights, writer=self._protection.writer(prepared.places))
+        if rights.writer is not None:
+            rights = replace(rights, writer=self._protection.writer(prepared.places))
+        return rights if rights.jobs is None else replace(rights, jobs=self._protection.jobs())
 
     def _tool_error(self, prepared: PreparedCall, error: ToolError, signals: CallSignals) -> ImmediateOutcome:
         """Return the outcome of a ToolError; its fields may hold anything."""

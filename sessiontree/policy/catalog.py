@@ -150,8 +150,8 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     ),
     _row("find", "Find files", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
     _row("grep", "Search files", "fs", _READ, "reader", "coding", kinds=ALL_KINDS, flags=_INSIDE),
-    _row("exec", "Run command", "runtime", _SYSTEM, "shell", "coding", aliases=("bash", "shell")),
-    _row("process", "Running commands", "runtime", _SYSTEM, "shell", "coding", to_come=True),
+    _row("exec", "Run command", "runtime", _SYSTEM, "jobs", "coding", aliases=("bash", "shell")),
+    _row("process", "Running commands", "runtime", _SYSTEM, "jobs", "coding"),
     _row("web_search", "Search the web", "web", _READ, "web", kinds=ALL_KINDS),
     _row("web_fetch", "Fetch page", "web", _READ, "web", kinds=ALL_KINDS),
     _row(

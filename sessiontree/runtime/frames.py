@@ -185,6 +185,8 @@ class Outcome:
     """Usage since the last outcome."""
     crash: str | None
     """Why the session cannot go on after a failure in its code; facts not yet reported are lost."""
+    jobs: tuple[str, ...] = ()
+    """The commands that go on in the background, which keep the session on its host."""
 
 
 @quickly_made

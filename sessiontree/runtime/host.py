@@ -16,11 +16,12 @@ from typing import Protocol
 
 from sessiontree.browser.found import found_browser
 from sessiontree.browser.session_browser import SessionBrowser
-from sessiontree.contracts.context import READER, SHELL, SessionRights
+from sessiontree.contracts.context import JOBS, READER, SHELL, SessionRights
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.hooks import HookContext
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Protection, Reader, Writer
+from sessiontree.contracts.ports import Reader
+from sessiontree.contracts.protection import Protection
 from sessiontree.contracts.skills import Skill, skills_prompt
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.dispatch.dispatcher import Dispatcher
@@ -74,9 +75,15 @@ from sessiontree.runtime.session_rights import (
     session_policy,
 )
 from sessiontree.runtime.session_runner import RunnerState, SessionRunner
-from sessiontree.runtime.session_shell import SessionShell, SessionSpeech, session_shell
+from sessiontree.runtime.session_shell import (
+    AllowedHandles,
+    SessionShell,
+    SessionSpeech,
+    session_jobs,
+    session_shell,
+)
 from sessiontree.runtime.tool_calls import CallWatch
-from sessiontree.sandbox import CommandTurns
+from sessiontree.sandbox import CommandTurns, JobTable
 from sessiontree.sandbox.named_files import named_files
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.workspace import SkillReader, WorkspaceWriter
@@ -144,22 +151,8 @@ class HostEquipment:
         return {name: self.skills[name] for name in spec.skills if name in self.skills}
 
 
-class GuardedFiles:
-    """The protected places of one session's workspace, as its dispatcher uses them."""
-
-    __slots__ = ("_facades", "_writer")
-
-    def __init__(self, writer: WorkspaceWriter, facades: Facades) -> None:
-        self._writer = writer
-        self._facades = facades
-
-    def places_at(self, path: str) -> frozenset[str]:
-        """Return the names of the protected places that a path leads to now; empty = none."""
-        return self._writer.places_at(path)
-
-    def writer(self, places: frozenset[str] | None) -> Writer:
-        """Return a writer for one allowed call, which may change these protected places; None = all."""
-        return self._facades.writer(self._writer.allowing(places))
+_COMMANDS = frozenset({JOBS.name, SHELL.name})
+"""The handles that run commands."""
 
 
 def build_tooling(
@@ -211,7 +204,7 @@ def build_tooling(
     if skills or adopt.guidance:
         used = {name for entry in equipment.table if entry.name in held for name in entry.tool.capabilities}
         if READER.name in used:
-            listed = skills_prompt(skills, runs_commands=SHELL.name in used)
+            listed = skills_prompt(skills, runs_commands=not used.isdisjoint(_COMMANDS))
             questioner.further = "\n\n".join(part for part in (listed, adopt.guidance) if part)
     return questioner, dispatcher
 
@@ -314,6 +307,7 @@ class HostCore:
         """The workspace of the last session, by its tree's equipment and path."""
         self._shell: SessionShell | None = None
         self._browser: SessionBrowser | None = None
+        self._jobs = JobTable()
         self._link: Link | None = None
         self.killed = 0
         """Number of processes of the session's tools that were ended when the host was closed."""
@@ -472,6 +466,7 @@ class HostCore:
         """Stop the session, if there is one; return how many processes of its tools were ended."""
         ended = 0
         commands: set[ProcessIdentity] = set()
+        self._jobs.close()
         if self._shell is not None:
             is_running = self._shell.is_running
             commands = self._shell.end()  # nothing on this host waits for a command's output any more
@@ -546,11 +541,14 @@ class HostCore:
         self._link = link = Link(self._services, self._memory, adopt.session, adopt.grant)
         self._facades = facades = Facades(adopt.session)
         writer = self._writer(adopt, equipment)
+        jobs = allowed_jobs = None
+        table = JobTable()
         if adopt.spec.kind is not SessionKind.WORKER:
             commands = self._turns.commands.of_a_session(adopt.limits.max_commands)
             hidden, own = equipment.hidden_from(adopt.workspace), equipment.own
             self._shell = session_shell(adopt, writer, link, commands, hidden=hidden, own=own, skills=skills)
             self._browser = SessionBrowser(equipment.web) if found_browser().is_ready else None
+            jobs, allowed_jobs = session_jobs(adopt.config, self._shell, table)
         reader: Reader = writer.reader()
         if skills:
             reader = SkillReader(reader, skills, equipment.hidden)
@@ -564,6 +562,7 @@ class HostCore:
                 writer=writer,
                 shell=self._shell,
                 browser=self._browser,
+                jobs=jobs,
                 channel=ChannelHandle(link) if adopt.has_channel else None,
                 sessions=SessionsHandle(link),
                 subtree=SubtreeHandle(link),
@@ -585,7 +584,7 @@ class HostCore:
         if hooks is not None:
             screened = ScreenedWatch(self._hub, adopt.tree_id, adopt.session, facades, hooks)
             rights = through_hooks(rights, link, hooks, context, screened.failed)
-        guarded, put, now_ms = GuardedFiles(writer, facades), self._mailbox.put, self._now_ms
+        guarded, put, now_ms = AllowedHandles(writer, facades, allowed_jobs), self._mailbox.put, self._now_ms
         if adopt.clock_offset_ms is not None:
             now_ms = TreeClock(adopt.clock_offset_ms, self._passed_ms).now_ms
         questioner, dispatcher = build_tooling(equipment, adopt, facades.rights(rights), now_ms, guarded)
@@ -596,4 +595,7 @@ class HostCore:
             interceptors = (HookInterceptor(hooks, context, dispatcher, screened, shows_replies=is_remote),)
         self._watch = watch = screened or CallWatch(self._hub, adopt.tree_id, adopt.session, facades)
         turns = self._turns.calls.of_a_session(adopt.limits.max_commands)
-        return SessionRunner(adopt, dispatcher, questioner, watch, put, now_ms, interceptors, state, turns)
+        runner = SessionRunner(adopt, dispatcher, questioner, watch, put, now_ms, interceptors, state, turns)
+        runner.jobs.attach(table)
+        self._jobs = table
+        return runner

@@ -227,6 +227,8 @@ class LiveSession:
     taken: int = 0
     """How many inputs were reported as taken in this epoch."""
     idle: bool = True
+    jobs: tuple[str, ...] = ()
+    """The commands that go on in the background, which keep it on its host."""
     """Whether nothing of it runs on its host."""
     quiet: bool = True
     """Whether nothing was on its way to it when it last offered a result: neither sent, nor waiting, nor owed
@@ -297,4 +299,5 @@ def session_report(controller: Controller, session: str) -> SessionReport:
         taint=node.taint,
         after_untrusted=journaled_policy(controller.config)[0].after_untrusted,
         compaction_model=controller.agent_config(agent).compaction_model,
+        jobs=() if link is None or live is None else live.jobs,
     )

@@ -234,7 +234,7 @@ def _model_failed(state: SessionState, at_ms: int, head: facts.TurnFailed) -> It
         yield replace(failed, at_ms=retry_at_ms - backoff_ms(state, head.turn))
 
 
-def _from_outside(  # noqa: C901 - one case for each type
+def _from_outside(  # noqa: C901, PLR0912 - one case for each type
     state: SessionState, at_ms: int, head: SessionFact, ahead: Sequence[SessionFact]
 ) -> Iterator[Stimulus]:
     match head:
@@ -249,7 +249,12 @@ def _from_outside(  # noqa: C901 - one case for each type
                 _taint(ahead),
                 head.settings,
                 tuple(block for block in message.content if isinstance(block, ImageContent)),
+                joins=message.origin == "notice" and not head.wakes,
             )
+        case facts.JobStarted():
+            yield stimuli.JobBegan(at_ms, head)
+        case facts.JobEnded():
+            yield stimuli.JobOver(at_ms, head)
         case facts.CallOpened():
             yield stimuli.CallAsked(at_ms, head.call_id, head.tool, head.arguments)
         case facts.CallHeld(key=key):

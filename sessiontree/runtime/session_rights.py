@@ -22,6 +22,7 @@ from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ConfigError, SessionClosed
 from sessiontree.contracts.http_requests import HttpRequest, HttpResponse, HttpSender
 from sessiontree.contracts.image_facts import ImageInspector
+from sessiontree.contracts.jobs import Jobs
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.ports import (
@@ -177,6 +178,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "writer": Writer,
     "shell": Shell,
     "browser": Browser,
+    "jobs": Jobs,
     "channel": Channel,
     "memory_writer": MemoryWriter,
     "sessions": Sessions,
@@ -215,6 +217,10 @@ class Facades:
     def writer(self, writer: Writer) -> Writer:
         """Return a facade of another writer, for one call."""
         return cast("Writer", self._facade(_CLASSES["writer"], writer))
+
+    def jobs(self, jobs: Jobs) -> Jobs:
+        """Return a facade of other jobs, for one call."""
+        return cast("Jobs", self._facade(_CLASSES["jobs"], jobs))
 
     def _facade(self, made: type[Facade], handle: object) -> Facade:
         facade = made(self._session)
@@ -292,6 +298,8 @@ class Handles:
     """None for a Worker."""
     browser: Browser | None
     """None for a Worker, or where what it needs is not installed."""
+    jobs: Jobs | None
+    """None for a Worker."""
     channel: Channel | None
     """None = no session at or above this one has a channel."""
     sessions: Sessions
@@ -352,6 +360,7 @@ def build_rights(
         writer=handles.writer if config.workspace_access == "rw" else None,
         shell=handles.shell,
         browser=handles.browser,
+        jobs=handles.jobs,
         channel=handles.channel,
         sessions=handles.sessions,
         subtree=handles.subtree,

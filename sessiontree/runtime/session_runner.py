@@ -30,6 +30,7 @@ from sessiontree.journal.replay import replay_session
 from sessiontree.runtime.approver_function import run_session_approver
 from sessiontree.runtime.frames import Adopt, HostInstruction, MeterTurn, Outcome
 from sessiontree.runtime.interceptors import Interceptor
+from sessiontree.runtime.job_news import SessionJobNews
 from sessiontree.runtime.model_requests import ModelRequestBuilder
 from sessiontree.runtime.tool_calls import CallWatch, Delegation, Running, RunningCalls
 from sessiontree.sandbox import SessionTurns
@@ -144,6 +145,8 @@ class SessionRunner:
         self._out: list[HostInstruction] = []
         kept = kept or _rebuilt(adopt)
         self.state, self._chars, questioner.given = kept.state, kept.chars, kept.given
+        self.jobs = SessionJobNews(self.state, now_ms, self._job_news)
+        """Informed about the session's jobs; while one runs, the session is not idle."""
         self.on_rest: Callable[[], None] = _nothing
         """Called whenever the session may have become idle."""
         self._delegation = Delegation(dispatcher, now_ms, self._due, self._out, self.state.ids)
@@ -240,7 +243,8 @@ class SessionRunner:
     @property
     def _is_busy(self) -> bool:
         waits = self._metering and self.state.asking
-        return bool(waits or self._inputs or self._due or self._to_run or self._running or self._tasks)
+        works = self._inputs or self._due or self._to_run or self._running or self._tasks
+        return bool(waits or works or self.jobs.running)
 
     def resend_prompt(self, turn: int) -> None:
         """Ask the model of an open turn again, with the whole conversation."""
@@ -399,7 +403,7 @@ class SessionRunner:
     def _ask_instant(self, turn: int) -> None:
         answered = self._questioner.ask(self.state, self._now_ms)
         if self._interceptors and self._is_intercepted(answered):
-            self._do_beside(self._guarded(partial(self._admit_own, turn, answered)))
+            self._do_beside(self._guarded(partial(self._admit_own, f"model:{turn}", answered)))
         else:
             self._due.append((f"model:{turn}", answered))
 
@@ -436,11 +440,22 @@ class SessionRunner:
             self.start()
         self._admission = None
 
-    async def _admit_own(self, turn: int, answered: Stimulus) -> None:
+    async def _admit_own(self, cause: str, first: Stimulus, *others: Stimulus) -> None:
+        """Queue a stimulus of this host as interceptors leave it, and others that come with it."""
         for interceptor in self._interceptors:
-            answered = await interceptor.admit(answered)
+            first = await interceptor.admit(first)
         if not self._over:
-            self._due.append((f"model:{turn}", answered))
+            self._due.extend((cause, each) for each in (first, *others))
+            self.start()
+
+    def _job_news(self, cause: str, news: Sequence[Stimulus]) -> None:
+        """Queue what has become of a job."""
+        if self._over:
+            return
+        if self._is_intercepted(news[0]):
+            self._do_beside(self._guarded(partial(self._admit_own, cause, *news)))
+        else:
+            self._due.extend((cause, each) for each in news)
             self.start()
 
     def _prepare(self, instruction: todo.PrepareCall) -> None:
@@ -667,7 +682,9 @@ class SessionRunner:
             self._reported_usage = usage
         self._chars += sum([len(fact.text) for fact in self._facts])
         facts, out = tuple(self._facts), standing(self._out, self.state)
-        outcome = Outcome(self.session, self.epoch, self._taken, facts, out, idle, spent, None)
+        outcome = Outcome(
+            self.session, self.epoch, self._taken, facts, out, idle, spent, None, self.jobs.shown
+        )
         self._facts.clear()
         self._out.clear()
         self._told_taken, self._told_idle = self._taken, idle

@@ -1,4 +1,7 @@
-"""The shell of an embodied session, confined here or in its agent's container, and what speaks for it."""
+"""The shell of an embodied session, confined here or in a container, its jobs, and what speaks for it.
+
+A call that was allowed as Elevated gets more than the usual handles.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.jobs import Jobs
+from sessiontree.contracts.ports import Writer
 from sessiontree.contracts.skills import Skill
 from sessiontree.contracts.speech import Speech, SpeechRequest
 from sessiontree.protected import OwnPlaces
 from sessiontree.runtime.frames import Adopt
-from sessiontree.runtime.session_rights import HostWeb, Link
-from sessiontree.sandbox import CommandShell, ContainerShell, SessionTurns, speak_confined
+from sessiontree.runtime.session_rights import Facades, HostWeb, Link
+from sessiontree.sandbox import (
+    CommandShell,
+    ContainerShell,
+    JobTable,
+    SessionJobs,
+    SessionTurns,
+    speak_confined,
+)
 from sessiontree.workspace import WorkspaceWriter
 
 SessionShell: TypeAlias = "CommandShell | ContainerShell"
+
+
+def session_jobs(
+    config: AgentConfig, shell: SessionShell, table: JobTable
+) -> tuple[SessionJobs, SessionJobs]:
+    """Return the jobs of a session: for its usual calls, and for its allowed Elevated calls."""
+    confined = SessionJobs(table, {"gateway": lambda request: shell})
+    return confined, confined
 
 
 def session_shell(
@@ -79,3 +100,32 @@ class SessionSpeech:
         if self.web is not None and self.web.has_speech:
             return await self.web.speak(wanted)
         return await speak_confined(wanted, self.workspace, self.hidden)
+
+
+class AllowedHandles:
+    """The protected places of one session's workspace, and what its allowed calls get.
+
+    Args:
+        writer: Changes the workspace.
+        facades: Those of the session.
+        jobs: Runs commands also without confinement; None = the session runs none.
+    """
+
+    __slots__ = ("_facades", "_jobs", "_writer")
+
+    def __init__(self, writer: WorkspaceWriter, facades: Facades, jobs: Jobs | None) -> None:
+        self._writer = writer
+        self._facades = facades
+        self._jobs = jobs
+
+    def places_at(self, path: str) -> frozenset[str]:
+        """Return the names of the protected places that a path leads to now; empty = none."""
+        return self._writer.places_at(path)
+
+    def writer(self, places: frozenset[str] | None) -> Writer:
+        """Return a writer for one allowed call, which may change these protected places; None = all."""
+        return self._facades.writer(self._writer.allowing(places))
+
+    def jobs(self) -> Jobs | None:
+        """Return the jobs of one allowed Elevated call, which may leave the confinement; None = none."""
+        return None if self._jobs is None else self._facades.jobs(self._jobs)

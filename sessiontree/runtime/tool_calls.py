@@ -206,7 +206,8 @@ Run = Callable[[ExecuteCall, asyncio.Task[Any] | None], Awaitable[ImmediateOutco
 
 
 def _runs_commands(prepared: PreparedCall) -> bool:
-    return SHELL.name in prepared.entry.row.declared
+    entry = prepared.entry
+    return bool(entry.tool.command_in) or SHELL.name in entry.row.declared
 
 
 def _forgotten(running: Running, outcome: ImmediateOutcome) -> None:

@@ -462,7 +462,7 @@ class TreeController:
         live.kept, before = None, live.taken
         live.repeats = live.prompt_owed = False
         posts = self._note_taken(live, outcome.taken)
-        live.idle = outcome.idle and not live.sent
+        live.idle, live.jobs = outcome.idle and not live.sent, outcome.jobs
         self.waits.stirred(live.session)
         given: list[TreeStimulus] = []
         offers = any(is_offer(each) for each in outcome.instructions)

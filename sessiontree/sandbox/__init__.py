@@ -11,6 +11,7 @@ to act. Confining files does not prevent that.
 from sessiontree.sandbox.command_bounds import Bounds
 from sessiontree.sandbox.command_shell import CommandShell
 from sessiontree.sandbox.containers.container_shell import ContainerShell
+from sessiontree.sandbox.jobs.session_jobs import JobTable, SessionJobs
 from sessiontree.sandbox.kernel_support import (
     CommandConfinement,
     Level,
@@ -31,8 +32,10 @@ __all__ = [
     "CommandTurns",
     "ContainerShell",
     "Jail",
+    "JobTable",
     "Level",
     "SelfTest",
+    "SessionJobs",
     "SessionTurns",
     "available_level",
     "command_confinement",

@@ -12,6 +12,9 @@ dumpable). Otherwise the command, a process of the same user, could reach the de
 counts for this process, which inherits the counts of those that lost their parent. So it is opened before,
 and sent along with ``started``.
 
+A command that runs in a terminal gets one that is made here, in the sandbox's own file system of terminals.
+Its other end is sent along with ``started``, before the counts.
+
 After ``started``, a SIGTERM from outside is passed on to every process inside, whatever its parent is and
 however fast processes are made, and this process waits until all have ended. Without its own handler the
 signal would not reach it.
@@ -45,6 +48,7 @@ names["main"](plan, int(sys.argv[2]))
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _SET_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 38, 22, 2
 _SET_DUMPABLE: Final = 4
+_SET_TERMINAL, _SET_WINDOW = 0x540E, 0x5414
 MOST_REASON_CHARS: Final = 1000
 _OF_A_FILE: Final = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 _DIRECTORY: Final = 0o040000
@@ -122,7 +126,23 @@ def confine(plan: dict[str, Any]) -> None:
         raise PermissionError(1, "it leads outside the workspace", plan["workdir"])
 
 
-def start(plan: dict[str, Any]) -> tuple[int, int]:
+def _open_terminal(size: tuple[int, int] | None) -> tuple[int, int]:
+    """Return the two ends of a new terminal of so many rows and columns: ours and its; -1 = none."""
+    if size is None:
+        return -1, -1
+    ours, commands = os.openpty()
+    _checked(_LIBC.ioctl(commands, ctypes.c_ulong(_SET_WINDOW), struct.pack("HHHH", *size, 0, 0)))
+    return ours, commands
+
+
+def _enter(terminal: int) -> None:
+    """Make a terminal that of this process's session, and its input and output."""
+    _checked(_LIBC.ioctl(terminal, ctypes.c_ulong(_SET_TERMINAL), ctypes.c_int(0)))
+    for standard in (0, 1, 2):
+        os.dup2(terminal, standard)
+
+
+def start(plan: dict[str, Any], terminal: int = -1) -> tuple[int, int]:
     """Start the command's process; return its id, and a descriptor: closing it lets the command begin."""
     held, hold = os.pipe()
     child = os.fork()
@@ -132,6 +152,8 @@ def start(plan: dict[str, Any]) -> tuple[int, int]:
     try:
         os.close(hold)
         _give_way()
+        if terminal >= 0:
+            _enter(terminal)
         os.read(held, 1)
         for number in _IGNORED_BY_PYTHON:
             _LIBC.signal(number, None)
@@ -153,7 +175,7 @@ def _give_way() -> None:
         return
 
 
-def wait(child: int, hold: int, status_fd: int, counts: int = -1) -> None:
+def wait(child: int, hold: int, status_fd: int, sent: tuple[int, ...] = ()) -> None:
     """Let the command begin, wait for it and report how it ended; collect the processes it left behind.
 
     After a request to end, wait for all other processes too: they may have work to finish.
@@ -170,7 +192,7 @@ def wait(child: int, hold: int, status_fd: int, counts: int = -1) -> None:
                 return
 
     _signal.signal(_signal.SIGTERM, ask)
-    _report_start(status_fd, counts)
+    _report_start(status_fd, sent)
     os.close(hold)  # it can be asked to end before it can do anything
     while True:
         try:
@@ -189,15 +211,17 @@ def _report(status_fd: int, line: str) -> None:
     os.write(status_fd, f"{line}\n".encode(errors="replace"))
 
 
-def _report_start(status_fd: int, counts: int) -> None:
-    """Report the start, with the descriptor of this process's counts if it has one."""
-    if counts < 0:
+def _report_start(status_fd: int, sent: tuple[int, ...]) -> None:
+    """Report the start, and send descriptors with it, which are closed here."""
+    if not sent:
         _report(status_fd, "started")
         return
     status = _socket.socket(fileno=os.dup(status_fd))
-    status.sendmsg([b"started\n"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", counts))])
+    packed = struct.pack(f"{len(sent)}i", *sent)
+    status.sendmsg([b"started\n"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed)])
     status.close()
-    os.close(counts)
+    for descriptor in sent:
+        os.close(descriptor)
 
 
 def _open_counts() -> int:
@@ -214,10 +238,13 @@ def main(plan: dict[str, Any], status_fd: int) -> NoReturn:
     counts = _open_counts()
     try:
         _hide()
+        ours, terminal = _open_terminal(plan["terminal"])
         confine(plan)
-        child, hold = start(plan)
+        child, hold = start(plan, terminal)
     except OSError as error:
         _report(status_fd, f"failed {error}"[:MOST_REASON_CHARS])
     else:
-        wait(child, hold, status_fd, counts)
+        if terminal >= 0:
+            os.close(terminal)
+        wait(child, hold, status_fd, tuple(each for each in (ours, counts) if each >= 0))
     os._exit(0)

@@ -180,6 +180,8 @@ class Command:
     """All its variables."""
     may_write: bool = True
     """Whether it may write to the workspace."""
+    terminal: tuple[int, int] | None = None
+    """Rows and columns of its terminal; None = it has none."""
 
 
 def packed_plan(command: Command, bounds: Bounds, here: Machine) -> bytes:
@@ -196,6 +198,7 @@ def packed_plan(command: Command, bounds: Bounds, here: Machine) -> bytes:
             "workdir": command.workdir,
             "command": command.words,
             "environment": command.environment,
+            "terminal": command.terminal,
         }
     )
 

@@ -21,11 +21,12 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from io import FileIO
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.ports import Finished, HowEnded
-from sessiontree.sandbox.command_bounds import Bounds, CommandWatch, Excess
+from sessiontree.sandbox.command_bounds import Bounds, Excess
+from sessiontree.sandbox.command_channel import CommandChannel
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, living_below, process_of
 
 SHOWN_AS: Final = "\ufffd"
@@ -68,7 +69,7 @@ class OutputKeeper:
         tail = bytes(self._tail[-self._half :])
         if self.total_bytes <= len(self._head) + len(tail):
             return shown(bytes(self._head) + tail), "", 0
-        head = _without_a_part_at_the_end(bytes(self._head))
+        head = whole_characters(bytes(self._head))
         tail = _without_a_part_at_the_beginning(tail)
         return shown(head), shown(tail), self.total_bytes - len(head) - len(tail)
 
@@ -91,7 +92,7 @@ def shown(data: bytes) -> str:
     return data.decode("utf-8", "replace").replace("\0", SHOWN_AS)
 
 
-def _without_a_part_at_the_end(data: bytes) -> bytes:
+def whole_characters(data: bytes) -> bytes:
     """Return the bytes without an incomplete character at their end."""
     for back in range(1, min(_MAX_CHARACTER, len(data) + 1)):
         byte = data[-back]
@@ -172,6 +173,14 @@ def read_report(written: bytes) -> Report:
     return Report(found["started"] is not None, code, number, found["reason"] or "")
 
 
+class ExcessWatch(Protocol):
+    """Looks after what a command uses."""
+
+    def excess(self, launcher_io: FileIO | None = None) -> Excess | None:
+        """Return the first limit that is exceeded, or None."""
+        ...
+
+
 class CommandProcess:
     """Runs one command; use it once.
 
@@ -183,18 +192,20 @@ class CommandProcess:
         cleanup_s: Returns how long a command may take to end, in seconds; called when it is asked to end.
         keep_bytes: Maximum bytes of output that are kept.
         on_output: Called with output as it arrives.
+        channel: What it is connected to besides; None = it has no input and no terminal.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is started with, by name
         self,
         words: Sequence[str],
         plan: bytes,
-        watch: Callable[[int], CommandWatch],
+        watch: Callable[[int], ExcessWatch],
         bounds: Bounds,
         *,
         cleanup_s: Callable[[], float],
         keep_bytes: int,
         on_output: OnOutput | None,
+        channel: CommandChannel | None = None,
     ) -> None:
         self._words = words
         self._plan = plan
@@ -211,6 +222,11 @@ class CommandProcess:
         self._keeper = OutputKeeper(keep_bytes)
         self._decoder = Decoder()
         self._on_output = on_output
+        self._channel = channel or CommandChannel()
+        self._terminal: FileIO | None = None
+        """This end of its terminal, once it has arrived."""
+        self._heard: set[int] = set()
+        """Descriptors whose output is taken as it arrives."""
         self._pid = 0
         """The outer process, while it runs."""
 
@@ -235,11 +251,13 @@ class CommandProcess:
             # Not a pipe: nobody inside could open a socket again, even if its descriptor were found.
             status, write_status = map(stack.enter_context, socket.socketpair())
             plan = _memory(stack, self._plan)
+            stack.callback(self._channel.close)
             process = self._start(plan.fileno(), write_output.fileno(), write_status.fileno())
             write_output.close()
             write_status.close()
-            with _exit_of(process) as gone, self._listening(output.fileno()):
+            with _exit_of(process) as gone, self._listening(output.fileno(), status):
                 self._pid = process.pid
+                self._channel.started(process.pid)
                 try:
                     ended_for = await self._until_over(process.pid, gone, began + timeout_s, status)
                 finally:
@@ -247,14 +265,14 @@ class CommandProcess:
                         await _end(process, gone)
                     finally:
                         self._pid = 0
-            self._hear(status)
         return self._finished(ended_for, time.monotonic() - began)
 
     def _start(self, plan: int, output: int, status: int) -> subprocess.Popen[bytes]:
+        given = self._channel.open_input()
         try:
             return subprocess.Popen(  # noqa: S603 - the words are this package's own
                 [*self._words, str(plan), str(status)],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if given is None else given,
                 stdout=output,
                 stderr=output,
                 pass_fds=(plan, status),
@@ -264,6 +282,9 @@ class CommandProcess:
             )
         except OSError as error:
             raise ExecutionError(f"can't start {self._words[0]!r}: {error}") from error
+        finally:
+            if given is not None:
+                os.close(given)
 
     async def _until_over(
         self, pid: int, gone: asyncio.Future[None], deadline: float, status: socket.socket
@@ -280,7 +301,7 @@ class CommandProcess:
         return ended_for
 
     async def _let_end(
-        self, pid: int, watch: CommandWatch, gone: asyncio.Future[None], status: socket.socket
+        self, pid: int, watch: ExcessWatch, gone: asyncio.Future[None], status: socket.socket
     ) -> None:
         """Ask everything inside to end, and wait until it has, its time is over, or it uses too much.
 
@@ -294,7 +315,7 @@ class CommandProcess:
             await self._watch_over(watch, gone, time.monotonic() + window_s, status)
 
     async def _watch_over(
-        self, watch: CommandWatch, gone: asyncio.Future[None], deadline: float, status: socket.socket
+        self, watch: ExcessWatch, gone: asyncio.Future[None], deadline: float, status: socket.socket
     ) -> Excess | None:
         """Wait until it has ended (None), its time is up, or it uses too much."""
         pause_s = LOOK_EVERY_S
@@ -315,45 +336,66 @@ class CommandProcess:
         return None
 
     @contextlib.contextmanager
-    def _listening(self, output: int) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        os.set_blocking(output, False)
-
-        def read() -> None:
-            with contextlib.suppress(BlockingIOError):
-                data = os.read(output, CHUNK_BYTES)
-                self._take(data)
-                if not data:
-                    loop.remove_reader(output)
-
-        loop.add_reader(output, read)
+    def _listening(self, output: int, status: socket.socket) -> Iterator[None]:
+        """Take output while the block runs, and what is left of it and of the reports afterwards."""
+        self._listen_to(output)
         try:
             yield
         finally:
-            loop.remove_reader(output)
-            self._drain(output)
+            self._hear(status)
+            for descriptor in (output, *([] if self._terminal is None else [self._terminal.fileno()])):
+                self._listen_no_more(descriptor)
+                _read_all(descriptor, self._take)
+            self._take(b"", last=True)
+            self._channel.close()
+
+    def _listen_to(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+
+        def read() -> None:
+            try:
+                data = os.read(descriptor, CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:  # a terminal that no process has open
+                data = b""
+            if data:
+                self._take(data)
+            else:
+                self._listen_no_more(descriptor)
+
+        self._heard.add(descriptor)
+        asyncio.get_running_loop().add_reader(descriptor, read)
+
+    def _listen_no_more(self, descriptor: int) -> None:
+        if descriptor in self._heard:
+            self._heard.discard(descriptor)
+            asyncio.get_running_loop().remove_reader(descriptor)
 
     def _hear(self, status: socket.socket) -> None:
-        """Read what the first process inside has reported so far, and take what it opened for the watch."""
+        """Read what the first process inside has reported so far, and take what it opened for this one."""
         status.setblocking(False)
         with contextlib.suppress(BlockingIOError, ConnectionResetError):
             while len(self._told) <= MAX_REPORT_BYTES:
-                data, opened, _, _ = socket.recv_fds(status, MAX_REPORT_BYTES, 1)
+                data, opened, _, _ = socket.recv_fds(status, MAX_REPORT_BYTES, 2)
                 self._told += data
-                if opened:
-                    self._launcher_io = self._opened.enter_context(FileIO(opened[0], "rb"))
+                self._accept(opened)
                 if not data:
                     return
 
-    def _drain(self, output: int) -> None:
-        """Read what is left in the pipe; no process writes to it any more."""
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(output, CHUNK_BYTES):
-                self._take(data)
-        self._take(b"", last=True)
+    def _accept(self, opened: list[int]) -> None:
+        """Take the descriptors that came with the report of the start: the terminal's, and the counts."""
+        files = [self._opened.enter_context(FileIO(descriptor, "rb")) for descriptor in opened]
+        if files and self._channel.window is not None and self._terminal is None:
+            self._terminal = files.pop(0)
+            self._listen_to(self._terminal.fileno())
+            self._channel.attach_terminal(self._terminal.fileno())
+        if files:
+            self._launcher_io = files[0]
 
     def _take(self, data: bytes, *, last: bool = False) -> None:
         self._keeper.add(data)
+        self._channel.take(data)
         if self._on_output is not None and (text := self._decoder.text(data, last=last)):
             self._on_output(text)
 
@@ -395,6 +437,13 @@ def _pipe(stack: contextlib.ExitStack) -> tuple[FileIO, FileIO]:
     """Return the reading and the writing end of a pipe; both are closed with the stack."""
     read, write = os.pipe()
     return stack.enter_context(FileIO(read, "rb")), stack.enter_context(FileIO(write, "wb"))
+
+
+def _read_all(descriptor: int, take: Callable[[bytes], None]) -> None:
+    """Read what is left; no process writes to it any more."""
+    with contextlib.suppress(OSError):  # empty, or a terminal that no process has open
+        while data := os.read(descriptor, CHUNK_BYTES):
+            take(data)
 
 
 def _memory(stack: contextlib.ExitStack, data: bytes) -> FileIO:

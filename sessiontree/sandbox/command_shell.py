@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.policy.commands.verdict import HARMLESS, single_program
 from sessiontree.protected import OwnPlaces, Seen, protected_places
 from sessiontree.sandbox.command_bounds import Bounds, CommandWatch
+from sessiontree.sandbox.command_channel import CommandChannel
 from sessiontree.sandbox.command_launcher import BOOT
 from sessiontree.sandbox.command_plan import Command, packed_plan, shell_words
 from sessiontree.sandbox.command_process import CommandProcess, OnOutput
@@ -38,6 +39,8 @@ from sessiontree.sandbox.resources.running_commands import RunningCommands
 MAX_COMMAND_BYTES: Final = 100_000
 """The kernel accepts no argument longer than 128 KiB."""
 SHOWN_CHARS: Final = 200
+TERMINAL: Final = "xterm"
+"""The kind of terminal that a command sees, which every system's programs know."""
 
 
 class CommandShell(RunningCommands):
@@ -93,28 +96,24 @@ class CommandShell(RunningCommands):
         timeout_s: float,
         keep_bytes: int = 50_000,
         on_output: OnOutput | None = None,
+        channel: CommandChannel | None = None,
     ) -> Finished:
-        """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`."""
+        """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`.
+
+        ``channel`` connects it to a terminal or an input.
+        """
         check_command(command)
         check_workspace(self._workspace)  # before its places are looked for: it may be the whole machine
         start = self._start_in(workdir)
-        return await self._take_turn(
-            lambda: self._run_now(command, start, env or {}, timeout_s, keep_bytes, on_output)
-        )
+        channel = channel or CommandChannel()
+        make = partial(self._prepared, command, start, env or {}, keep_bytes, on_output, channel)
+        return await self.take_turn(lambda: self._run_now(make, timeout_s), channel)
 
-    async def _run_now(
-        self,
-        command: str,
-        start: str,
-        env: Mapping[str, str],
-        timeout_s: float,
-        keep_bytes: int,
-        on_output: OnOutput | None,
-    ) -> Finished:
+    async def _run_now(self, make: Callable[[Seen], CommandProcess], timeout_s: float) -> Finished:
         seen = await self._seen()
         try:
-            process = self._prepared(command, start, env, keep_bytes, on_output, seen)
-            with self._hold(process):
+            process = make(seen)
+            with self.hold(process):
                 finished = await process.run(timeout_s)
         finally:
             put_back = seen.put_back()
@@ -134,6 +133,7 @@ class CommandShell(RunningCommands):
         env: Mapping[str, str],
         keep_bytes: int,
         on_output: OnOutput | None,
+        channel: CommandChannel,
         seen: Seen,
     ) -> CommandProcess:
         check_variables(env)
@@ -145,8 +145,11 @@ class CommandShell(RunningCommands):
         else:
             check_plain_variables(env)
             program, programs = self._harmless_program(command), SYSTEM_PATH
+        window = channel.window
+        env = env if window is None else {"TERM": TERMINAL, **env}
         environment = fresh_environment(programs, start, env)
-        asked = Command(program, self._workspace, start, environment, self._may_write)
+        size = None if window is None else (window.rows, window.columns)
+        asked = Command(program, self._workspace, start, environment, self._may_write, size)
         mounts = mount_words(
             self._workspace,
             hidden,
@@ -162,9 +165,10 @@ class CommandShell(RunningCommands):
             packed_plan(asked, self._bounds, here),
             partial(CommandWatch, workspace=self._workspace, bounds=self._bounds),
             self._bounds,
-            cleanup_s=lambda: self._cleanup_s,
+            cleanup_s=lambda: self.cleanup_s,
             keep_bytes=keep_bytes,
             on_output=on_output,
+            channel=channel,
         )
 
     def _harmless_program(self, command: str) -> tuple[str, ...]:

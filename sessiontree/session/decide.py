@@ -18,7 +18,7 @@ from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.stimuli import ApproverReturned, Stimulus, TaintReported
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.schema.result import compile_result
-from sessiontree.session import calls, turns
+from sessiontree.session import calls, jobs, turns
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision, notice
 from sessiontree.session.evolve import APPLY
@@ -74,6 +74,10 @@ def decide(state: SessionState, stimulus: Stimulus) -> Decision:  # noqa: C901, 
             return _cancel_asked(state, stimulus)
         case stimuli.WorkInterrupted():
             return _work_interrupted(state, stimulus)
+        case stimuli.JobBegan():
+            return jobs.began(state, stimulus)
+        case stimuli.JobOver():
+            return jobs.ended(state, stimulus)
         case stimuli.Rang():
             return _rang(state, stimulus)
         case _:
@@ -126,6 +130,7 @@ def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
         decision.instructions.append(todo.ToTree(TaintReported(state.taint)))
     for call in list(state.calls.values()):
         calls.recovered(state, call, stimulus.at_ms, decision)
+    jobs.lost(state, stimulus.at_ms, "its host ended, and it ended with its host", decision)
     if state.asking:
         decision.instructions.append(todo.CallModel(state.turn))
     if state.retry_at_ms is not None:
@@ -145,6 +150,7 @@ def _forked(state: SessionState, stimulus: stimuli.Forked) -> Decision:
     decision.facts.append(facts.SessionForked(stimulus.at_ms, stimulus.shift_ms))
     for call in list(state.calls.values()):
         calls.forked(state, call, stimulus, decision)
+    jobs.lost(state, stimulus.at_ms, "it ran in the tree from which this one was forked", decision)
     return decision
 
 

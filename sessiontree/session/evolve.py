@@ -12,6 +12,7 @@ from typing import Any
 
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts.approvals import CheckedCall
+from sessiontree.contracts.jobs import MAX_KEPT_JOBS
 from sessiontree.contracts.messages import NOTHING_USED, ToolCall, ToolResultMessage, Usage
 from sessiontree.contracts.model_settings import joined_settings
 from sessiontree.contracts.session_facts import SessionFact
@@ -343,6 +344,18 @@ def _approver_replied(state: SessionState, fact: facts.ApproverReplied) -> None:
     state.consultations.pop(fact.request_id, None)
 
 
+def _job_started(state: SessionState, fact: facts.JobStarted) -> None:
+    state.jobs[fact.job_id] = fact
+
+
+def _job_ended(state: SessionState, fact: facts.JobEnded) -> None:
+    began = state.jobs.pop(fact.job_id, None)
+    if began is not None:
+        state.past_jobs[fact.job_id] = (began, fact)
+        if len(state.past_jobs) > MAX_KEPT_JOBS:
+            del state.past_jobs[next(iter(state.past_jobs))]
+
+
 def _result_rejected(state: SessionState, fact: facts.ResultRejected) -> None:
     state.result_attempts = fact.attempt
 
@@ -412,6 +425,8 @@ APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.ChildTroubleNoted: _child_trouble_noted,
     facts.ApproverConsulted: _approver_consulted,
     facts.ApproverReplied: _approver_replied,
+    facts.JobStarted: _job_started,
+    facts.JobEnded: _job_ended,
     facts.ResultRejected: _result_rejected,
     facts.RunFinished: _rested,
     facts.Interrupted: _interrupted,

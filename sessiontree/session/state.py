@@ -14,7 +14,7 @@ from sessiontree.contracts.messages import Message, ToolCall, Usage
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Principal, joined
-from sessiontree.contracts.session_facts import CompactionBegun, MessageReceived
+from sessiontree.contracts.session_facts import CompactionBegun, JobEnded, JobStarted, MessageReceived
 from sessiontree.contracts.session_ids import SessionIds
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.tree_config import SessionSpec
@@ -124,6 +124,10 @@ class SessionState:
     """Ids of messages and keys of outside calls received, newest last; only a bounded number is kept."""
     consultations: dict[str, ApprovalQuestion] = field(default_factory=dict)
     """Requests that this session's approver function is asked about, by id."""
+    jobs: dict[str, JobStarted] = field(default_factory=dict)
+    """Commands that go on in the background, by id."""
+    past_jobs: dict[str, tuple[JobStarted, JobEnded]] = field(default_factory=dict)
+    """Those that have ended, oldest first; only a bounded number is kept."""
     artifacts: list[Artifact] = field(default_factory=list)
     given_up: dict[str, str] = field(default_factory=dict)
     """What its result lists as not finished: by tool if the model gave it up, by key if a call was cut."""

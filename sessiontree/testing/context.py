@@ -28,6 +28,7 @@ from sessiontree.contracts.context import (
     CHILD_WORKSPACES,
     HTTP,
     IMAGES,
+    JOBS,
     MEMORY,
     MEMORY_WRITER,
     PREVIEWS,
@@ -47,6 +48,7 @@ from sessiontree.contracts.context import (
 from sessiontree.contracts.errors import SessionNotFound, SessionTreeError, ValidationError
 from sessiontree.contracts.http_requests import HttpSender
 from sessiontree.contracts.image_facts import ImageInspector
+from sessiontree.contracts.jobs import Jobs
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.memory import (
     MemoryHit,
@@ -353,6 +355,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     shell: Shell | None = None,
     browser: Browser | None = None,
     previews: Previews | None = None,
+    jobs: Jobs | None = None,
     status: Status | None = None,
     config: AgentConfig | None = None,
     call_id: str = "call-1",
@@ -379,6 +382,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         shell: Runs commands.
         browser: Opens pages.
         previews: Publishes pages.
+        jobs: Runs commands in the background.
         status: By default a :class:`FixedStatus` of an active session that used nothing.
         config: The agent's configuration; its id is the context's agent.
         call_id: Names the call.
@@ -388,14 +392,8 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     Raises:
         ValueError: a handle was given that this kind never holds.
     """
-    session_id = SESSION_IDS[kind]
-    rights = SessionRights(
-        session_id=session_id,
-        agent_id=(config := config or AgentConfig()).agent_id,
-        kind=kind,
-        workspace_root=root,
-        config=config,
-        status=status or FixedStatus(fresh_report(kind)),
+    rights = replace(
+        _rights_without_handles(kind, root, config or AgentConfig(), status, tree_id),
         reader=_handle(READER, kind, reader, lambda: WorkspaceReader(root)),
         memory=_handle(MEMORY, kind, memory),
         web=_handle(WEB, kind, web),
@@ -405,15 +403,29 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         writer=_handle(WRITER, kind, writer, lambda: WorkspaceWriter(root)),
         shell=_handle(SHELL, kind, shell),
         browser=_handle(BROWSER, kind, browser),
+        jobs=_handle(JOBS, kind, jobs),
         channel=_handle(CHANNEL, kind, channel, RecordingChannel),
         memory_writer=_handle(MEMORY_WRITER, kind, memory_writer),
-        sessions=_handle(SESSIONS, kind, sessions, lambda: RecordingSessions(session_id)),
+        sessions=_handle(SESSIONS, kind, sessions, lambda: RecordingSessions(SESSION_IDS[kind])),
         subtree=_handle(SUBTREE, kind, subtree, RecordingSubtree),
         previews=_handle(PREVIEWS, kind, previews),
         child_workspaces=_handle(CHILD_WORKSPACES, kind, child_workspaces),
-        tree_id=tree_id,
     )
     return ToolContext(rights, call_id, signals or CallSignals(time.monotonic() + 60))
+
+
+def _rights_without_handles(
+    kind: SessionKind, root: Path, config: AgentConfig, status: Status | None, tree_id: str
+) -> SessionRights:
+    return SessionRights(
+        session_id=SESSION_IDS[kind],
+        agent_id=config.agent_id,
+        kind=kind,
+        workspace_root=root,
+        config=config,
+        status=status or FixedStatus(fresh_report(kind)),
+        tree_id=tree_id,
+    )
 
 
 async def call_tool(tool: Tool[Any], ctx: ToolContext, /, **arguments: Any) -> ToolResult:

@@ -328,6 +328,15 @@ def _tainted(fact: said.Tainted, most: int | None = MAX_TEXT_CHARS) -> Iterator[
     yield _item("notice", f"has read untrusted text of {fact.source}", "", most)
 
 
+def _job_started(fact: said.JobStarted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    yield _item("notice", f"{fact.job_id} goes on in the background", fact.command, most)
+
+
+def _job_ended(fact: said.JobEnded, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    code = "" if fact.exit_code is None else f" with code {fact.exit_code}"
+    yield _item("notice", f"{fact.job_id} ended: {fact.status}{code}", fact.reason, most)
+
+
 _TOLD: Final[Mapping[type, Callable[..., Iterator[Item]]]] = {
     said.Opened: _opened,
     said.MessageReceived: _received,
@@ -350,5 +359,7 @@ _TOLD: Final[Mapping[type, Callable[..., Iterator[Item]]]] = {
     said.ToolGivenUp: _given_up,
     said.HookFailed: _hook_failed,
     said.Tainted: _tainted,
+    said.JobStarted: _job_started,
+    said.JobEnded: _job_ended,
 }
 """By class of fact, its items."""

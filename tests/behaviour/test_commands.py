@@ -94,7 +94,7 @@ async def test_other_names_lead_to_it(open_tree: Opener, name: str) -> None:
 
 
 @pytest.mark.covers("A34")
-@pytest.mark.parametrize(("forced", "words"), [(False, "does not hold exec"), (True, "holds no shell")])
+@pytest.mark.parametrize(("forced", "words"), [(False, "does not hold exec"), (True, "holds no jobs")])
 async def test_a_worker_runs_none(open_tree: Opener, forced: bool, words: str) -> None:
     """It does not hold the tool; forced to hold it, it has no shell; nothing ran."""
     tree = open_tree(ScriptedModel([script_call("exec", command="touch ran"), "done"]))

@@ -22,6 +22,7 @@ from sessiontree_tools.image import LookAtImage
 from sessiontree_tools.memory import MemoryForget, MemoryGet, MemorySearch, StoreMemory
 from sessiontree_tools.message import AskUser, Message
 from sessiontree_tools.preview_screenshot import PreviewScreenshot
+from sessiontree_tools.process import ProcessTool
 from sessiontree_tools.read import Read
 from sessiontree_tools.sessions import SessionsSpawn, SessionStatusTool
 from sessiontree_tools.sessions_below import (
@@ -51,6 +52,7 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         Find(),
         Grep(),
         Exec(),
+        ProcessTool(),
         Message(),
         AskUser(),
         SessionsSpawn(),

@@ -1,20 +1,32 @@
-"""``exec``: runs a command line, confined to the workspace.
+"""``exec``: runs a command line, confined to the workspace; what takes long goes on in the background.
 
 While it runs, its latest output is reported as progress. The result says how it ended: in words for the
-model, in fields for the journal.
+model, in fields for the journal. A command that goes on has a job id, which ``process`` takes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from sessiontree.contracts.context import SHELL, ToolContext
+from sessiontree.contracts.context import JOBS, ToolContext
+from sessiontree.contracts.jobs import (
+    EARLY_END_S,
+    MAX_COLUMNS,
+    MAX_ROWS,
+    CommandRequest,
+    ExecHost,
+    Jobs,
+    JobView,
+    OutputPart,
+    WindowSize,
+    describe_end,
+    signal_name,
+)
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import MAX_COMMAND_TIMEOUT_S, Finished, UpdateCallback
@@ -87,7 +99,7 @@ def exec_report(finished: Finished, timeout_s: float, *, bounded: bool) -> str:
     Args:
         finished: What came of it.
         timeout_s: What it was given.
-        bounded: Whether that is less than was asked for.
+        bounded: Whether it would have gone on in the background if as many as may did not run there.
     """
     output = finished.head
     if finished.dropped_bytes:
@@ -105,13 +117,15 @@ def _ending(finished: Finished, timeout_s: float, *, bounded: bool) -> str:
     limit = _limit(finished)
     if finished.reason == "timeout":
         why = (
-            "the tree's tool time-out allows no more" if bounded else "give a longer timeout if it needs one"
+            "no more commands may go on in the background"
+            if bounded
+            else "give a longer timeout if it needs one"
         )
         return f"Command timed out after {timeout_s:.1f} s and was ended with all it started; {why}"
     if finished.reason == "limit":
         return f"Command was ended: it reached the limit of {limit}"
     if finished.reason == "signal":
-        return f"Command was ended by {_signal_name(finished.signal)}"
+        return f"Command was ended by {signal_name(finished.signal)}"
     if not finished.exit_code:
         return ""
     meaning = EXIT_CODES.get(finished.exit_code, "")
@@ -129,7 +143,7 @@ def _outcome(finished: Finished) -> str:
     if finished.reason == "limit":
         return "ended at a limit"
     if finished.reason == "signal":
-        return f"ended by {_signal_name(finished.signal)}"
+        return f"ended by {signal_name(finished.signal)}"
     return f"exited {finished.exit_code}" if finished.exit_code else "exited"
 
 
@@ -138,13 +152,6 @@ def _limit(finished: Finished) -> str:
         return ""
     unit = " bytes" if finished.limit.endswith("_bytes") else " s" if finished.limit.endswith("_s") else ""
     return f"{LIMITS.get(finished.limit, finished.limit)}: {finished.allowed:,}{unit}"
-
-
-def _signal_name(number: int | None) -> str:
-    try:
-        return signal.Signals(number or 0).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def exec_details(finished: Finished) -> JsonValue:
@@ -161,6 +168,31 @@ def exec_details(finished: Finished) -> JsonValue:
     }
 
 
+def job_report(view: JobView, part: OutputPart) -> str:
+    """Return the output so far of a command that goes on, and how to go on with it."""
+    left = part.total_bytes - part.next_offset
+    more = f"; {left:,} more bytes of output wait" if left else ""
+    note = (
+        f"(Command goes on in the background as {view.job_id} after {view.elapsed_s:.1f} s{more}; "
+        "you are notified when it ends, and process polls, writes to and kills it)"
+    )
+    return f"{part.text.rstrip()}\n{note}" if part.text.strip() else note
+
+
+def job_details(view: JobView, part: OutputPart) -> JsonValue:
+    """Return what the journal keeps of a command that goes on."""
+    return {
+        "job_id": view.job_id,
+        "status": view.status,
+        "host": view.host,
+        "pid": view.pid,
+        "started": view.started,
+        "elapsed_ms": round(view.elapsed_s * 1000),
+        "next_offset": part.next_offset,
+        "total_bytes": part.total_bytes,
+    }
+
+
 KEPT_BACK_S = 1.0
 """Seconds kept back from the call's own time, in addition to the clean-up time.
 
@@ -169,6 +201,7 @@ MAX_SHARE_KEPT_BACK = 0.1
 """Of a short call's time no more than this."""
 NOTE_CHARS = 400
 """Room kept for what is said about the output."""
+MAX_YIELD_MS = int(MAX_COMMAND_TIMEOUT_S * 1000)
 
 
 class ExecParams(BaseModel):
@@ -190,6 +223,18 @@ class ExecParams(BaseModel):
         le=MAX_COMMAND_TIMEOUT_S,
         description="Seconds.",
     )
+    yield_ms: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_YIELD_MS,
+    )
+    background: bool = Field(default=False, description="At once, with an input.")
+    pty: bool = False
+    rows: int = Field(default=24, ge=1, le=MAX_ROWS)
+    cols: int = Field(default=80, ge=1, le=MAX_COLUMNS)
+    host: ExecHost | None = Field(default=None, description="gateway is confined.")
+    node: str = Field(default="", max_length=200)
+    elevated: bool = False
 
     @field_validator("command")
     @classmethod
@@ -198,14 +243,27 @@ class ExecParams(BaseModel):
             raise ValueError("the command contains only white space")
         return command
 
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.elevated and self.host == "gateway":
+            raise ValueError("elevated and host 'gateway' exclude each other: the gateway is confined")
+        if (self.host == "node") != bool(self.node):
+            raise ValueError("node and host 'node' need each other")
+        return self
+
+    @property
+    def runs_on(self) -> ExecHost:
+        """Where it runs."""
+        return self.host or ("host" if self.elevated else "gateway")
+
 
 class Exec(Tool[ExecParams]):
     """Runs a command line in a sandbox."""
 
     name = "exec"
     description = (
-        "Run a bash command in the workspace. It has no network and no input, writes to the workspace, /tmp "
-        "and its home only, and what it leaves running ends with it."
+        "Run a bash command in the workspace. It has no network, writes to the workspace, /tmp and its home "
+        "only, and what it leaves running ends with it. After yield_ms (30 s) it goes on as a job of process."
     )
     brief = True
     Params: ClassVar[type[BaseModel]] = ExecParams
@@ -214,43 +272,90 @@ class Exec(Tool[ExecParams]):
     profiles = frozenset({"coding"})
     tier = PermissionTier.SYSTEM
     kinds = MAIN_AND_BRANCH
-    capabilities = frozenset({"shell"})
+    capabilities = frozenset({"jobs"})
     command_in = "command"
     aliases: ClassVar[tuple[str, ...]] = ("bash", "shell")
+    param_aliases: ClassVar[Mapping[str, str]] = {"columns": "cols"}
+
+    def tier_for(self, params: ExecParams) -> PermissionTier:
+        """Return Elevated for a command that is not confined."""
+        return self.tier if params.runs_on == "gateway" else PermissionTier.ELEVATED
 
     async def execute(self, params: ExecParams, ctx: ToolContext) -> ToolResult:
-        """Run it; details are ``{exit_code, signal, elapsed_ms, dropped_bytes, reason, limit, allowed}``.
+        """Run it, or start it.
 
-        A command that fails, is ended or runs into a limit completes: its output and how it ended are the
-        result.
+        Details of a command that ended are ``{exit_code, signal, elapsed_ms, dropped_bytes, reason, limit,
+        allowed, put_back}``; of one that goes on ``{job_id, status, host, pid, started, elapsed_ms,
+        next_offset, total_bytes}``. A command that fails, is ended or runs into a limit completes: its output
+        and how it ended are the result.
 
         Raises:
             ValidationError: a variable may not be set, or the command is too long.
-            PermissionDenied: the working directory is outside the workspace, or the session runs nothing.
+            PermissionDenied: the working directory is outside the workspace, the session runs nothing, or its
+                commands may not run on that host.
             ConfinementUnavailable: this machine can't confine commands.
-            ExecutionError: it could not be started, for instance because the directory is missing.
+            ExecutionError: it could not be started, for instance because the directory is missing, or because
+                too many commands run.
         """
-        shell = ctx.require(SHELL)
+        jobs = ctx.require(JOBS)
         max_chars = ctx.config.max_result_chars
-        left_s = ctx.deadline - time.monotonic()
-        asked_s = ctx.config.exec_timeout_s if params.timeout is None else params.timeout
-        kept_back_s = min(KEPT_BACK_S + ctx.config.exec_cleanup_s, left_s * MAX_SHARE_KEPT_BACK)
-        timeout_s = min(asked_s, left_s - kept_back_s)
+        timeout_s = _timeout_s(params, ctx)
+        wait_s = _wait_s(params, ctx)
+        request = CommandRequest(
+            params.command,
+            params.workdir,
+            params.env,
+            timeout_s,
+            WindowSize(params.rows, params.cols) if params.pty else None,
+            takes_input=params.background,
+            host=params.runs_on,
+            node=params.node,
+        )
+        keep_bytes = max(max_chars // 2, max_chars - NOTE_CHARS)
         progress = ExecProgress(ctx.update, time.monotonic)
         try:
-            finished = await shell.run(
-                params.command,
-                workdir=params.workdir,
-                env=params.env,
-                timeout_s=max(0.0, timeout_s),
-                keep_bytes=max(max_chars // 2, max_chars - NOTE_CHARS),
-                on_output=progress,
-            )
+            ended = await jobs.run(request, wait_s=wait_s, keep_bytes=keep_bytes, on_output=progress)
         except asyncio.CancelledError:
             progress.finish()  # what it said last, which no result will repeat
             raise
+        if isinstance(ended, JobView):
+            return await _report_job(jobs, ended, keep_bytes)
+        given_s = timeout_s if timeout_s is not None and timeout_s <= max(wait_s, EARLY_END_S) else wait_s
         return ToolResult(
-            output=exec_report(finished, timeout_s, bounded=timeout_s < asked_s),
-            display=f"{_outcome(finished)} after {finished.elapsed_s:.1f} s: {params.command}",
-            details=exec_details(finished),
+            output=exec_report(ended, given_s, bounded=given_s != timeout_s),
+            display=f"{_outcome(ended)} after {ended.elapsed_s:.1f} s: {params.command}",
+            details=exec_details(ended),
         )
+
+
+def _timeout_s(params: ExecParams, ctx: ToolContext) -> float | None:
+    """Return the command's time limit; None = none, in the background."""
+    config = ctx.config
+    if params.timeout is not None:
+        return min(params.timeout, config.exec_max_timeout_s)
+    return None if params.background else min(config.exec_timeout_s, config.exec_max_timeout_s)
+
+
+def _wait_s(params: ExecParams, ctx: ToolContext) -> float:
+    """Return how long the call waits for the command's end, in seconds."""
+    if params.background:
+        return 0.0
+    asked_s = ctx.config.exec_yield_s if params.yield_ms is None else params.yield_ms / 1000
+    left_s = ctx.deadline - time.monotonic()
+    kept_back_s = min(KEPT_BACK_S + ctx.config.exec_cleanup_s, left_s * MAX_SHARE_KEPT_BACK)
+    return max(0.0, min(asked_s, left_s - kept_back_s))
+
+
+async def _report_job(jobs: Jobs, view: JobView, keep_bytes: int) -> ToolResult:
+    view, part = await jobs.read(view.job_id, offset=None, limit=keep_bytes)
+    if not view.is_running:  # it ended while its output was read
+        return ToolResult(
+            output=f"{part.text.rstrip()}\n({view.job_id} {describe_end(view)})".lstrip("\n"),
+            display=f"{view.job_id} {describe_end(view)}: {view.command}",
+            details=job_details(view, part),
+        )
+    return ToolResult(
+        output=job_report(view, part),
+        display=f"{view.job_id} runs in the background: {view.command}",
+        details=job_details(view, part),
+    )

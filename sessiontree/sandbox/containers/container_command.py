@@ -21,6 +21,7 @@ from typing import BinaryIO, Final, NoReturn
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError
 from sessiontree.contracts.ports import Finished
+from sessiontree.sandbox.command_channel import CommandChannel
 from sessiontree.sandbox.command_process import (
     LAST_WORDS,
     LAST_WORDS_CHARS,
@@ -121,9 +122,10 @@ class ContainerCommand:
         cleanup_s: Returns how long a command may take to end after it was asked to, in seconds.
         keep_bytes: Maximum bytes of output that are kept.
         on_output: Called with output as it arrives.
+        channel: Gets the bytes of the output; None = nobody does.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is started with, by name
         self,
         program: str,
         name: str,
@@ -133,6 +135,7 @@ class ContainerCommand:
         cleanup_s: Callable[[], float],
         keep_bytes: int,
         on_output: OnOutput | None,
+        channel: CommandChannel | None = None,
     ) -> None:
         self._program = program
         self._name = name
@@ -142,6 +145,7 @@ class ContainerCommand:
         self._keeper = OutputKeeper(keep_bytes)
         self._decoder = Decoder()
         self._on_output = on_output
+        self._channel = channel or CommandChannel()
         self._mark = secrets.token_hex(16)
         self._marked = MarkedOutput(self._mark, self._take)
         self._killing = asyncio.Event()
@@ -176,6 +180,7 @@ class ContainerCommand:
             write_output.close()
             write_errors.close()
             self._pid = process.pid
+            self._channel.started(process.pid)
             over = asyncio.create_task(self._read(output))
             killing = asyncio.create_task(self._killing.wait())
             try:
@@ -274,6 +279,7 @@ class ContainerCommand:
 
     def _take(self, data: bytes) -> None:
         self._keeper.add(data)
+        self._channel.take(data)
         if self._on_output is not None and (text := self._decoder.text(data)):
             self._on_output(text)
 

@@ -7,18 +7,17 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
-from sessiontree.contracts.errors import (
-    ConfinementUnavailable,
-    PermissionDenied,
-)
+from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError, PermissionDenied
 from sessiontree.contracts.kinds import PermissionTier, WorkspaceAccess
 from sessiontree.contracts.ports import COMMAND_CLEANUP_S, Finished, Reader, Writer
 from sessiontree.contracts.sandbox_spec import SandboxSpec
 from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.protected import OwnPlaces, Seen, protected_places
 from sessiontree.sandbox.command_bounds import Bounds
+from sessiontree.sandbox.command_channel import CommandChannel
 from sessiontree.sandbox.command_process import OnOutput
 from sessiontree.sandbox.command_shell import check_command
 from sessiontree.sandbox.containers.container_command import ContainerCommand
@@ -80,14 +79,37 @@ class ContainerShell(RunningCommands):
         timeout_s: float,
         keep_bytes: int = 50_000,
         on_output: OnOutput | None = None,
+        channel: CommandChannel | None = None,
     ) -> Finished:
-        """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`."""
+        """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`.
+
+        Raises:
+            ExecutionError: ``channel`` has a terminal; a container's commands have none.
+        """
         check_command(command)
         check_workspace(self._workspace)
         check_variables(env or {})
+        channel = channel or CommandChannel()
+        if channel.window is not None:
+            raise ExecutionError("commands of a container have no terminal; run it without pty")
         place = self._place_of(workdir)
-        return await self._take_turn(
-            lambda: self._run_now(command, place, env or {}, timeout_s, keep_bytes, on_output)
+        make = partial(self._command, keep_bytes=keep_bytes, on_output=on_output, channel=channel)
+        return await self.take_turn(
+            lambda: self._run_now(command, place, env or {}, timeout_s, make), channel
+        )
+
+    def _command(
+        self, program: str, name: str, *, keep_bytes: int, on_output: OnOutput | None, channel: CommandChannel
+    ) -> ContainerCommand:
+        return ContainerCommand(
+            program,
+            name,
+            memory_bytes=self._spec.memory_bytes,
+            output_bytes=self._bounds.output_bytes,
+            cleanup_s=lambda: self.cleanup_s,
+            keep_bytes=keep_bytes,
+            on_output=on_output,
+            channel=channel,
         )
 
     async def _run_now(
@@ -96,23 +118,14 @@ class ContainerShell(RunningCommands):
         place: str,
         env: Mapping[str, str],
         timeout_s: float,
-        keep_bytes: int,
-        on_output: OnOutput | None,
+        make: Callable[[str, str], ContainerCommand],
     ) -> Finished:
         program = engine_program(self._spec)
         seen = await self._seen()
         name = await self._container(self._below(seen.paths))
         self._check_not_ended()  # it may have left while the container started
-        running = ContainerCommand(
-            program,
-            name,
-            memory_bytes=self._spec.memory_bytes,
-            output_bytes=self._bounds.output_bytes,
-            cleanup_s=lambda: self._cleanup_s,
-            keep_bytes=keep_bytes,
-            on_output=on_output,
-        )
-        with self._hold(running):  # until its places are put back
+        running = make(program, name)
+        with self.hold(running):  # until its places are put back
             try:
                 if self._spec.files == "copy":
                     async with self._copying:  # else one command would undo what another one changes

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.ports import Finished
+from sessiontree.sandbox.command_channel import CommandChannel
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.sandbox.resources.command_turns import SessionTurns
 
@@ -21,6 +22,21 @@ class OneCommand(Protocol):
         ...
 
 
+class OneTurn:
+    """A turn that was taken, and is given back once."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self, turns: SessionTurns) -> None:
+        self._turns: SessionTurns | None = turns
+
+    def leave(self) -> None:
+        """Give the turn back, if that was not done yet."""
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            turns.leave()
+
+
 class RunningCommands:
     """The part of a shell that knows which of its commands run.
 
@@ -31,7 +47,8 @@ class RunningCommands:
     """
 
     def __init__(self, cleanup_s: float, turns: SessionTurns | None) -> None:
-        self._cleanup_s = cleanup_s
+        self.cleanup_s = cleanup_s
+        """How long a command may take to end, in seconds."""
         self._turns = turns
         self._has_ended = False
         self._running: set[OneCommand] = set()
@@ -43,7 +60,7 @@ class RunningCommands:
 
         From now on a command that must end is killed at once, because no caller can wait for it.
         """
-        self._cleanup_s = 0.0
+        self.cleanup_s = 0.0
         self._has_ended = True
         return set().union(*(command.kill() for command in self._running))
 
@@ -56,23 +73,29 @@ class RunningCommands:
         """Wait until no command runs and nothing that one started still exists."""
         await self._none_runs.wait()
 
-    async def _take_turn(self, run: Callable[[], Awaitable[Finished]]) -> Finished:
+    async def take_turn(
+        self, run: Callable[[], Awaitable[Finished]], channel: CommandChannel | None = None
+    ) -> Finished:
+        """Run a command in its turn; its channel can give the turn back early."""
         if self._turns is None:
             return await run()
         if not self._turns.enter_at_once():
             await self._turns.enter()
+        turn = OneTurn(self._turns)
+        if channel is not None:
+            channel.leave_turn = turn.leave
         try:
             self._check_not_ended()
             return await run()
         finally:
-            self._turns.leave()
+            turn.leave()
 
     def _check_not_ended(self) -> None:
         if self._has_ended:
             raise ExecutionError("the command was not started: its session has left while it waited")
 
     @contextmanager
-    def _hold(self, command: OneCommand) -> Iterator[None]:
+    def hold(self, command: OneCommand) -> Iterator[None]:
         """Count a command among those that run, while the block does."""
         self._running.add(command)
         self._none_runs.clear()

@@ -34,6 +34,7 @@ LAZY_DOORS = {
     "sessiontree/memory/embedders.py",
     "sessiontree/models/llama_program.py",
     "sessiontree/models/providers/provider_model.py",
+    "sessiontree/sandbox/jobs/job_output.py",
     "sessiontree/survey/languages.py",
 }
 """What loads modules by name: lazy exports, backends, commands, approvers, embedders, providers, a library

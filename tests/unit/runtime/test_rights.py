@@ -17,7 +17,7 @@ from sessiontree.contracts.context import CAPABILITIES, SessionRights, capabilit
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.runtime.session_rights import Handles, build_rights
-from sessiontree.sandbox import CommandShell
+from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.testing.context import (
     FixedStatus,
     PlainMemory,
@@ -47,6 +47,7 @@ CONFIGS = st.builds(
 CHANGING = (
     "writer",
     "shell",
+    "jobs",
     "browser",
     "channel",
     "memory_writer",
@@ -66,6 +67,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         writer=WorkspaceWriter(root),
         shell=CommandShell(root),
         browser=SessionBrowser(None),
+        jobs=SessionJobs(JobTable(), {}),
         channel=RecordingChannel(),
         sessions=RecordingSessions(),
         subtree=RecordingSubtree(),

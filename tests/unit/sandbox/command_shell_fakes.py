@@ -80,7 +80,7 @@ class CarelessShell:
 
 def reporting_late(source: str) -> str:
     """Let time pass before the launcher reports the start."""
-    report = "_report_start(status_fd, counts)\n    os.close(hold)"
+    report = "_report_start(status_fd, sent)\n    os.close(hold)"
     assert source.count(report) == 1
     return source.replace(report, f"__import__('select').select([], [], [], 0.3); {report}")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,49 +16,46 @@ from hypothesis import strategies as st
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.jobs import CommandRequest, JobView
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.ports import Finished, HowEnded
 from sessiontree.contracts.results import ToolResult
-from sessiontree.sandbox import CommandShell
+from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.exec import EVERY_S, LIMITS, SHOWN_CHARS, Exec, ExecProgress, exec_details, exec_report
 
 DONE = Finished("exited", 0, None, "", "", 0, 0.5)
 
 
-@dataclass(slots=True)
-class NotingShell:
-    """Notes what it is asked and answers with what it was given."""
+class NotingJobs(SessionJobs):
+    """Notes what it is asked."""
 
-    answer: Finished = DONE
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__(JobTable(), {})
+        self.asked: list[tuple[CommandRequest, float]] = []
 
     async def run(
         self,
-        command: str,
+        request: CommandRequest,
         *,
-        workdir: str,
-        env: Mapping[str, str],
-        timeout_s: float,
+        wait_s: float,
         keep_bytes: int,
         on_output: Callable[[str], None] | None = None,
-    ) -> Finished:
-        self.asked.append(
-            {
-                "command": command,
-                "workdir": workdir,
-                "env": dict(env),
-                "timeout_s": timeout_s,
-                "keep": keep_bytes,
-            }
-        )
-        return self.answer
+    ) -> Finished | JobView:
+        self.asked.append((request, wait_s))
+        return DONE
+
+
+def jobs_in(root: Path) -> SessionJobs:
+    """Return the jobs of a session that are confined to a directory."""
+    shell = CommandShell(root)
+    return SessionJobs(JobTable(), {"gateway": lambda request: shell})
 
 
 async def run(root: Path, command: str, **more: Any) -> ToolResult:
     """Run a command in a real sandbox."""
-    ctx = make_context(root, shell=CommandShell(root))
+    ctx = make_context(root, jobs=jobs_in(root))
     return await call_tool(Exec(), ctx, command=command, **more)
 
 
@@ -139,16 +135,20 @@ async def test_it_runs_where_and_with_what_it_is_asked(tmp_path: Path) -> None:
         ({"command": "true", "env": {"LD_PRELOAD": "x.so"}}, "/env/LD_PRELOAD"),
         ({"command": "true", "env": {"BASH_ENV": "x"}}, "/env/BASH_ENV"),
         ({"command": "true", "env": {"a=b": "x"}}, "/env/a=b"),
-        ({"command": "true", "background": True}, "/background"),
-        ({"command": "true", "pty": True}, "/pty"),
-        ({"command": "true", "host": "node"}, "/host"),
+        ({"command": "true", "yield_ms": -1}, "/yield_ms"),
+        ({"command": "true", "rows": 0}, "/rows"),
+        ({"command": "true", "cols": 1001}, "/cols"),
+        ({"command": "true", "host": "moon"}, "/host"),
+        ({"command": "true", "host": "node"}, None),
+        ({"command": "true", "node": "n1"}, None),
+        ({"command": "true", "host": "gateway", "elevated": True}, None),
     ],
 )
 async def test_bad_arguments_are_refused_by_name(
-    tmp_path: Path, arguments: dict[str, Any], field: str
+    tmp_path: Path, arguments: dict[str, Any], field: str | None
 ) -> None:
-    """Nothing runs, and what is not there yet is not accepted and ignored."""
-    ctx = make_context(tmp_path, shell=CommandShell(tmp_path))
+    """Nothing runs."""
+    ctx = make_context(tmp_path, jobs=jobs_in(tmp_path))
     with pytest.raises(ValidationError) as refusal:
         await call_tool(Exec(), ctx, **arguments)
     assert refusal.value.field == field
@@ -162,56 +162,71 @@ async def test_outside_and_missing_directories_are_refused(tmp_path: Path) -> No
         await run(tmp_path, "true", workdir="missing")
 
 
-async def test_session_without_a_shell_is_refused(tmp_path: Path) -> None:
+async def test_session_without_jobs_is_refused(tmp_path: Path) -> None:
     """A Worker holds none."""
-    with pytest.raises(PermissionDenied, match="holds no shell"):
+    with pytest.raises(PermissionDenied, match="holds no jobs"):
         await call_tool(Exec(), make_context(tmp_path, SessionKind.WORKER), command="true")
 
 
 @pytest.mark.covers("I22")
 @pytest.mark.parametrize(
-    ("left_s", "asked", "least", "most"),
-    [(60, 5, 5, 5), (120, 120, 113.9, 114), (10, 120, 8.9, 9.0), (0.5, 120, 0.4, 0.45)],
+    ("settings", "arguments", "timeout_s"),
+    [
+        ({}, {}, 120),
+        ({"exec_timeout_s": 7}, {}, 7),
+        ({"exec_timeout_s": 7}, {"timeout": 3}, 3),
+        ({}, {"timeout": 600}, 600),
+        ({"exec_max_timeout_s": 300}, {"timeout": 600}, 300),
+        ({"exec_max_timeout_s": 60}, {}, 60),
+        ({}, {"background": True}, None),
+        ({}, {"background": True, "timeout": 9}, 9),
+        ({"exec_max_timeout_s": 300}, {"background": True, "timeout": 600}, 300),
+    ],
 )
-async def test_time_is_what_was_asked_within_the_calls_own(
-    tmp_path: Path, left_s: float, asked: float, least: float, most: float
+async def test_time_out_is_what_was_asked_up_to_the_owners(
+    tmp_path: Path, settings: dict[str, Any], arguments: dict[str, Any], timeout_s: float | None
 ) -> None:
-    """Some of the call's time is kept back, so that it can end and its output is reported after all."""
-    shell = NotingShell()
+    """Two minutes where nobody says else; the time of the call does not shorten it."""
+    jobs = NotingJobs()
+    signals = CallSignals(time.monotonic() + 60)
+    ctx = make_context(tmp_path, jobs=jobs, signals=signals, config=AgentConfig(**settings))
+    await call_tool(Exec(), ctx, command="x", **arguments)
+    assert [request.timeout_s for request, _ in jobs.asked] == [timeout_s]
+
+
+@pytest.mark.covers("I22")
+@pytest.mark.parametrize(
+    ("settings", "arguments", "left_s", "least", "most"),
+    [
+        ({}, {}, 600, 30, 30),
+        ({"exec_yield_s": 4}, {}, 600, 4, 4),
+        ({"exec_yield_s": 4}, {"yield_ms": 1500}, 600, 1.5, 1.5),
+        ({}, {"background": True}, 600, 0, 0),
+        ({}, {"yield_ms": 900_000}, 600, 593.9, 594),
+        ({"exec_cleanup_s": 20}, {"yield_ms": 900_000}, 600, 578.9, 579),
+        ({}, {}, 10, 8.9, 9.0),
+    ],
+)
+async def test_call_waits_as_long_as_asked_within_its_own_time(
+    tmp_path: Path,
+    settings: dict[str, Any],
+    arguments: dict[str, Any],
+    left_s: float,
+    least: float,
+    most: float,
+) -> None:
+    """Some of the call's time is kept back, so that the command goes on before the call is over."""
+    jobs = NotingJobs()
     signals = CallSignals(time.monotonic() + left_s)
-    await call_tool(Exec(), make_context(tmp_path, shell=shell, signals=signals), command="x", timeout=asked)
-    assert least - 0.05 <= shell.asked[0]["timeout_s"] <= most
-
-
-@pytest.mark.covers("I22")
-@pytest.mark.parametrize(("settings", "timeout_s"), [({}, 120), ({"exec_timeout_s": 7}, 7)])
-async def test_time_nobody_asked_for_is_the_agents(
-    tmp_path: Path, settings: dict[str, Any], timeout_s: float
-) -> None:
-    """Two minutes where the agent has no other; what the model asks for goes before."""
-    shell = NotingShell()
-    signals = CallSignals(time.monotonic() + 600)
-    ctx = make_context(tmp_path, shell=shell, signals=signals, config=AgentConfig(**settings))
-    await call_tool(Exec(), ctx, command="x")
-    await call_tool(Exec(), ctx, command="x", timeout=3)
-    assert [asked["timeout_s"] for asked in shell.asked] == [timeout_s, 3]
-
-
-@pytest.mark.covers("I22")
-async def test_the_agents_clean_up_is_kept_back_of_the_calls_time(tmp_path: Path) -> None:
-    """So that a command that is slow to end has its output reported."""
-    shell = NotingShell()
-    signals = CallSignals(time.monotonic() + 600)
-    config = AgentConfig(exec_cleanup_s=20)
-    await call_tool(
-        Exec(), make_context(tmp_path, shell=shell, signals=signals, config=config), command="x", timeout=900
-    )
-    assert 578 < shell.asked[0]["timeout_s"] <= 579
+    ctx = make_context(tmp_path, jobs=jobs, signals=signals, config=AgentConfig(**settings))
+    await call_tool(Exec(), ctx, command="x", **arguments)
+    ((_, wait_s),) = jobs.asked
+    assert least - 0.05 <= wait_s <= most
 
 
 @pytest.mark.slow
 async def test_time_out_tells_the_output_so_far(tmp_path: Path) -> None:
-    """And who allowed no more."""
+    """And what would help."""
     for timeout in (0.3, 1.2, 4.8, 19.2):
         result = await run(tmp_path, "echo begun; sleep 100", timeout=timeout)
         assert f"(Command timed out after {timeout} s and was ended with all it" in str(result.output)
@@ -220,16 +235,12 @@ async def test_time_out_tells_the_output_so_far(tmp_path: Path) -> None:
             break
     else:
         pytest.fail("the command never began")
-    signals = CallSignals(time.monotonic() + 0.5)
-    ctx = make_context(tmp_path, shell=CommandShell(tmp_path), signals=signals)
-    result = await call_tool(Exec(), ctx, command="echo begun; sleep 100")
-    assert "the tree's tool time-out allows no more" in str(result.output)
 
 
 async def test_long_output_keeps_both_ends_within_what_a_model_gets(tmp_path: Path) -> None:
     """Not even the note about it is cut off."""
     config = AgentConfig(max_result_chars=1000)
-    ctx = make_context(tmp_path, shell=CommandShell(tmp_path), config=config)
+    ctx = make_context(tmp_path, jobs=jobs_in(tmp_path), config=config)
     result = await call_tool(Exec(), ctx, command="seq 100000; exit 4")
     output = str(result.output)
     assert len(output) <= 1000
@@ -305,7 +316,7 @@ async def test_progress_reaches_who_watches(tmp_path: Path) -> None:
         (tmp_path / "heard").touch()
 
     signals = CallSignals(time.monotonic() + 60, watch)
-    ctx = make_context(tmp_path, shell=CommandShell(tmp_path), signals=signals)
+    ctx = make_context(tmp_path, jobs=jobs_in(tmp_path), signals=signals)
     await call_tool(Exec(), ctx, command="echo now; until test -e heard; do :; done")
     assert told == [{"output": "now\n", "chars": 4}]
 
@@ -314,7 +325,7 @@ async def test_cancelled_call_leaves_nothing(tmp_path: Path) -> None:
     """The command and all it started are gone when the call is."""
     heard = asyncio.Event()
     signals = CallSignals(time.monotonic() + 60, lambda progress: heard.set())
-    ctx = make_context(tmp_path, shell=CommandShell(tmp_path), signals=signals)
+    ctx = make_context(tmp_path, jobs=jobs_in(tmp_path), signals=signals)
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
