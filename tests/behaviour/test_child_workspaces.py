@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,33 @@ async def test_three_of_several_children_conflict(open_tree: Opener) -> None:
     assert sorted(states) == ["discarded", *["kept"] * 2, *["merged"] * 6]
     assert [(root / f"{number}.txt").read_text() for number in range(6)] == [f"by {n}\n" for n in range(6)]
     assert inside_git(root) == before
+
+
+def run_example(root: Path, children: int, state: Path) -> str:
+    """Run the example program in a repository, and return what it prints."""
+    files = {f"part_{number:02}.txt": "old\n" for number in range(children - 3)}
+    before = repository(root, files)
+    program = Path(__file__).parents[2] / "docs/examples/forty_children.py"
+    done = subprocess.run(
+        [sys.executable, str(program), str(root), str(children)],
+        env={**os.environ, "XDG_STATE_HOME": str(state)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert inside_git(root) == before
+    assert all((root / name).read_text().startswith("by child") for name in files)
+    return done.stdout
+
+
+@pytest.mark.parametrize("children", [6, pytest.param(40, marks=pytest.mark.long)])
+def test_the_example_merges_all_but_three(tmp_path: Path, children: int) -> None:
+    """Three conflicts are printed; history and index of the repository are as they were."""
+    root = tmp_path / "repository"
+    root.mkdir()
+    said = run_example(root, children, tmp_path / "state").splitlines()
+    assert said[-1] == f"{children - 3} of {children} children were merged"
+    assert sorted(line.split(": ")[1] for line in said[:-1]) == ["part_00.txt", "part_01.txt", "part_02.txt"]
 
 
 async def test_a_child_s_child_has_a_copy_of_that_copy(open_tree: Opener) -> None:

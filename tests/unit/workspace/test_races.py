@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -17,7 +17,10 @@ import pytest
 
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.testing.context import call_tool, make_context
+from sessiontree.workspace.own_copy import OwnCopy
 from sessiontree_tools.apply_patch import ApplyPatch
+from sessiontree_tools.child_workspace import ChildWorkspace
+from tests.unit.tools.changes_fakes import MappedChanges, changed, child
 
 if TYPE_CHECKING:
     from tests.unit.workspace.conftest import Grounds
@@ -204,6 +207,56 @@ async def test_nothing_is_changed_outside_while_patches_are_applied(grounds: Gro
             except ToolError:
                 refused, last = refused + 1, None
     assert grounds.neighbours() == before
+
+
+@pytest.mark.covers("REL-L34", "REL-L38")
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [100, pytest.param(10_000, marks=pytest.mark.long)])
+async def test_nothing_is_changed_outside_while_changes_are_merged(grounds: Grounds, rounds: int) -> None:
+    """REL-L38: each adds a file and changes one of a directory that becomes a link meanwhile."""
+    way, decoy = directory_and_link(grounds)
+    (grounds.outside / "secret").write_bytes(b"0")
+    (way / "secret").write_bytes(b"0")
+    before = grounds.neighbours()
+    folder = os.open(way, os.O_RDONLY | os.O_DIRECTORY)  # the directory, whatever its name is
+
+    def inside() -> bytes:
+        with os.fdopen(os.open("secret", os.O_RDONLY, dir_fd=folder), "rb") as stream:
+            return stream.read()
+
+    merged, refused = 0, 0
+    with swapping(way, decoy):
+        while merged + refused < rounds or min(merged, refused) < rounds // 10:
+            number = merged + refused
+            later = b"%d" % (number + 1)
+            files = (changed(f"way/made {number}", None, b"new"), changed("way/secret", inside(), later))
+            contents = {f"way/made {number}": b"new", "way/secret": later}
+            given = MappedChanges({"b": child(*files)}, contents)
+            context = make_context(grounds.root, child_workspaces=given)
+            with suppress(ToolError):  # a file can't be taken back where it can't be reached
+                await call_tool(ChildWorkspace(), context, action="merge", target="b")
+            merged, refused = merged + len(given.settled), refused + 1 - len(given.settled)
+    os.close(folder)
+    assert grounds.neighbours() == before
+
+
+@pytest.mark.covers("REL-L34")
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [10, pytest.param(2_000, marks=pytest.mark.long)])
+def test_a_copy_takes_nothing_from_outside_while_a_directory_is_swapped(
+    grounds: Grounds, tmp_path: Path, rounds: int
+) -> None:
+    """REL-L34: a directory that becomes a link is copied as either, never as what the link leads to."""
+    way, decoy = directory_and_link(grounds)
+    (grounds.outside / "secret").write_bytes(b"outside")
+    (way / "secret").write_bytes(b"inside")
+    with swapping(way, decoy):
+        for number in range(rounds):
+            copy = OwnCopy(tmp_path / "copies" / str(number))
+            copy.make(grounds.root)
+            taken = [path.read_bytes() for path in copy.root.rglob("secret") if not path.is_symlink()]
+            assert b"outside" not in taken
+            copy.remove()
 
 
 @pytest.mark.covers("REL-L38")
