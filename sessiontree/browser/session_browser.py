@@ -371,6 +371,10 @@ def checked_url(url: str) -> str:
     """
     if url.strip() == BLANK:
         return BLANK
+    try:
+        url.encode()
+    except UnicodeEncodeError as error:
+        raise ValidationError("the address holds half of a surrogate pair", "/url") from error
     address = parse_address(url)
     _, mark, fragment = url.strip().partition("#")
     return f"{address}{mark}{fragment}" if fragment.isascii() and fragment.isprintable() else str(address)

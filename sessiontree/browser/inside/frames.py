@@ -45,6 +45,8 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[dict[str, Any], byte
     blob = await reader.readexactly(blob_bytes)
     try:
         message = json.loads(text)
+        if b"\\u" in text:  # an escape may spell half of a surrogate pair, which is no text
+            message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise FrameError("a frame holds no JSON") from error
     if not isinstance(message, dict):

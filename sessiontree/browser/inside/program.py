@@ -37,6 +37,7 @@ SWITCHES: Final = (
     "--no-pings",
     "--disable-gpu",
 )
+UNKNOWN_TYPE: Final = "application/octet-stream"
 BLANK: Final = "about:blank"
 Answer = tuple[dict[str, Any], bytes]
 
@@ -215,7 +216,7 @@ class Orders:
         if not found["found"]:
             await route.fulfill(status=404, content_type="text/plain; charset=utf-8", body="not found")
             return
-        kind = found["content_type"] or mimetypes.guess_type(path)[0] or "application/octet-stream"
+        kind = found["content_type"] or mimetypes.guess_type(path or "index.html")[0] or UNKNOWN_TYPE
         if kind.startswith("text/") and "charset" not in kind:
             kind += "; charset=utf-8"
         await route.fulfill(status=200, content_type=kind, body=data)

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree.browser.browser_process import BrowserProcess
 from sessiontree.browser.found import look_for_browser
 from sessiontree.browser.inside.page_tab import number_lines
-from sessiontree.browser.session_browser import SessionBrowser
-from sessiontree.contracts.errors import ExecutionError
+from sessiontree.browser.session_browser import CallAllowance, SessionBrowser
+from sessiontree.browser.tunnels import Tunnels
+from sessiontree.contracts.browser import PageFile
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.sandbox.process_tree import children, descendants, process_of
 from tests.unit.browser.browser_fixtures import browsing, pages, showing
 from tests.unit.web.site_fakes import serving
@@ -90,6 +93,38 @@ async def test_a_page_that_hangs_or_asks_does_not_hold_its_session() -> None:
             ):
                 await asyncio.sleep(0.02)
         assert await browser.evaluate("() => document.title") == "busy"
+
+
+@pytest.mark.slow
+async def test_a_browser_that_takes_too_much_memory_is_ended() -> None:
+    """It says so, and takes no order."""
+    tunnels = Tunnels(None, CallAllowance())
+    process = BrowserProcess(tunnels, dialog_s=1, memory_bytes=1)
+    await process.start()
+    async with asyncio.timeout(30):
+        await process.gone()
+    assert process.ended == "it used more than 0 MiB of memory"
+    with pytest.raises(ExecutionError, match="more than 0 MiB"):
+        await process.ask({"do": "tabs"}, b"", 5)
+
+
+@pytest.mark.slow
+async def test_without_the_web_only_offline_pages_are_shown() -> None:
+    """An address is refused with the reason; a page of files opens; broken characters are replaced."""
+    browser = SessionBrowser(None)
+    try:
+        page = PageFile(b"<title>\xff</title><h1>Gr\xc3\xbc\xc3\x9fe</h1>")
+        tab = await browser.open_files(lambda path: page if path == "a b.html" else None, "a b.html")
+        assert 'heading "Gr\u00fc\u00dfe"' in (await browser.snapshot(tab_id=tab.tab_id)).text
+        half = await browser.evaluate('() => "a\\ud800b"', tab_id=tab.tab_id)
+        assert half == "a?b"
+        with pytest.raises(PermissionDenied, match="the owner of this tree allows no web"):
+            await browser.open("http://example.com/")
+        with pytest.raises(ValidationError, match="surrogate"):
+            await browser.open("http://example.com/\ud800")
+    finally:
+        browser.end()
+        await browser.ended()
 
 
 @pytest.mark.slow
