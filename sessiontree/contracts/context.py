@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
+from sessiontree.contracts.canvas import Canvas
 from sessiontree.contracts.child_workspaces import ChildWorkspaces
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.events import short_progress
@@ -83,6 +84,8 @@ PREVIEWS: Capability[Previews] = Capability("previews", PermissionTier.SYSTEM)
 """Publishes pages on this machine."""
 CHILD_WORKSPACES: Capability[ChildWorkspaces] = Capability("child_workspaces", PermissionTier.WORKSPACE)
 """Reads and settles what children changed in workspaces of their own."""
+CANVAS: Capability[Canvas] = Capability("canvas", PermissionTier.SYSTEM)
+"""Shows pages and surfaces to a person."""
 
 _ALL: Final[tuple[Capability[Any], ...]] = (
     READER,
@@ -101,6 +104,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     IMAGES,
     SPEECH,
     CHILD_WORKSPACES,
+    CANVAS,
 )
 _BY_NAME: Final = {each.name: each for each in _ALL}
 
@@ -164,6 +168,7 @@ class SessionRights:
     images: ImageInspector | None = None
     speech: Speaker | None = None
     child_workspaces: ChildWorkspaces | None = None
+    canvas: Canvas | None = None
     tree_id: str = ""
     tool: str = ""
     """The tool to which the rights are narrowed; empty = the session's own rights."""
@@ -324,6 +329,14 @@ class ToolContext:
     def previews(self) -> Previews | None:
         """Publishes pages on this machine; None for a Worker, or if the tool does not declare it."""
         return self._rights.previews
+
+    def canvas(self) -> Canvas | None:
+        """Shows pages and surfaces to the person.
+
+        None for a Worker, if neither this session nor one above it has a channel, or if the tool does not
+        declare it.
+        """
+        return self._rights.canvas
 
     @property
     def images(self) -> ImageInspector | None:

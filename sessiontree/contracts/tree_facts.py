@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -9,6 +10,7 @@ from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
 from sessiontree.contracts.child_workspaces import ChangedFile
 from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.codec import Recorded, held, recorded, sparse
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.results import SessionResult
@@ -336,6 +338,32 @@ class MessagePassed:
     at_ms: int
 
 
+@recorded("canvas_changed")
+@dataclass(frozen=True, slots=True)
+class CanvasChanged:
+    """A session changed its canvas."""
+
+    session: str
+    key: str
+    """Identifies the call; a repeat of it changes nothing."""
+    action: str
+    """``present``, ``hide``, ``navigate``, ``a2ui_push`` or ``a2ui_reset``."""
+    content: Mapping[str, JsonValue]
+    """A page, or ``{ops}`` on surfaces in the form that all versions of A2UI share."""
+    at_ms: int
+
+
+@recorded("canvas_acted")
+@dataclass(frozen=True, slots=True)
+class CanvasActed:
+    """Somebody acted on a session's canvas; the action follows as ``posted``, as text from outside."""
+
+    session: str
+    key: str
+    """Identifies the action; a repeat of it is not posted."""
+    at_ms: int
+
+
 @recorded("outside_hook_failed")
 @dataclass(frozen=True, slots=True)
 class OutsideHookFailed:
@@ -428,6 +456,8 @@ TreeFact: TypeAlias = (
     | BudgetSpent
     | ChannelSaid
     | MessagePassed
+    | CanvasChanged
+    | CanvasActed
     | OutsideHookFailed
     | ChangesKept
     | ChangesSettled

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sessiontree.contracts.context import BROWSER, CHANNEL, HTTP, WEB
+from sessiontree.contracts.context import BROWSER, CANVAS, CHANNEL, HTTP, WEB
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tool import ToolFlag
 from sessiontree.policy.catalog import CatalogRow
@@ -105,7 +105,8 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
     gone = tuple(row.name for row in words.rows if kind not in row.kinds)
     yield Step(f"kind {kind}", gone=gone, why=f"no {kind} holds it")
     if not standing.has_channel:
-        mute = tuple(row.name for row in words.rows if CHANNEL.name in row.capabilities)
+        needing = {CHANNEL.name, CANVAS.name}
+        mute = tuple(row.name for row in words.rows if not needing.isdisjoint(row.capabilities))
         yield Step("channel", gone=mute, why=NO_CHANNEL)
     if standing.web != "search":
         yield _without_web(standing.web, words)

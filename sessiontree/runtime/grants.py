@@ -16,10 +16,10 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.runtime.live_session import LiveSession
 
 Right: TypeAlias = Literal[
-    "report", "say", "spawn", "look", "direct", "command", "publish", "recall", "remember", "forget"
+    "report", "say", "show", "spawn", "look", "direct", "command", "publish", "recall", "remember", "forget"
 ]
 _ACTING: frozenset[Right] = frozenset(
-    {"report", "say", "spawn", "look", "direct", "command", "publish", "recall", "remember", "forget"}
+    {"report", "say", "show", "spawn", "look", "direct", "command", "publish", "recall", "remember", "forget"}
 )
 RIGHTS: dict[SessionKind, frozenset[Right]] = {
     SessionKind.MAIN: _ACTING,
@@ -28,7 +28,7 @@ RIGHTS: dict[SessionKind, frozenset[Right]] = {
 }
 """The requests that each kind of session may make, to its supervisor and (the last three) to memory. ``look``
 and ``direct``: see, and stop or write to, the sessions below. ``command``: run commands in a container.
-``publish``: publish pages on this machine."""
+``publish``: publish pages on this machine. ``show``: change the session's canvas, and ask its frames."""
 TOKEN_BYTES = 16
 
 

@@ -57,6 +57,7 @@ from sessiontree.runtime.memory_api import MemoryApi
 from sessiontree.runtime.model_requests import ModelRequestBuilder
 from sessiontree.runtime.progress import ProgressHub, ProgressRelay
 from sessiontree.runtime.session_rights import (
+    CanvasHandle,
     ChannelHandle,
     ChildWorkspacesHandle,
     Facades,
@@ -575,6 +576,7 @@ class HostCore:
                 speech=SessionSpeech(link, equipment.web, workspace, equipment.hidden),
                 http=None if equipment.web is None else HttpHandle(link, equipment.web),
                 previews=PreviewsHandle(link),
+                canvas=CanvasHandle(link) if adopt.has_channel else None,
             ),
             adopt.tree_id,
             adopt.denied_in,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
+from sessiontree.contracts.canvas import CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.ports import (
     AgentInfo,
     SessionFilter,
@@ -89,4 +91,14 @@ class Services(Protocol):
 
     async def publish(self, grant: str, name: str, files: Mapping[str, bytes], entry: str) -> PublishedPage:
         """Publish a page of the session."""
+        ...
+
+    async def change_canvas(
+        self, grant: str, action: str, content: Mapping[str, JsonValue], key: str
+    ) -> CanvasReport:
+        """Change the session's canvas; a repeat with the same key changes nothing."""
+        ...
+
+    async def ask_canvas(self, grant: str, kind: str, code: str, key: str, timeout_s: float) -> str:
+        """Ask a frame that shows the session's canvas; return its answer as JSON text."""
         ...

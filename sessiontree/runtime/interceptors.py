@@ -36,6 +36,7 @@ from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_chain import HookChain, Screened, SessionHooks, WordHooks
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
+from sessiontree.runtime.hooked_canvas import HookedCanvas
 from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.session_rights import Facades, Link
 from sessiontree.runtime.tool_calls import CallWatch
@@ -284,6 +285,8 @@ def through_hooks(
     words, sessions = chain.words, chain.sessions
     if rights.channel is not None and (words.screens or words.looks):
         rights = replace(rights, channel=HookedChannel(rights.channel, words, context, blame))
+    if rights.canvas is not None and (words.screens or words.looks):
+        rights = replace(rights, canvas=HookedCanvas(rights.canvas, words, context, blame))
     if rights.sessions is not None and sessions.judges:
         rights = replace(rights, sessions=HookedSessions(rights.sessions, link, sessions, context, blame))
     return rights

@@ -7,6 +7,7 @@ Long because each handle has a class here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +18,14 @@ from weakref import WeakKeyDictionary, WeakSet
 from sessiontree.browser.tunnels import Network
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
+from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges, ChildWorkspaces
 from sessiontree.contracts.context import SessionRights
-from sessiontree.contracts.errors import ConfigError, SessionClosed
+from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionClosed
 from sessiontree.contracts.http_requests import HttpRequest, HttpResponse, HttpSender
 from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.jobs import Jobs
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.ports import (
@@ -183,6 +186,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "memory_writer": MemoryWriter,
     "sessions": Sessions,
     "subtree": Subtree,
+    "canvas": Canvas,
     "http": HttpSender,
     "previews": Previews,
     "images": ImageInspector,
@@ -310,6 +314,8 @@ class Handles:
     memory_writer: MemoryWriter
     web: Web | None
     """None = the owner of the tree does not allow the web."""
+    canvas: Canvas | None
+    """None = no session at or above this one has a channel."""
     images: ImageInspector
     speech: Speaker
     http: HttpSender | None
@@ -364,6 +370,7 @@ def build_rights(
         channel=handles.channel,
         sessions=handles.sessions,
         subtree=handles.subtree,
+        canvas=handles.canvas,
         http=handles.http,
         speech=handles.speech,
         previews=handles.previews,
@@ -512,6 +519,35 @@ class ChildWorkspacesHandle:
         """Record what became of a child's changes."""
         link = self._link
         await link.services().settle_changes(link.grant, target, state)
+
+
+class CanvasHandle:
+    """Changes and asks the canvas of the session."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def change(
+        self, action: CanvasAction, content: Mapping[str, JsonValue], *, key: str
+    ) -> CanvasReport:
+        """Change the canvas; durable when this returns."""
+        link = self._link
+        return await link.services().change_canvas(link.grant, action, content, key)
+
+    async def ask(self, kind: CanvasQuestionKind, code: str, *, key: str, timeout_s: float) -> JsonValue:
+        """Ask one of the frames that show the canvas, and return its answer.
+
+        Raises:
+            ExecutionError: no frame shows it, the answer does not come in time, or it is not JSON.
+        """
+        link = self._link
+        text = await link.services().ask_canvas(link.grant, kind, code, key, timeout_s)
+        try:
+            return cast("JsonValue", json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise ExecutionError(f"the frame answered what is not JSON: {error}") from error
 
 
 class StatusHandle:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.canvas import CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges
 from sessiontree.contracts.codec import to_wire
 from sessiontree.contracts.errors import (
@@ -20,6 +21,7 @@ from sessiontree.contracts.errors import (
     SpawnRefused,
     TreeNotFound,
 )
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.ports import (
     AgentInfo,
@@ -36,6 +38,7 @@ from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
+from sessiontree.runtime.canvas_viewers import CanvasViewers
 from sessiontree.runtime.child_copies import ChildCopies
 from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.containers import Containers
@@ -56,6 +59,7 @@ from sessiontree.runtime.tree_fork import Identity, forked
 from sessiontree.schema.result import check_model_schema, compile_result
 from sessiontree.tree import protocol as tree_stimuli
 from sessiontree.tree import protocol as tree_todo
+from sessiontree.tree.canvas_state import CanvasState
 from sessiontree.tree.report import owed
 from sessiontree.tree.spawn import needs_copy
 from sessiontree.tree.state import TreeState, initial_tree
@@ -109,6 +113,7 @@ class SupervisorCore:
         self.containers = Containers(journal.directory)
         self.previews = TreePreviews()
         self.copies = ChildCopies(journal.directory, hidden)
+        self.canvas_viewers = CanvasViewers()
         self.scheduler = Scheduler(self._make_link, pools, pool_of, self.grants, most_losses)
 
     async def close(self) -> None:
@@ -247,6 +252,7 @@ class SupervisorCore:
             controller.close()
             self.containers.tree_closed(tree_id)
             self.previews.tree_closed(tree_id)
+            self.canvas_viewers.let_go(tree_id)
 
     def tree(self, tree_id: str) -> TreeController:
         """Return an open tree.
@@ -424,6 +430,27 @@ class SupervisorCore:
         """
         live = self.grants.check(grant, "direct")
         return await stopped_below(live.controller, self.journal, live.session, target, reason)
+
+    async def change_canvas(
+        self, grant: str, action: str, content: Mapping[str, JsonValue], key: str
+    ) -> CanvasReport:
+        """Change a session's canvas."""
+        live = self.grants.check(grant, "show")
+        controller = live.controller
+        asked = tree_stimuli.CanvasAsked(controller.now_ms(), live.session, key, action, content)
+        for instruction in await controller.settle(asked, f"canvas:{key}"):
+            if isinstance(instruction, tree_todo.RefuseSay):
+                raise instruction.error
+        canvas = controller.state.canvases.get(live.session) or CanvasState()
+        counts = {name: len(surface.components) for name, surface in canvas.surfaces.items()}
+        viewers = self.canvas_viewers.count(controller.config.tree_id, live.session)
+        return CanvasReport(canvas.is_shown, canvas.shows, counts, viewers)
+
+    async def ask_canvas(self, grant: str, kind: str, code: str, key: str, timeout_s: float) -> str:
+        """Ask a frame that shows a session's canvas, once for each key."""
+        live = self.grants.check(grant, "show")
+        tree_id = live.controller.config.tree_id
+        return await self.canvas_viewers.ask(tree_id, live.session, kind, code, key, timeout_s)
 
     async def container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of a session's container; start it if it is not running."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.author_errors import find_cause, frames_in
+from sessiontree.contracts.canvas import CanvasQuestion
 from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
 from sessiontree.contracts.errors import (
     ExecutionError,
@@ -351,6 +352,30 @@ class SupervisorApi(Protocol):
         """
         ...
 
+    @rpc(for_peers=True, urgent=True)
+    async def act_on_canvas(
+        self, tree_id: str, session: str, action: Mapping[str, JsonValue], action_id: Words
+    ) -> None:
+        """Send the session an action of a frame that shows its canvas, as text from outside.
+
+        Durable when this returns; a repeat with the same id sends nothing.
+
+        Raises:
+            ExecutionError: the session shows no canvas, reads no more, or has too much to read.
+            ConfigError: the action is too long.
+        """
+        ...
+
+    @rpc(for_peers=True, urgent=True)
+    async def answer_canvas(self, tree_id: str, question_id: str, text: str) -> None:
+        """Answer a question to a frame, as JSON text; nothing happens if nobody waits for it any more."""
+        ...
+
+    @rpc(for_peers=True, urgent=True)
+    async def leave_canvas(self, tree_id: str, session: str, viewer: str) -> None:
+        """Note that a frame no longer shows a session's canvas."""
+        ...
+
     @rpc(urgent=True)
     async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
         """Record that a hook failed in the creating program; durable when this returns."""
@@ -387,6 +412,13 @@ class SupervisorApi(Protocol):
 
         Any number of readers may wait, and each of them gets all of the facts.
         """
+        ...
+
+    @rpc(for_peers=True, waits=True)
+    async def canvas_question(
+        self, tree_id: str, session: str, viewer: Words, wait_s: WaitSeconds
+    ) -> CanvasQuestion | None:
+        """Wait for a question to a frame that shows a session's canvas; None = none came."""
         ...
 
     @rpc(waits=True)

@@ -73,6 +73,7 @@ FOR_GRANTS: Final = frozenset(
         "list_below", "history_below", "agents_below", "send_from", "stop_below", "container",
         "publish",
         "changes_below", "changed_content", "settle_changes",
+        "change_canvas", "ask_canvas",
     }
 )  # fmt: skip
 """What hosts may ask for the session that they embody."""

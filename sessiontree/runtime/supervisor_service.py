@@ -13,6 +13,7 @@ from typing import Any
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.canvas import CanvasQuestion
 from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
 from sessiontree.contracts.errors import (
     AnswerTooLate,
@@ -47,6 +48,7 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_config, read_fact, read_facts
+from sessiontree.runtime.canvas_viewers import action_text
 from sessiontree.runtime.live_session import session_report
 from sessiontree.runtime.outside_answers import (
     answer_call,
@@ -367,6 +369,34 @@ class SupervisorService(SupervisorApi):
                 )
                 await self._supervisor.decide(tree_id, refused)
         await answer_question(controller, question_id, reply, answer_id, (by, surface), again=again)
+
+    async def act_on_canvas(
+        self, tree_id: str, session: str, action: Mapping[str, JsonValue], action_id: str
+    ) -> None:
+        """Send the session an action of a frame that shows its canvas; durable when this returns."""
+        self._supervisor.session_exists(tree_id, session)
+        text = action_text(session, action)
+        controller = self._supervisor.tree(tree_id)
+        came = tree_stimuli.CanvasActionSent(controller.now_ms(), session, action_id, text)
+        for instruction in await controller.settle(came, f"canvas:{session}"):
+            if isinstance(instruction, tree_stimuli.RefuseSay):
+                raise instruction.error
+
+    async def answer_canvas(self, tree_id: str, question_id: str, text: str) -> None:
+        """Answer a question to a frame that shows a canvas."""
+        self._supervisor.tree(tree_id)
+        self._supervisor.canvas_viewers.answer(question_id, text)
+
+    async def leave_canvas(self, tree_id: str, session: str, viewer: str) -> None:
+        """Note that a frame no longer shows a session's canvas."""
+        self._supervisor.canvas_viewers.leave(tree_id, session, viewer)
+
+    async def canvas_question(
+        self, tree_id: str, session: str, viewer: str, wait_s: float
+    ) -> CanvasQuestion | None:
+        """Wait for a question to a frame that shows a session's canvas."""
+        self._supervisor.session_exists(tree_id, session)
+        return await self._supervisor.canvas_viewers.next_question(tree_id, session, viewer, wait_s)
 
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[JournalRecord]:
         """Return durable facts after a number, waiting for the first."""

@@ -91,6 +91,8 @@ def _times(ahead: Sequence[TreeFact]) -> Iterator[int]:
                 | facts.ApprovalRequested()
                 | facts.ChannelSaid()
                 | facts.MessagePassed()
+                | facts.CanvasChanged()
+                | facts.CanvasActed()
             ):
                 yield fact.at_ms
             case facts.Posted(stimulus=mail) if isinstance(at_ms := getattr(mail, "at_ms", None), int):
@@ -128,6 +130,10 @@ def _asked(  # noqa: C901, PLR0912 - one case for each type
             yield protocol.ChangesFound(at_ms, head)
         case facts.ChangesSettled():
             yield protocol.SettleAsked(at_ms, head)
+        case facts.CanvasChanged(session, key, action, content):
+            yield protocol.CanvasAsked(at_ms, session, key, action, content)
+        case facts.CanvasActed():
+            yield from _canvas_action(at_ms, head, ahead)
         case facts.OutsideHookFailed():
             yield protocol.HookFailedOutside(at_ms, head)
         case facts.DenialLifted(request_id, by):
@@ -193,6 +199,12 @@ def _message(at_ms: int, head: facts.MessagePassed, ahead: Sequence[TreeFact]) -
     if isinstance(posted, stimuli.Incoming):
         text = str(json.loads(posted.text).get("message"))
         yield protocol.SendAsked(at_ms, head.session, head.to, text, posted.mode, head.key, posted.asked_by)
+
+
+def _canvas_action(at_ms: int, head: facts.CanvasActed, ahead: Sequence[TreeFact]) -> Iterator[TreeStimulus]:
+    posted = next((fact.stimulus for fact in ahead[1:3] if isinstance(fact, facts.Posted)), None)
+    if isinstance(posted, stimuli.Incoming):
+        yield protocol.CanvasActionSent(at_ms, head.session, head.key, posted.text)
 
 
 def _decided(at_ms: int, head: facts.ApprovalStepRecorded, ahead: Sequence[TreeFact]) -> TreeStimulus:

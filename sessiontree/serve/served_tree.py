@@ -29,6 +29,8 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config
 from sessiontree.runtime.supervisor_api import MAX_READ, MAX_READ_WAIT_S
+from sessiontree.serve.canvas_frames import CanvasFrame, CanvasPages, make_frame
+from sessiontree.serve.canvas_verbs import CanvasVerbs, show_canvas, watch_pages
 from sessiontree.tree.report import ReceiptLine
 from sessiontree.view.content import READ_VERBS, Content
 from sessiontree.view.feed import TreeFeed
@@ -38,8 +40,13 @@ from sessiontree.view.rows import labels_meant
 Json = dict[str, Any]
 Act: TypeAlias = Callable[[ControlClient, Mapping[str, Any]], Awaitable[Json]]
 
-ACT_VERBS: Final = ("approve", "deny", "answer", "steer", "interrupt", "cancel")
+ACT_VERBS: Final = (
+    *("approve", "deny", "answer", "steer", "interrupt", "cancel"),
+    *("canvas_act", "canvas_answer", "canvas_leave", "canvas_wait"),
+)
 """What a viewer of a live tree may do."""
+CANVAS: Final = "canvas"
+"""What a viewer of any tree may ask: the surfaces of a session's canvas."""
 FORK: Final = "fork"
 """What a viewer of any tree may do: a fork changes nothing of the tree that it is made of."""
 READ_AT_ONCE: Final = 4_096
@@ -75,6 +82,8 @@ class ServedTree:
         self._surface = surface
         self._client: ControlClient | None = None
         self._following: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        """Watches the files that canvases show."""
         self._turn = asyncio.Lock()
         """One thread at a time reads the journal."""
         self._seq = 0
@@ -83,7 +92,11 @@ class ServedTree:
         """Why the journal could not be read to its end."""
         self._sent: set[asyncio.Task[object]] = set()
         """Messages that wait for their answers."""
-        acts = (self._approve, self._deny, self._answer, self._steer, self._interrupt, self._cancel)
+        canvases = CanvasVerbs(tree_id, self._session_in)
+        acts = (
+            *(self._approve, self._deny, self._answer, self._steer, self._interrupt, self._cancel),
+            *(canvases.act, canvases.answer, canvases.leave, canvases.wait),
+        )
         self._acts: Mapping[str, Act] = dict(zip(ACT_VERBS, acts, strict=True))
 
     async def open(self) -> None:
@@ -105,7 +118,9 @@ class ServedTree:
             self._journal.release()
             raise
         self._content = Content(self._journal, self.feed)
+        self._pages = CanvasPages(Path(config.workspace), (self._place,))
         self._following = asyncio.create_task(self._follow())
+        self._watching = asyncio.create_task(watch_pages(self.feed, self._pages))
 
     async def until_whole(self) -> None:
         """Wait until all facts that the journal held were taken in.
@@ -119,10 +134,12 @@ class ServedTree:
 
     async def close(self) -> None:
         """Stop following."""
-        following, self._following = self._following, None
-        if following is not None:
-            following.cancel()
-            await asyncio.wait([following])
+        tasks = [task for task in (self._following, self._watching) if task is not None]
+        self._following = self._watching = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         for sending in self._sent:
             sending.cancel()
         await self._let_go()
@@ -147,15 +164,28 @@ class ServedTree:
                     f"no program runs tree {self.tree_id}: it can be looked at, and not changed"
                 )
             return await self._acts[verb](self._client, given)
+        if verb == CANVAS:
+            return show_canvas(self.feed, self._session_in(given))
         if verb == FORK:
             return await self._fork(given)
         if verb == "replay":
             return _replayed(await asyncio.to_thread(replay_tree, self._place, self.tree_id))
         if verb not in READ_VERBS:
-            known = ", ".join(("snapshot", "replay", *READ_VERBS, *ACT_VERBS, FORK))
+            known = ", ".join(("snapshot", "replay", CANVAS, *READ_VERBS, *ACT_VERBS, FORK))
             raise ConfigError(f"{verb[:40]!r} is not a verb; use one of {known}")
         async with self._turn:
             return await asyncio.to_thread(self._content.answer, verb, given)
+
+    async def frame(self, session: str) -> CanvasFrame:
+        """Return the document of a frame that shows a session's canvas.
+
+        Raises:
+            ConfigError: it has no canvas, or shows nothing.
+        """
+        panel = self.feed.tree.canvases.get(session)
+        if panel is None or not panel.state.is_shown:
+            raise ConfigError(f"session {session[:100]!r} shows no canvas")
+        return await asyncio.to_thread(make_frame, panel.state, self._pages)
 
     async def _read_more(self) -> bool:
         """Take the next facts of the journal in; return whether there were any."""

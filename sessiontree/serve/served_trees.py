@@ -15,6 +15,7 @@ from sessiontree.contracts.questions import Surface
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
+from sessiontree.serve.canvas_frames import CanvasFrame
 from sessiontree.serve.served_tree import ServedTree
 from sessiontree.view.feed import TreeFeed
 
@@ -103,6 +104,15 @@ class ServedTrees:
         """
         async with self.look_at(tree_id) as tree:
             return await tree.ask(verb, given)
+
+    async def frame(self, tree_id: str, session: str) -> CanvasFrame:
+        """Return the document of a frame that shows a canvas.
+
+        Raises:
+            SessionTreeError: the tree can't be read, or the session shows no canvas.
+        """
+        async with self.look_at(tree_id) as tree:
+            return await tree.frame(session)
 
     @asynccontextmanager
     async def follow(self, tree_id: str) -> AsyncIterator[TreeFeed]:

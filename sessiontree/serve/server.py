@@ -22,12 +22,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound, words_of
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.serve.access import PARAMETER, Access, without_token
+from sessiontree.serve.canvas_frames import HEADERS as FRAME_HEADERS
 from sessiontree.serve.served_trees import ServedTrees
 from sessiontree.view.feed import NewsFeed, Viewer
 
 CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types sessiontree"
 )
 HEADERS: Final = {
@@ -259,6 +260,7 @@ class TreeSite:
             Route("/t/{tree_id}", self._parts.page("index.html")),
             Route("/t/{tree_id}/ask", self._ask, methods=["POST"]),
             Route("/t/{tree_id}/feed", self._feed),
+            Route("/t/{tree_id}/canvas/{session:path}", self._frame),
             Route("/assets/{name}", self._parts.asset),
         ]
 
@@ -270,7 +272,26 @@ class TreeSite:
         return JSONResponse({"trees": await self._trees.list_trees()})
 
     async def _ask(self, request: Request) -> Response:
-        return await self._parts.ask(request, partial(self._trees.ask, request.path_params["tree_id"]))
+        asked = partial(self._trees.ask, request.path_params["tree_id"])
+
+        async def tell(verb: str, given: dict[str, Any]) -> dict[str, Any]:
+            answer = asyncio.create_task(asked(verb, given))
+            if verb == "canvas_wait":  # whoever has gone does not count as a viewer any longer
+                return await _while_there(request, self.farewell, answer)
+            return await answer
+
+        return await self._parts.ask(request, tell)
+
+    async def _frame(self, request: Request) -> Response:
+        """Answer with the document of a canvas's frame; only a frame gets it."""
+        if request.headers.get("sec-fetch-dest", "iframe") != "iframe":
+            return PlainTextResponse("a canvas is shown in the page of its tree\n", 403)
+        try:
+            made = await self._trees.frame(request.path_params["tree_id"], request.path_params["session"])
+        except SessionTreeError as error:
+            return PlainTextResponse(f"{words_of(error)}\n", 404)
+        headers = {**FRAME_HEADERS, "Content-Security-Policy": made.policy}
+        return Response(made.html.encode("utf-8", "replace"), headers=headers, media_type="text/html")
 
     async def _feed(self, request: Request) -> Response:
         looking = self._trees.follow(request.path_params["tree_id"])
@@ -293,6 +314,24 @@ async def _news_of(viewer: Viewer, farewell: asyncio.Event) -> AsyncIterator[dic
         for task in (ending, telling):
             if task is not None:
                 task.cancel()
+
+
+async def _while_there(
+    request: Request, farewell: asyncio.Event, answer: asyncio.Task[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return an answer; cancel it, and return no question, once the page has gone or the server ends."""
+    ends = [asyncio.create_task(farewell.wait()), asyncio.create_task(_gone(request))]
+    try:
+        await asyncio.wait([answer, *ends], return_when=asyncio.FIRST_COMPLETED)
+        return answer.result() if answer.done() else {"question": None}
+    finally:
+        for task in (answer, *ends):
+            task.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _body(request: Request) -> bytes:

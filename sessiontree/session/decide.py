@@ -161,9 +161,10 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     words = TextContent(stimulus.text)
     message = UserMessage((words, *stimulus.images), stimulus.at_ms, stimulus.origin)
     steer = stimulus.mode == "steer"
-    # An interrupted session waits for its parent or owner; reports of its children wait with it.
+    # An interrupted session waits for its parent or owner; reports of its children, and what a frame sends
+    # by itself or for somebody, wait with it.
     # Results that others follow join the next turn; the last of them starts it.
-    wakes = not (stimulus.joins or (state.interrupted and stimulus.origin == "child"))
+    wakes = not (stimulus.joins or (state.interrupted and stimulus.origin in {"child", "canvas"}))
     heard = facts.MessageReceived(
         stimulus.message_id, message, steer, wakes, stimulus.asked_by, stimulus.settings
     )

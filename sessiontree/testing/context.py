@@ -21,9 +21,11 @@ import pydantic
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
+from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
 from sessiontree.contracts.child_workspaces import ChildWorkspaces
 from sessiontree.contracts.context import (
     BROWSER,
+    CANVAS,
     CHANNEL,
     CHILD_WORKSPACES,
     HTTP,
@@ -49,6 +51,7 @@ from sessiontree.contracts.errors import SessionNotFound, SessionTreeError, Vali
 from sessiontree.contracts.http_requests import HttpSender
 from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.jobs import Jobs
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.memory import (
     MemoryHit,
@@ -293,6 +296,47 @@ class RecordingSubtree:
 
 
 @dataclass(slots=True)
+class RecordingCanvas:
+    """Shows nothing; it keeps what it is asked, and answers questions with what it was given.
+
+    Args:
+        refusal: An error to raise instead, if given.
+        answer: What a frame answers.
+    """
+
+    refusal: SessionTreeError | None = None
+    answer: JsonValue = None
+    changes: dict[str, tuple[str, dict[str, JsonValue]]] = field(default_factory=dict)
+    """Key to the action and its content; a repeated key changes nothing."""
+    asked: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Key to the kind of question and its script."""
+
+    async def change(
+        self, action: CanvasAction, content: Mapping[str, JsonValue], *, key: str
+    ) -> CanvasReport:
+        """Keep the ``content`` of an ``action`` by its ``key``.
+
+        Raises:
+            SessionTreeError: a refusal was given.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        self.changes.setdefault(key, (action, dict(content)))
+        return CanvasReport(action != "hide", "html", {}, 0)
+
+    async def ask(self, kind: CanvasQuestionKind, code: str, *, key: str, timeout_s: float) -> JsonValue:
+        """Keep the ``kind`` and ``code`` by their ``key``; return the answer at once, within ``timeout_s``.
+
+        Raises:
+            SessionTreeError: a refusal was given.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked[key] = (kind, code)
+        return self.answer
+
+
+@dataclass(slots=True)
 class RecordingPreviews:
     """Serves nothing; it keeps the pages.
 
@@ -356,6 +400,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     browser: Browser | None = None,
     previews: Previews | None = None,
     jobs: Jobs | None = None,
+    canvas: Canvas | None = None,
     status: Status | None = None,
     config: AgentConfig | None = None,
     call_id: str = "call-1",
@@ -383,6 +428,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         browser: Opens pages.
         previews: Publishes pages.
         jobs: Runs commands in the background.
+        canvas: Shows pages and surfaces.
         status: By default a :class:`FixedStatus` of an active session that used nothing.
         config: The agent's configuration; its id is the context's agent.
         call_id: Names the call.
@@ -410,6 +456,8 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         subtree=_handle(SUBTREE, kind, subtree, RecordingSubtree),
         previews=_handle(PREVIEWS, kind, previews),
         child_workspaces=_handle(CHILD_WORKSPACES, kind, child_workspaces),
+        canvas=_handle(CANVAS, kind, canvas),
+        tree_id=tree_id,
     )
     return ToolContext(rights, call_id, signals or CallSignals(time.monotonic() + 60))
 

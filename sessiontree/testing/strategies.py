@@ -93,7 +93,7 @@ blocks: SearchStrategy[TextContent | ImageContent] = st.one_of(
 tool_calls: SearchStrategy[ToolCall] = st.builds(ToolCall, texts, texts, json_objects)
 """Calls a model may ask for, sensible or not."""
 user_messages: SearchStrategy[UserMessage] = st.builds(
-    UserMessage, tuples_of(blocks), times_ms, st.sampled_from(["user", "parent", "child", "notice"])
+    UserMessage, tuples_of(blocks), times_ms, st.sampled_from(["user", "parent", "child", "notice", "canvas"])
 )
 """Messages in the user's role."""
 assistant_messages: SearchStrategy[AssistantMessage] = st.builds(

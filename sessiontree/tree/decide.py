@@ -26,6 +26,7 @@ from sessiontree.contracts.tree_facts import (
     TreeForked,
 )
 from sessiontree.tree.approvals import CANCELLED, ask, close, hear_function, hear_person, lift_denial
+from sessiontree.tree.canvas import act_on_canvas, change_canvas
 from sessiontree.tree.child_changes import keep_changes, settle_changes
 from sessiontree.tree.evolve import Draft, evolve
 from sessiontree.tree.lifecycle import (
@@ -43,6 +44,8 @@ from sessiontree.tree.lifecycle import (
 )
 from sessiontree.tree.messages import say, send
 from sessiontree.tree.protocol import (
+    CanvasActionSent,
+    CanvasAsked,
     ChangesFound,
     ClockRang,
     Decided,
@@ -141,6 +144,10 @@ def _judge(draft: Draft, stimulus: TreeStimulus) -> None:  # noqa: C901, PLR0912
             say(draft, stimulus)
         case SendAsked():
             send(draft, stimulus)
+        case CanvasAsked():
+            change_canvas(draft, stimulus)
+        case CanvasActionSent():
+            act_on_canvas(draft, stimulus)
         case HookFailedOutside():
             _note_hook(draft, stimulus)
         case LeftoversFound():

@@ -22,6 +22,8 @@ from sessiontree.contracts.tree_facts import (
     ApprovalWaiting,
     BudgetSpent,
     CancelBegun,
+    CanvasActed,
+    CanvasChanged,
     ChangesKept,
     ChangesSettled,
     ChannelSaid,
@@ -51,6 +53,7 @@ from sessiontree.contracts.tree_facts import (
     UsageCharged,
 )
 from sessiontree.tree.budgets import amounts_of, count, open_account
+from sessiontree.tree.canvas_state import CanvasState, change_state
 from sessiontree.tree.protocol import Deliver, TreeInstruction
 from sessiontree.tree.state import (
     Alarm,
@@ -285,6 +288,7 @@ def _end(state: TreeState, fact: SessionEnded) -> None:
     session.owed = 0
     for post_id in state.owed_to.members(fact.session):
         _forget_post(state, fact.session, post_id)
+    state.canvases.drop(fact.session)
     _unindex_live(state, session)
     _close_account(state, fact.session)
     _sweep(state)
@@ -458,6 +462,20 @@ def _settled(state: TreeState, fact: ChangesSettled) -> None:
     state.settled.put(fact.session, fact.state)
 
 
+def _canvas_changed(state: TreeState, fact: CanvasChanged) -> None:
+    state.now_ms = max(state.now_ms, fact.at_ms)
+    if state.live_session(fact.session) is not None:
+        canvas = state.canvases.get(fact.session) or CanvasState()
+        state.canvases.put(fact.session, change_state(canvas, fact.action, fact.content).with_key(fact.key))
+
+
+def _canvas_acted(state: TreeState, fact: CanvasActed) -> None:
+    state.now_ms = max(state.now_ms, fact.at_ms)
+    canvas = state.canvases.get(fact.session)
+    if canvas is not None:
+        state.canvases.put(fact.session, canvas.with_key(fact.key))
+
+
 def _only_told(_state: TreeState, _fact: TreeFact) -> None:
     """Change nothing: no rule depends on the fact. It is there for readers of the journal."""
 
@@ -490,6 +508,8 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     BudgetSpent: _only_told,
     ChannelSaid: _said,
     MessagePassed: _passed,
+    CanvasChanged: _canvas_changed,
+    CanvasActed: _canvas_acted,
     OutsideHookFailed: _only_told,
     ChangesKept: _kept,
     ChangesSettled: _settled,

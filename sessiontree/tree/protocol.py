@@ -223,6 +223,31 @@ class SendAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class CanvasAsked:
+    """A session wants to change its canvas."""
+
+    at_ms: int
+    session: str
+    key: str
+    """Identifies the call; a repeat with the same key changes nothing."""
+    action: str
+    """As in the fact ``canvas_changed``."""
+    content: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class CanvasActionSent:
+    """A frame that shows a session's canvas sent an action."""
+
+    at_ms: int
+    session: str
+    key: str
+    """Identifies the action; a repeat with the same key posts nothing."""
+    text: str
+    """What the session reads: marked as text from outside."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeftoversFound:
     """A session left a host on which processes of its tools still ran; those processes were ended."""
 
@@ -279,6 +304,8 @@ TreeStimulus: TypeAlias = (
     | InterruptAsked
     | SayAsked
     | SendAsked
+    | CanvasAsked
+    | CanvasActionSent
     | HookFailedOutside
     | LeftoversFound
     | ChangesFound

@@ -30,6 +30,7 @@ from sessiontree.contracts.stimuli import (
 )
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.contracts.tree_facts import ChangesKept, DigestDenied
+from sessiontree.tree.canvas_state import CanvasState
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -422,6 +423,8 @@ class TreeState:
     """The child, live or ended, by parent and spawn key."""
     sent: Table[tuple[str, str], str] = field(default_factory=Table)
     """The receiver of each message between sessions, by sender and key."""
+    canvases: Table[str, CanvasState] = field(default_factory=Table)
+    """The canvas of each live session that has one."""
     denied: Table[tuple[str, str], bool] = field(default_factory=Table)
     """Calls that a person denied permanently, by digest and session."""
     denials: Table[str, DigestDenied] = field(default_factory=Table)

@@ -87,6 +87,11 @@ class TreeFeed:
         self.tree.see(progress.session, progress.event)
         self._news.set()
 
+    def note_page(self, session: str) -> None:
+        """Note that the file of the page on a session's canvas has changed."""
+        self.tree.note_page(session)
+        self._news.set()
+
     def set_live(self, is_live: bool, can: Collection[str] = ()) -> None:
         """Note that a program began or ceased to run the tree; viewers get a snapshot."""
         if is_live != self._is_live or tuple(can) != self._can:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
+from sessiontree.contracts.canvas import MAX_CANVASES
 from sessiontree.contracts.client_tool import question_in
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
 from sessiontree.contracts.kinds import SessionStatus
@@ -20,6 +21,7 @@ from sessiontree.contracts.questions import QuestionRequest
 from sessiontree.contracts.tree_facts import ApprovalRequested, UsageCharged
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact, read_facts
+from sessiontree.tree.canvas_state import CanvasState, change_state
 from sessiontree.view.fact_heads import first_members, turn_in
 from sessiontree.view.session_panel import SessionPanel, call_text
 
@@ -37,6 +39,19 @@ class OpenRequest:
     """Number of its fact."""
     waits_at: str = ""
     """The session at which a person or a function is asked; empty = the request still climbs."""
+
+
+MAX_CANVASES_KEPT: Final = 2 * MAX_CANVASES
+"""Most canvases that a view keeps, those of ended sessions with them."""
+
+
+@dataclass(slots=True)
+class CanvasPanel:
+    """A session's canvas, as viewers see it."""
+
+    state: CanvasState = field(default_factory=CanvasState)
+    page_number: int = 0
+    """How often the file of its page has changed since somebody looks at the tree."""
 
 
 class LiveTree:
@@ -68,6 +83,10 @@ class LiveTree:
         """Questions that wait for a person, oldest first."""
         self.questions_revision = 0
         """The revision of the last change of the questions."""
+        self.canvases: dict[str, CanvasPanel] = {}
+        """Canvases by session, the one that changed last at the end; those of ended sessions stay."""
+        self.canvases_revision = 0
+        """The revision of the last change of a canvas."""
         self._rows: list[SessionPanel] = []
         self._changed: dict[int, int] = {}
         """By row its newest revision, in order of change."""
@@ -85,6 +104,7 @@ class LiveTree:
             "approval_decided": self._decided,
             "client_call_opened": self._call_waits,
             "client_call_ended": self._call_over,
+            "canvas_changed": self._canvas_changed,
         }
 
     @property
@@ -331,6 +351,24 @@ class LiveTree:
             self._touch(session)
         self.revision += 1
         self.questions_revision = self.revision
+
+    def _canvas_changed(self, text: str) -> None:
+        fact = read_fact(text)
+        panel = self.canvases.pop(fact.session, None) or CanvasPanel()
+        panel.state = change_state(panel.state, fact.action, fact.content)
+        self.canvases[fact.session] = panel
+        while len(self.canvases) > MAX_CANVASES_KEPT:
+            del self.canvases[next(iter(self.canvases))]
+        self._note_canvases()
+
+    def note_page(self, session: str) -> None:
+        """Note that the file of the page on a session's canvas has changed."""
+        self.canvases[session].page_number += 1
+        self._note_canvases()
+
+    def _note_canvases(self) -> None:
+        self.revision += 1
+        self.canvases_revision = self.revision
 
     def _note_requests(self) -> None:
         self.revision += 1

@@ -77,6 +77,7 @@ def snapshot(
         "rows": [row_of(session) for session in tree.rows()],
         "approvals": approvals(tree) if is_whole else [],
         "questions": questions(tree) if is_whole else [],
+        "canvases": canvases(tree),
     }
 
 
@@ -103,6 +104,8 @@ def delta(tree: LiveTree, since: int, *, feed: str, is_live: bool = False, is_wh
         changes["approvals"] = approvals(tree)
     if is_whole and tree.questions_revision > since:
         changes["questions"] = questions(tree)
+    if tree.canvases_revision > since:
+        changes["canvases"] = canvases(tree)
     return changes
 
 
@@ -157,6 +160,26 @@ def approvals(tree: LiveTree) -> list[Json]:
 def questions(tree: LiveTree) -> list[Json]:
     """Return the questions that wait for a person, oldest first."""
     return [_question(question) for question in tree.questions.values()]
+
+
+def canvases(tree: LiveTree) -> list[Json]:
+    """Return which sessions have a canvas, and which of it is shown; its content is fetched by reference.
+
+    ``page`` is another text whenever the page is another one.
+    """
+    return [
+        {
+            "session": session,
+            "revision": panel.state.revision,
+            "page": f"{panel.state.page_revision}.{panel.page_number}",
+            "shows": panel.state.shows,
+            "title": make_visible(
+                panel.state.page.get("path", panel.state.page.get("url", ""))[:MAX_LABEL_CHARS]
+            ),
+            "is_shown": panel.state.is_shown,
+        }
+        for session, panel in tree.canvases.items()
+    ]
 
 
 def _question(question: QuestionRequest) -> Json:

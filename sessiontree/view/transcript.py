@@ -148,10 +148,17 @@ def _received(fact: said.MessageReceived, most: int | None = MAX_TEXT_CHARS) -> 
     )
 
 
+_SENDERS: Final = {
+    "user": "you",
+    "parent": "its parent",
+    "child": "a child",
+    "notice": "the runtime",
+    "canvas": "its canvas",
+}
+
+
 def _origin(message: UserMessage) -> str:
-    return {"user": "you", "parent": "its parent", "child": "a child", "notice": "the runtime"}[
-        message.origin
-    ]
+    return _SENDERS[message.origin]
 
 
 def _images(fact: Any) -> list[Item]:

@@ -1,4 +1,4 @@
-"""The built-in tools: files, commands, messages, children, the web, and memory.
+"""The built-in tools: files, commands, messages, children, the web, a canvas, and memory.
 
 They import ``sessiontree.contracts`` only, and are found through the entry point ``sessiontree.tools``.
 Not here: deciding who may call what (``policy``), or keeping paths beneath the workspace (its handles).
@@ -11,6 +11,7 @@ from typing import Any
 from sessiontree.contracts.tool import Tool
 from sessiontree_tools.apply_patch import ApplyPatch
 from sessiontree_tools.browser import BrowserTool
+from sessiontree_tools.canvas import CanvasTool
 from sessiontree_tools.child_workspace import ChildWorkspace
 from sessiontree_tools.deploy_preview import DeployPreview
 from sessiontree_tools.edit import Edit
@@ -66,6 +67,7 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         WebFetch(),
         BrowserTool(),
         SendRequest(),
+        CanvasTool(),
         MemorySearch(),
         MemoryGet(),
         StoreMemory(),

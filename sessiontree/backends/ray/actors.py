@@ -32,8 +32,10 @@ from sessiontree.backends.ray.serialization import (
     packed,
     with_copies_in,
 )
+from sessiontree.contracts.canvas import CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges
 from sessiontree.contracts.errors import MemoryFailed, words_of
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.ports import (
     AgentInfo,
     SessionFilter,
@@ -162,6 +164,18 @@ class RemoteServices:
         """Stop a session below the session; return how it and those below it ended."""
         rows: tuple[SessionRow, ...] = await self._ask(grant, "stop_below", target, reason)
         return rows
+
+    async def change_canvas(
+        self, grant: str, action: str, content: Mapping[str, JsonValue], key: str
+    ) -> CanvasReport:
+        """Change the session's canvas."""
+        report: CanvasReport = await self._ask(grant, "change_canvas", action, content, key)
+        return report
+
+    async def ask_canvas(self, grant: str, kind: str, code: str, key: str, timeout_s: float) -> str:
+        """Ask a frame that shows the session's canvas."""
+        answer: str = await self._ask(grant, "ask_canvas", kind, code, key, timeout_s)
+        return answer
 
     async def container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of the session's container; start it if it is not running."""

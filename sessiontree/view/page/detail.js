@@ -1,5 +1,6 @@
 /** The pane beside the list: tabs of what waits, of the chosen session and of the whole tree. */
 
+import { CanvasView } from "./canvas.js";
 import { make, makeButton, setText } from "./elements.js";
 import { makeAccount, makeHits, makePolicy, makeReceipt, makeReplay } from "./reports.js";
 import { makeSessionHead, settleReport } from "./reports.js";
@@ -11,7 +12,8 @@ import { TranscriptView } from "./transcript.js";
 
 const TABS = /** @type {[string, string, string|null][]} */ ([
   ["requests", "Inbox", null], ["session", "Transcript", "transcript"], ["policy", "Tools", "policy"],
-  ["timeline", "Timeline", "timeline"], ["account", "Account", null], ["receipt", "Receipt", "receipt"],
+  ["canvas", "Canvas", null], ["timeline", "Timeline", "timeline"], ["account", "Account", null],
+  ["receipt", "Receipt", "receipt"],
   ["replay", "Replay", "replay"], ["hits", "Search", "find"],
 ]);
 
@@ -26,6 +28,8 @@ export class DetailView {
     this.shownRow = null;
     this.transcript = new TranscriptView(desk);
     this.timeline = new TimelineView(desk);
+    this.canvas = new CanvasView(desk);
+    this.hadCanvas = false;
     this.tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "Views" });
     this.content = make("div", { class: "content", role: "tabpanel", tabindex: 0, id: "panel" });
     const back = makeButton("← Sessions", () => desk.focusRows(), { class: "back" });
@@ -45,7 +49,7 @@ export class DetailView {
         role: "tab", "data-tab": name, "aria-controls": "panel", id: `tab-${name}`, "aria-selected": "false",
         tabindex: -1,
       });
-      if (name === "hits") tab.hidden = true;
+      if (name === "hits" || name === "canvas") tab.hidden = true;
       this.tabs.append(tab);
     }
     this.tabs.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
@@ -62,6 +66,7 @@ export class DetailView {
 
   /** @param {string} name Opens a tab. */
   async open(name) {
+    if (this.tab === "canvas" && name !== "canvas") this.canvas.close();
     this.tab = name;
     for (const tab of this.tabs.children) {
       const isOpen = tab.dataset.tab === name;
@@ -71,11 +76,16 @@ export class DetailView {
     }
     this.content.setAttribute("aria-labelledby", `tab-${name}`);
     this.content.classList.toggle("wide", name === "timeline");
+    this.content.classList.toggle("whole", name === "canvas");
     const show = (/** @type {Child[]} */ ...parts) => this.content.replaceChildren(.../** @type {Node[]} */ (parts));
     if (name === "requests" && this.desk.requests) return show(this.desk.requests.element);
     if (name === "session") {
       show(makeSessionHead(this.desk, this.desk.chosen), this.transcript.element);
       return this.transcript.open(this.desk.chosen);
+    }
+    if (name === "canvas") {
+      if (!this.canvas.isOpen) show(this.canvas.element); // put in again, its frame would begin again
+      return this.canvas.refresh();
     }
     if (name === "timeline") {
       show(this.timeline.element);
@@ -117,12 +127,29 @@ export class DetailView {
     const { approvals, questions, rows } = this.desk.model;
     const waiting = approvals.length + questions.length;
     setText(this.tabs.querySelector("[data-tab=requests]"), waiting ? `Inbox (${waiting})` : "Inbox");
+    this.#followCanvas();
     const row = rows[this.desk.model.numberOf(this.desk.chosen) ?? -1];
     if (row === this.shownRow) return;
     this.shownRow = row;
     if (this.tab !== "session") return;
     this.content.firstElementChild?.replaceWith(makeSessionHead(this.desk, this.desk.chosen));
     if (!this.desk.isPast) this.transcript.refresh();
+  }
+
+  /** Opens the tab of canvases when the first one is shown, unless somebody writes or decides something. */
+  #followCanvas() {
+    const isShown = this.canvas.heads.length > 0;
+    const tab = this.tabs.querySelector("[data-tab=canvas]");
+    if (tab instanceof HTMLElement && isShown) tab.hidden = false;
+    if (isShown && !this.hadCanvas) this.desk.say("A canvas is shown.");
+    const root = /** @type {ShadowRoot|Document} */ (this.element.getRootNode());
+    const isBusy = this.tab === "requests" || root.querySelector("dialog[open]")
+      || root.activeElement?.matches("input, textarea, select");
+    if (isShown && !this.hadCanvas && !isBusy) {
+      this.desk.frame.classList.add("reading");
+      this.open("canvas");
+    } else this.canvas.refresh();
+    this.hadCanvas = isShown;
   }
 
   /** Draws anew what depends on the width. */

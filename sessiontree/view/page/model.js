@@ -17,6 +17,8 @@
  *   may_choose_many: boolean}} QuestionItem
  * @typedef {{id: string, session: string, through: string[], asked_ms: number, expires_ms: number|null,
  *   items: QuestionItem[]}} Question
+ * @typedef {{session: string, revision: number, page: string, shows: "html"|"file"|"web"|"a2ui"|"", title: string,
+ *   is_shown: boolean}} CanvasHead
  * @typedef {{sessions: number, live: number, ended: Record<string, number>, requests: number,
  *   questions: number, tokens: number, input_tokens: number, output_tokens: number,
  *   cost_usd: number|null, is_cost_known: boolean}} Totals
@@ -24,14 +26,15 @@
  *   is_over: boolean, is_live: boolean, is_whole: boolean}} TreeFacts
  * @typedef {{kind: "snapshot", version: number, feed: string, revision: number, seq: number, at_ms: number,
  *   tree: TreeFacts, can: string[], totals: Totals, columns: string[], rows: Row[],
- *   approvals: Approval[], questions: Question[]}} Snapshot
+ *   approvals: Approval[], questions: Question[], canvases?: CanvasHead[]}} Snapshot
  * @typedef {{kind: "delta", feed: string, from: number, revision: number, seq: number, at_ms: number,
  *   is_over: boolean, is_live: boolean, totals: Totals, rows: [number, Row][],
- *   approvals?: Approval[], questions?: Question[]}} Delta
+ *   approvals?: Approval[], questions?: Question[], canvases?: CanvasHead[]}} Delta
  * @typedef {{kind: "status", status: "connected"|"reconnecting"|"closed"|"refused"}} StatusNews
  * @typedef {Snapshot|Delta|StatusNews} News
  * @typedef {{open(onNews: (news: News) => void): Promise<Snapshot>,
- *   ask(verb: string, given: object): Promise<any>, close(): void, reads?: Set<string>, hasPages?: boolean}} Source
+ *   ask(verb: string, given: object): Promise<any>, close(): void, reads?: Set<string>, hasPages?: boolean,
+ *   framePath?: string}} Source `framePath`: where the frames of its canvases are; without it they are not shown.
  * @typedef {{tokens: number, nanos: number, unpriced: number, failed: number, failures: number,
  *   live: number, sessions: number}} Sums
  */
@@ -70,6 +73,7 @@ export class TreeModel {
     this.totals = snapshot.totals;
     this.approvals = snapshot.approvals;
     this.questions = snapshot.questions;
+    this.canvases = snapshot.canvases ?? [];
     /** @type {Record<string, number>} */
     this.places = Object.create(null);
     snapshot.columns.forEach((name, place) => (this.places[name] = place));
@@ -109,6 +113,7 @@ export class TreeModel {
     this.totals = delta.totals;
     if (delta.approvals) this.approvals = delta.approvals;
     if (delta.questions) this.questions = delta.questions;
+    if (delta.canvases) this.canvases = delta.canvases;
     return "applied";
   }
 

@@ -122,6 +122,7 @@ export class SessionTree extends HTMLElement {
     this.chosen = main;
     const isAsked = approvals.length + questions.length > 0 || !main || !this.reads("transcript");
     this.detail.tab = isAsked ? "requests" : "session";
+    if (!isAsked && this.detail.canvas.heads.length) this.detail.tab = "canvas";
     this.#measure();
     this.#draw();
     this.detail.open(this.detail.tab);

@@ -18,6 +18,7 @@ export class HttpSource {
     this.pause = FIRST_PAUSE_MS;
     this.isClosed = false;
     this.hasPages = true;
+    this.framePath = `${base}/canvas/`;
     /** @type {EventSource|null} */
     this.events = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */

@@ -1,5 +1,7 @@
 /** How it looks: calm, dense, one accent; a state has a word and a sign, and a colour only beside them. */
 
+import { CANVAS_STYLES } from "./canvas_styles.js";
+
 const COLOURS = `
 :host {
   --ground: #f7f7f4; --paper: #ffffff; --sunk: #f1f1ed; --ink: #1d2024; --soft: #5a616b; --line: #dfdfd9;
@@ -335,7 +337,7 @@ const NARROW = `
 
 /** Makes the sheet of the element. */
 export function makeSheet() {
-  return makeSheetOf(ROWS + DETAIL + CARDS + NARROW);
+  return makeSheetOf(ROWS + DETAIL + CARDS + NARROW + CANVAS_STYLES);
 }
 
 /** @param {string} own Makes the sheet of an element in the same colours and frame, with the parts of a pane. */

@@ -21,6 +21,7 @@ from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.testing.context import (
     FixedStatus,
     PlainMemory,
+    RecordingCanvas,
     RecordingChannel,
     RecordingPreviews,
     RecordingSessions,
@@ -56,6 +57,7 @@ CHANGING = (
     "http",
     "previews",
     "child_workspaces",
+    "canvas",
 )
 """What no Worker holds."""
 
@@ -80,6 +82,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         images=ImageProcess(),
         speech=OutboundWeb(WebSettings()),
         child_workspaces=MappedChanges({}),
+        canvas=RecordingCanvas(),
     )
 
     @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])

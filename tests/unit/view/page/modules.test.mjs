@@ -20,6 +20,9 @@ const ALLOWED = new Map([
   ["elements.js", ["template.innerHTML = FragmentPolicy.get().createHTML(html);", "copy.href = target;",
     "link.href = `/t/${encodeURIComponent(id)}`;", 'link.href = "/";',
     "link.href = `#${placeOf(parts)}`;", "image.src = `data:${mime};base64,${base64}`;"]],
+  ["canvas.js", ["frame.src = address;"]],
+  ["canvas_bridge.js", ["const value = await (0, eval)(code);", 'if (kind === "eval")']],
+  ["surface_view.js", ["image.src = url;"]],
   ["source_folder.js", ['const script = document.createElement("script");',
     "script.src = this.policy.createScriptURL(name);"]],
 ]);

@@ -1,0 +1,69 @@
+"""Canvases: which changes a session may make to its own, and what of a person's actions reaches it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sessiontree.contracts.canvas import CANVAS_USER, MAX_CANVASES, ON_CANVAS
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, SessionTreeError, ValidationError
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.senders import joined
+from sessiontree.contracts.stimuli import Incoming
+from sessiontree.contracts.tree_facts import CanvasActed, CanvasChanged
+from sessiontree.tree.canvas_state import CanvasState, find_fault
+from sessiontree.tree.evolve import Draft
+from sessiontree.tree.protocol import CanvasActionSent, CanvasAsked, RefuseSay
+from sessiontree.tree.spawn import has_channel
+
+MAX_UNREAD: Final = 16
+"""How many posts a session may not have taken before actions on its canvas are refused."""
+
+
+def change_canvas(draft: Draft, asked: CanvasAsked) -> None:
+    """Change the canvas of a live Main or Branch with a channel, or refuse it; a repeat changes nothing."""
+    state = draft.state
+    canvas = state.canvases.get(asked.session)
+    if canvas is not None and asked.key in canvas.keys:
+        return
+    error = _refusal(draft, asked, canvas)
+    if error is not None:
+        draft.tell(RefuseSay(error))
+        return
+    draft.write(CanvasChanged(asked.session, asked.key, asked.action, asked.content, draft.now_ms))
+
+
+def _refusal(draft: Draft, asked: CanvasAsked, canvas: CanvasState | None) -> SessionTreeError | None:
+    state = draft.state
+    session = state.live_session(asked.session)
+    if session is None or session.spec.kind is SessionKind.WORKER or not has_channel(state, asked.session):
+        reason = f"session {asked.session!r} has no canvas: only a live Main or Branch with a channel has one"
+        return PermissionDenied(PermissionTier.SYSTEM, reason)
+    if canvas is None and sum(1 for _ in state.canvases.items()) >= MAX_CANVASES:
+        return ExecutionError(f"{MAX_CANVASES} sessions of this tree have a canvas; wait until one has ended")
+    fault = find_fault(canvas or CanvasState(), asked.action, asked.content)
+    return ValidationError(fault) if fault else None
+
+
+def act_on_canvas(draft: Draft, sent: CanvasActionSent) -> None:
+    """Post an action on a session's canvas to the session, as text from outside; a repeat posts nothing."""
+    state = draft.state
+    canvas, session = state.canvases.get(sent.session), state.live_session(sent.session)
+    if canvas is not None and sent.key in canvas.keys:
+        return
+    if session is None or session.stop is not None:
+        error = f"session {sent.session!r} takes no more messages"
+    elif canvas is None or not canvas.is_shown:
+        error = f"session {sent.session!r} shows no canvas"
+    elif session.owed >= MAX_UNREAD:
+        error = f"session {sent.session!r} has not read {session.owed} messages yet; try again later"
+    else:
+        draft.write(CanvasActed(sent.session, sent.key, draft.now_ms))
+        asked_by = joined(session.spec.asked_by, (CANVAS_USER,))
+        draft.post(
+            sent.session,
+            lambda post_id: Incoming(
+                draft.now_ms, post_id, sent.text, "follow_up", "canvas", asked_by, taint=ON_CANVAS
+            ),
+        )
+        return
+    draft.tell(RefuseSay(ExecutionError(error)))

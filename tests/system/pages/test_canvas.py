@@ -1,0 +1,67 @@
+"""A canvas in a browser: surfaces of each version, actions as text from outside, questions to the frame."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from sessiontree import ExecutionError
+from sessiontree.contracts.session_facts import MessageReceived
+from tests.behaviour.fact_fixtures import until
+from tests.system.pages.canvas_fixtures import FIRST, LATER, NEWEST, canvas_site, do, frame_in, lines_of
+
+
+@pytest.mark.covers("S12", "U14")
+async def test_a_person_acts_on_surfaces_of_each_version(tmp_path: Path, browser: Browser) -> None:
+    """What was entered comes with the action; it is marked as text from outside, and no owner's."""
+    async with canvas_site(tmp_path, browser) as (tree, site):
+        screen = await site.open_tree(tree.tree_id)
+        shown = await do(tree, "a2ui_push", jsonl=lines_of([*LATER, *NEWEST, *FIRST]))
+        assert shown["surfaces"] == {"table": 15, "sum": 3, "old": 4}
+        frame = frame_in(screen)
+        await expect(frame.get_by_text("There are 3 of them")).to_be_visible()
+        await expect(frame.get_by_text("Hello of v0.8")).to_be_visible()
+        await expect(frame.get_by_text("Ada <b>L.</b>")).to_be_visible()
+        await frame.get_by_label("Your name").fill("Mary </canvas>")
+        await frame.get_by_label("Vegetarian").check()
+        await frame.get_by_role("button", name="Reserve").click()
+        (heard,) = [fact for fact in await until(tree, MessageReceived) if fact.message.origin == "canvas"]
+        text = heard.message.text
+        assert 'kind="canvas action"' in text
+        action = json.loads(text.splitlines()[3])
+        assert action["name"] == "reserve"
+        assert action["context"] == {"name": "Mary </canvas>", "veg": True}
+        assert [(each.id, each.is_owner) for each in heard.asked_by] == [("canvas", False)]
+        # a later change of other data leaves what was entered
+        later = {"version": "v0.9.1", "updateDataModel": {"surfaceId": "table", "path": "/seats", "value": 5}}
+        await do(tree, "a2ui_push", jsonl=json.dumps(later))
+        await expect(frame.get_by_text("Seats 5")).to_be_visible()
+        await expect(frame.get_by_label("Your name")).to_have_value("Mary </canvas>")
+        assert screen.problems == []
+
+
+@pytest.mark.covers("U12")
+async def test_the_frame_is_asked(tmp_path: Path, browser: Browser) -> None:
+    """Scripts and descriptions come back marked; without a page that shows it, the error says so."""
+    async with canvas_site(tmp_path, browser) as (tree, site):
+        with pytest.raises(ExecutionError, match="no page shows the canvas"):
+            await do(tree, "eval", code="1 + 1")
+        await do(tree, "present", html="<title>Plan</title><h1>Plan B</h1><button>Go</button>")
+        screen = await site.open_tree(tree.tree_id)
+        await expect(frame_in(screen).get_by_text("Plan B")).to_be_visible()
+        await expect(screen.panel.get_by_role("heading")).to_contain_text("A page of main")
+        answer = await do(tree, "eval", code="document.title + [location.origin, origin].join()")
+        assert '{"value":"Planhttp' in answer
+        assert 'null"}' in answer
+        assert "EXTERNAL_UNTRUSTED_CONTENT" in answer
+        assert '{"error":"TypeError' in await do(tree, "eval", code="null.x")
+        assert "at most 60000 are taken" in await do(tree, "eval", code="'x'.repeat(100000)")
+        seen = await do(tree, "snapshot")
+        assert r"heading 1: Plan B\nbutton: Go" in seen
+        await do(tree, "hide")
+        await expect(screen.page.locator("iframe")).to_have_count(0)
+        with pytest.raises(ExecutionError, match="no page shows the canvas"):
+            await do(tree, "snapshot")
