@@ -9,28 +9,32 @@ import httpx
 import pytest
 
 from sessiontree import AgentSpec, ScriptedModel, script_call
+from sessiontree.browser.found import found_browser
 from sessiontree.contracts.session_facts import CallResolved
 from tests.behaviour.fact_fixtures import facts_of
 from tests.behaviour.tree_fixtures import Opener
 
 PAGE = "<!doctype html><html lang=en><title>Bees</title><p>hello"
-TOOLS = ("write_html", "deploy_preview")
+TOOLS = ("write_html", "preview_screenshot", "deploy_preview")
 
 
-def build(folder: str) -> list[Any]:
-    """Return replies that write a page and publish it."""
+def build(folder: str, *, looks: bool = False) -> list[Any]:
+    """Return replies that write a page, perhaps look at it, and publish it."""
+    page = f"{folder}/index.html"
+    look = [script_call("preview_screenshot", filename=page, viewport="mobile", save_as=f"{folder}.png")]
     return [
-        [script_call("write_html", filename=f"{folder}/index.html", content=PAGE)],
+        [script_call("write_html", filename=page, content=PAGE)],
+        *([look] if looks else []),
         [script_call("deploy_preview", project_dir=folder)],
         "done",
     ]
 
 
 @pytest.mark.on_ray
-@pytest.mark.covers("U20")
+@pytest.mark.covers("U18", "U20")
 async def test_a_preview_is_there_until_its_session_ends(open_tree: Opener) -> None:
     """A Branch's page ends with the Branch, and Main's with the tree, and it stays as it was."""
-    model = ScriptedModel({"main": build("a"), "main/b1": build("b")})
+    model = ScriptedModel({"main": build("a", looks=found_browser().is_ready), "main/b1": build("b")})
     agents = {"default": AgentSpec(tools=TOOLS)}
     async with (
         httpx.AsyncClient(timeout=60) as client,
@@ -40,9 +44,11 @@ async def test_a_preview_is_there_until_its_session_ends(open_tree: Opener) -> N
         branch = await tree.main.spawn("branch", "go")
         await branch.result()
         calls = await facts_of(tree, CallResolved)
-        outputs = [json.loads(call.message.text) for call in calls]
+        texts = [call.message.text for call in calls if call.message.tool_name != "preview_screenshot"]
+        outputs = [json.loads(text) for text in texts]
         urls = [each["preview_url"] for each in outputs if "preview_url" in each]
         assert len(set(urls)) == 2
+        assert (open_tree.workspace / "a.png").is_file() == found_browser().is_ready
         (open_tree.workspace / "a/index.html").write_text("changed later")
         assert (await client.get(urls[0])).text == PAGE
         await branch.cancel()
