@@ -8,8 +8,9 @@
   const place = (element) => {
     const parts = [];
     for (let each = element; each && each !== root && parts.length < 4; each = each.parentElement) {
-      if (each.id) {
-        parts.unshift(`#${cut(each.id, 40)}`);
+      const id = each.getAttribute("id");  // not each.id: a field of a form may be called id
+      if (id) {
+        parts.unshift(`#${cut(id, 40)}`);
         break;
       }
       const sort = each.classList.length ? `.${cut(each.classList[0], 40)}` : "";
@@ -95,7 +96,7 @@
     headings: first(Array.from(document.querySelectorAll("h1, h2, h3, h4, h5, h6")).map((each) => (
       { level: Number(each.localName[1]), text: cut(each.textContent, 80) }))),
     ids: first(Array.from(document.querySelectorAll("[id], a[name]"))
-      .map((each) => (each.id || each.name).slice(0, 300)), 2000),
+      .map((each) => (each.getAttribute("id") || each.getAttribute("name") || "").slice(0, 300)), 2000),
     references: first(references.map((each) => ({
       element: each.localName, url: each.getAttribute(referring[each.localName]).trim().slice(0, 300) })), 400),
   };

@@ -28,6 +28,9 @@ ICON: Final = "favicon.ico"
 """What a browser asks an origin for by itself; no page has it."""
 PLACE: Final = "preview"
 """Folder of the page below the origin: as once it is published, the page is not at the root."""
+MAX_MISSING: Final = 100
+"""Most missing files that are remembered."""
+MAX_MISSING_CHARS: Final = 300
 MAX_DIALOGS: Final = 5
 """Dialogs that are dismissed; a page with more does not come to rest."""
 CLOSE_S: Final = 15.0
@@ -75,18 +78,26 @@ class PageFolder:
         kind = page_type(name)
         is_hidden = any(part.startswith(".") for part in name.split("/"))
         if place != PLACE or kind is None or is_hidden:
-            self.missing[path] = None
+            self._miss(path)
             return None
         try:
             with self._reader.open(posixpath.join(self.folder, name)) as stream:
                 data = read_up_to(stream, self._left + 1)
         except ToolError:
-            self.missing[name] = None
+            self._miss(name)
             return None
         self._left -= len(data)
         if self._left < 0:
             raise ExecutionError(f"the page loads more than {MAX_PAGE_BYTES:,} bytes")
         return PageFile(data, kind)
+
+    def begin_load(self) -> None:
+        """Begin another load of the page, which may take as many bytes as the one before."""
+        self._left = MAX_PAGE_BYTES
+
+    def _miss(self, path: str) -> None:
+        if len(self.missing) < MAX_MISSING:
+            self.missing[path[:MAX_MISSING_CHARS]] = None
 
 
 @asynccontextmanager
@@ -96,6 +107,7 @@ async def showing_page(browser: Browser, files: PageFolder, viewport: Viewport) 
     Raises:
         ExecutionError: it can't be opened, opens one dialog after the other, or leads elsewhere.
     """
+    files.begin_load()
     tab = await browser.open_files(files, files.path, viewport=viewport)
     try:
         yield await dismiss_dialogs(browser, tab)

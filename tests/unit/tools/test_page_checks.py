@@ -29,7 +29,8 @@ PAGES = {
     "good.html": f'{HEAD}{FIT}<link rel="stylesheet" href="style/main.css">'
     '<meta name="description" content="Everything about bees, on one page and in plain words.">'
     '</head><body><main id="all"><h1>Bees</h1><h2>Wings</h2><p>They fly. <a href="#all">Up</a> '
-    '<a href="bad.html#place">There</a></p><img src="bee.svg" alt="A bee" width="40" height="40"></main>',
+    '<a href="bad.html#place">There</a></p><img src="bee.svg" alt="A bee" width="40" height="40">'
+    '<form><label>A field <input name="id" style="height:30px"></label></form></main>',
     "bad.html": '<html><body><a name="place"></a><h1>Bees</h1><h4>Wings</h4><img src="bee.svg">'
     '<script>alert("a dialog")</script><img src="gone.png" alt=""><div style="width:900px">wide</div>'
     '<p style="color:#aaa;font-size:9px">grey</p>'
