@@ -57,6 +57,9 @@ class AgentConfig(StrictSettings):
     """Time after which a command goes on in the background, in seconds; the model may ask for another."""
     exec_max_timeout_s: float = Field(default=MAX_COMMAND_TIMEOUT_S, gt=0, le=MAX_COMMAND_TIMEOUT_S)
     """The longest time limit of a command that the model gets, in seconds."""
+    exec_hosts: frozenset[Literal["host"]] = frozenset()
+    """Where its sessions may run commands without confinement, each time after an approval: ``host`` = as the
+    user of the runtime, on the session's machine."""
     exec_cleanup_s: float = Field(default=COMMAND_CLEANUP_S, ge=0, le=60)
     """Seconds between asking a command to end and killing it."""
     tool_timeouts: Mapping[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
@@ -89,6 +92,11 @@ class AgentConfig(StrictSettings):
             raise ValueError(
                 f"sandbox and exec_security={self.exec_security!r} exclude each other: programs of a "
                 "container are not known to be harmless"
+            )
+        if self.exec_hosts and (self.exec_security != "full" or self.workspace_access == "ro"):
+            raise ValueError(
+                "exec_hosts needs exec_security='full' and workspace_access='rw': nothing bounds a command "
+                "that is not confined"
             )
         return self
 

@@ -549,7 +549,7 @@ class HostCore:
             hidden, own = equipment.hidden_from(adopt.workspace), equipment.own
             self._shell = session_shell(adopt, writer, link, commands, hidden=hidden, own=own, skills=skills)
             self._browser = SessionBrowser(equipment.web) if found_browser().is_ready else None
-            jobs, allowed_jobs = session_jobs(adopt.config, self._shell, table)
+            jobs, allowed_jobs = session_jobs(adopt.config, self._shell, table, workspace)
         reader: Reader = writer.reader()
         if skills:
             reader = SkillReader(reader, skills, equipment.hidden)

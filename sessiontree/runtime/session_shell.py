@@ -5,13 +5,13 @@ A call that was allowed as Elevated gets more than the usual handles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.jobs import Jobs
+from sessiontree.contracts.jobs import CommandRequest, ExecHost, Jobs
 from sessiontree.contracts.ports import Writer
 from sessiontree.contracts.skills import Skill
 from sessiontree.contracts.speech import Speech, SpeechRequest
@@ -21,9 +21,11 @@ from sessiontree.runtime.session_rights import Facades, HostWeb, Link
 from sessiontree.sandbox import (
     CommandShell,
     ContainerShell,
+    JobShell,
     JobTable,
     SessionJobs,
     SessionTurns,
+    UnconfinedShell,
     speak_confined,
 )
 from sessiontree.workspace import WorkspaceWriter
@@ -31,12 +33,25 @@ from sessiontree.workspace import WorkspaceWriter
 SessionShell: TypeAlias = "CommandShell | ContainerShell"
 
 
+NOT_GIVEN = "the owner did not allow it to this agent (AgentConfig.exec_hosts)"
+NOT_APPROVED = "this call was not approved for it"
+NO_NODE = "commands on other nodes are not supported; run it on host 'host' of a session there"
+
+
 def session_jobs(
-    config: AgentConfig, shell: SessionShell, table: JobTable
+    config: AgentConfig, shell: SessionShell, table: JobTable, root: Path
 ) -> tuple[SessionJobs, SessionJobs]:
-    """Return the jobs of a session: for its usual calls, and for its allowed Elevated calls."""
-    confined = SessionJobs(table, {"gateway": lambda request: shell})
-    return confined, confined
+    """Return the jobs of a session: for its usual calls, and for its allowed Elevated calls.
+
+    Only the second can leave the confinement, and only where the owner and the session's rights allow it.
+    """
+    hosts: dict[ExecHost, Callable[[CommandRequest], JobShell]] = {"gateway": lambda request: shell}
+    confined = SessionJobs(table, hosts, {"host": NOT_APPROVED, "node": NO_NODE})
+    may_leave = config.exec_security == "full" and config.workspace_access == "rw"
+    if not may_leave or "host" not in config.exec_hosts:
+        return confined, SessionJobs(table, hosts, {"host": NOT_GIVEN, "node": NO_NODE})
+    unconfined = UnconfinedShell(root, shell)
+    return confined, SessionJobs(table, {**hosts, "host": lambda request: unconfined}, {"node": NO_NODE})
 
 
 def session_shell(

@@ -11,7 +11,7 @@ to act. Confining files does not prevent that.
 from sessiontree.sandbox.command_bounds import Bounds
 from sessiontree.sandbox.command_shell import CommandShell
 from sessiontree.sandbox.containers.container_shell import ContainerShell
-from sessiontree.sandbox.jobs.session_jobs import JobTable, SessionJobs
+from sessiontree.sandbox.jobs.session_jobs import JobShell, JobTable, SessionJobs
 from sessiontree.sandbox.kernel_support import (
     CommandConfinement,
     Level,
@@ -23,6 +23,7 @@ from sessiontree.sandbox.py_executable import RAY_SITE, Jail, probe, py_executab
 from sessiontree.sandbox.resources.command_turns import CommandTurns, SessionTurns
 from sessiontree.sandbox.self_test import SelfTest, prepare_canaries, self_test
 from sessiontree.sandbox.speech_program import speak_confined, speech_program
+from sessiontree.sandbox.unconfined_shell import UnconfinedShell
 
 __all__ = [
     "RAY_SITE",
@@ -32,11 +33,13 @@ __all__ = [
     "CommandTurns",
     "ContainerShell",
     "Jail",
+    "JobShell",
     "JobTable",
     "Level",
     "SelfTest",
     "SessionJobs",
     "SessionTurns",
+    "UnconfinedShell",
     "available_level",
     "command_confinement",
     "level_in_force",

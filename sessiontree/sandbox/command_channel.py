@@ -50,12 +50,14 @@ class CommandChannel:
         self._input = -1
         """Where input is written; -1 = nowhere, now."""
         self._owns_input = False
+        self._attached = asyncio.Event()
+        """Set once its terminal has arrived, or will not."""
         self._writing = asyncio.Lock()
 
     @property
     def takes_input(self) -> bool:
-        """Whether something can be written now."""
-        return self._input >= 0
+        """Whether something can be written, maybe once its terminal has arrived."""
+        return self._input >= 0 or (self.window is not None and not self._attached.is_set())
 
     def open_input(self) -> int | None:
         """Return the end of a pipe that becomes the command's input, to be closed by the caller, or None."""
@@ -75,6 +77,7 @@ class CommandChannel:
     def attach_terminal(self, descriptor: int) -> None:
         """Write to this descriptor from now on; its owner closes it after :meth:`close`."""
         self._input = descriptor
+        self._attached.set()
 
     def take(self, data: bytes) -> None:
         """Take output."""
@@ -89,6 +92,8 @@ class CommandChannel:
         """
         written = 0
         async with self._writing:
+            if self.window is not None:
+                await self._attached.wait()
             deadline = asyncio.get_running_loop().time() + WRITE_WITHIN_S
             while written < len(data):
                 if self._input < 0:
@@ -126,6 +131,7 @@ class CommandChannel:
 
     def close(self) -> None:
         """Write no more."""
+        self._attached.set()
         descriptor, self._input = self._input, -1
         if descriptor >= 0:
             with contextlib.suppress(RuntimeError):

@@ -1,0 +1,90 @@
+"""Commands without confinement: where the owner allows them, after an approval, ended with their session."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sessiontree import AgentConfig, AgentSpec, script_call
+from sessiontree.contracts.session_facts import ApprovalWanted, RunFinished
+from tests.behaviour.fact_fixtures import facts_of, results, until
+from tests.behaviour.job_fakes import process, steps
+from tests.behaviour.test_commands import begun, in_time
+from tests.behaviour.tree_fixtures import Opener
+
+HOST = {"default": AgentSpec(config=AgentConfig(exec_hosts=frozenset({"host"})))}
+HOLDING = "exec 3>pipe; echo begun >&3; (setsid sleep 1000 &) ; echo up; exec >&- 2>&-; sleep 1000"
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A file outside the workspace, which is not there yet."""
+    return tmp_path / "outside"
+
+
+@pytest.mark.covers("I37", "S51", "JOB9")
+@pytest.mark.parametrize("arguments", [{"host": "host"}, {"elevated": True}], ids=str)
+async def test_an_approved_command_leaves_the_confinement(
+    open_tree: Opener, outside: Path, arguments: dict[str, str | bool]
+) -> None:
+    """It is Elevated, writes outside the workspace, and has none of the program's keys."""
+    command = f"echo ${{SECRET_KEY-none}} > {outside}; exit 3"
+    model = steps(script_call("exec", command=command, **arguments), "done")
+    async with open_tree(model, agents=HOST, approvals="auto") as tree:
+        await tree.main.send("go")
+        assert results(tree, "main")[0].text == "(Command exited with code 3)"
+        (wanted,) = await facts_of(tree, ApprovalWanted)
+        assert wanted.call.tool == "exec"
+    with open(outside) as file:  # noqa: ASYNC230, PTH123 - nothing else runs
+        assert file.read() == "none\n"
+
+
+@pytest.mark.covers("I37", "S51")
+@pytest.mark.parametrize(
+    ("agents", "approvals", "words"),
+    [
+        (HOST, "never", "denied"),
+        ({}, "auto", "the owner did not allow it"),
+    ],
+    ids=["not approved", "not the owner's"],
+)
+async def test_no_command_leaves_the_confinement_otherwise(
+    open_tree: Opener, outside: Path, agents: dict[str, AgentSpec], approvals: str, words: str
+) -> None:
+    """Neither without the owner's setting nor without an approval."""
+    model = steps(script_call("exec", command=f"touch {outside}", elevated=True), "done")
+    async with open_tree(model, agents=agents, approvals=approvals) as tree:
+        await tree.main.send("go")
+        (refused,) = results(tree, "main")
+        assert refused.is_error
+        assert words in refused.text
+    assert outside.name not in os.listdir(outside.parent)  # noqa: PTH208 - a name
+
+
+@pytest.mark.covers("S51")
+async def test_a_node_is_refused_by_name(open_tree: Opener) -> None:
+    """With what to do instead."""
+    model = steps(script_call("exec", command="true", host="node", node="n1"), "done")
+    async with open_tree(model, agents=HOST, approvals="auto") as tree:
+        await tree.main.send("go")
+        assert "commands on other nodes are not supported" in results(tree, "main")[0].text
+
+
+@pytest.mark.covers("S51")
+async def test_an_unconfined_job_ends_with_its_session(open_tree: Opener) -> None:
+    """Also what it left in a session of its own, without a parent."""
+    os.mkfifo(open_tree.workspace / "pipe")
+    model = steps(
+        script_call("exec", command=HOLDING, background=True, elevated=True),
+        process("poll", wait_ms=60_000),
+        process("kill"),
+        "done",
+    )
+    async with open_tree(model, agents=HOST, approvals="auto") as tree:
+        tree.main.send("go")
+        with await begun(open_tree.workspace / "pipe") as file:
+            assert await in_time(file.read) == ""
+        await until(tree, RunFinished, session="main")
+        assert "was ended on request" in results(tree, "main")[2].text
