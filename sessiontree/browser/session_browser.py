@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from sessiontree.browser.browser_process import Answer, BrowserProcess
 from sessiontree.browser.tunnels import Network, Tunnels
@@ -284,7 +285,9 @@ class SessionBrowser:
         except ExecutionError as error:
             refused = self._tunnels.refusals
             if refused and "net::ERR_" in error.message:
-                reason = f"{url[:SHOWN_CHARS]}: {refused[-1][1]}"
+                host = urlsplit(url).hostname
+                named = [reason for place, reason in refused if place == host] or [refused[-1][1]]
+                reason = f"{url[:SHOWN_CHARS]}: {named[-1]}"
                 raise PermissionDenied(PermissionTier.SYSTEM, reason) from error
             raise
 

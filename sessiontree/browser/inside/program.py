@@ -35,6 +35,10 @@ SWITCHES: Final = (
     "--disable-quic",
     "--dns-prefetch-disable",
     "--no-pings",
+    # What Chromium would ask its maker for in the background leads to places that the rules refuse.
+    "--gcm-checkin-url=http://127.0.0.1:1/",
+    "--gcm-registration-url=http://127.0.0.1:1/",
+    "--gcm-mcs-endpoint=127.0.0.1:1",
     "--disable-gpu",
 )
 UNKNOWN_TYPE: Final = "application/octet-stream"
