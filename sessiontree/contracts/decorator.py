@@ -285,6 +285,9 @@ def tool(function: Callable[Given, Got], /) -> FunctionTool[Given, Got]: ...
 def tool(
     *,
     name: str | None = None,
+    label: str = "",
+    section: str = "user",
+    profiles: Iterable[str] = (),
     tier: PermissionTier = PermissionTier.ELEVATED,
     kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
     capabilities: Iterable[str | Capability[Any]] = (),
@@ -305,6 +308,9 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     /,
     *,
     name: str | None = None,
+    label: str = "",
+    section: str = "user",
+    profiles: Iterable[str] = (),
     tier: PermissionTier = PermissionTier.ELEVATED,
     kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
     capabilities: Iterable[str | Capability[Any]] = (),
@@ -328,6 +334,9 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     Args:
         function: The function, if the decorator is used without parentheses.
         name: The tool's name; None = the function's.
+        label: Short name for people; empty = the name.
+        section: The group that lists call ``group:<section>``.
+        profiles: Policy profiles that include it, such as ``coding``.
         tier: Minimum tier of every call; Elevated by default.
         kinds: Kinds of session that may hold it.
         capabilities: Handles that it requires, or their names.
@@ -349,6 +358,9 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     """
     settings = {
         "name": name,
+        "label": label,
+        "section": section,
+        "profiles": frozenset([profiles] if isinstance(profiles, str) else profiles),
         "tier": tier,
         "kinds": frozenset(kinds),
         "capabilities": capability_names(capabilities),

@@ -67,6 +67,9 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
     *,
     name: str | None = None,
     description: str | None = None,
+    label: str = "",
+    section: str = "user",
+    profiles: Iterable[str] = (),
     tier: PermissionTier = PermissionTier.ELEVATED,
     kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
     capabilities: Iterable[str | Capability[Any]] = (),
@@ -92,6 +95,9 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         parameters: JSON Schema of an object.
         name: The tool's name; None = the function's.
         description: What it does, for the model; None = the docstring's text.
+        label: Short name for people; empty = the name.
+        section: The group that lists call ``group:<section>``.
+        profiles: Policy profiles that include it, such as ``coding``.
         tier: Minimum tier of every call; Elevated by default.
         kinds: Kinds of session that may hold it.
         capabilities: Handles that it requires, or their names.
@@ -116,6 +122,9 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         raise ConfigError(f"schema_tool({parameters!r}): give a JSON Schema as a mapping")
     settings = {
         "parameters": dict(parameters),
+        "label": label,
+        "section": section,
+        "profiles": frozenset([profiles] if isinstance(profiles, str) else profiles),
         "tier": tier,
         "kinds": frozenset(kinds),
         "capabilities": capability_names(capabilities),

@@ -309,6 +309,18 @@ class _ToolMembers(TypedDict, total=False):
     timeout_s: Annotated[
         Annotated[float, Field(gt=0)] | None, Give("seconds above 0, or None for the tree's limit")
     ]
+    label: Annotated[
+        str, Field(max_length=80, pattern=r"^[^\x00-\x1f\x7f]*$"), Give("one line of at most 80 characters")
+    ]
+    section: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"),
+        Give("1 to 64 letters, digits, '_' or '-', starting with a letter"),
+    ]
+    profiles: Annotated[
+        Collection[Annotated[str, Give("the name of a profile")]],
+        Parts("a set of names, such as {'coding'}"),
+    ]
     flags: Annotated[Collection[Annotated[ToolFlag, Choice()]], Parts("a set of ToolFlag")]
     untrusted: Annotated[Untrusted, Give("True, False or 'marked'")]
     changes: Annotated[Sequence[Text], Parts("names of its parameters in a tuple, such as ('path',)")]
