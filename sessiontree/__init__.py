@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.context import IMAGES as IMAGES
     from sessiontree.contracts.context import MEMORY as MEMORY
     from sessiontree.contracts.context import MEMORY_WRITER as MEMORY_WRITER
+    from sessiontree.contracts.context import NODES as NODES
     from sessiontree.contracts.context import READER as READER
     from sessiontree.contracts.context import SESSIONS as SESSIONS
     from sessiontree.contracts.context import SHELL as SHELL
@@ -347,6 +348,7 @@ _ROOMS = {
         "IMAGES",
         "MEMORY",
         "MEMORY_WRITER",
+        "NODES",
         "READER",
         "SESSIONS",
         "SHELL",

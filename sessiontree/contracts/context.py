@@ -23,6 +23,7 @@ from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.jobs import Jobs
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.nodes import Nodes
 from sessiontree.contracts.ports import (
     Channel,
     Memory,
@@ -64,6 +65,8 @@ IMAGES: Capability[ImageInspector] = Capability("images", PermissionTier.READ_ON
 """Finds out what an image is."""
 SPEECH: Capability[Speaker] = Capability("speech", PermissionTier.WORKSPACE)
 """Speaks texts."""
+NODES: Capability[Nodes] = Capability("nodes", PermissionTier.SYSTEM)
+"""Knows the machines of the runtime."""
 WRITER: Capability[Writer] = Capability("writer", PermissionTier.WORKSPACE)
 """Changes files of the workspace."""
 SHELL: Capability[Shell] = Capability("shell", PermissionTier.SYSTEM)
@@ -105,6 +108,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     SPEECH,
     CHILD_WORKSPACES,
     CANVAS,
+    NODES,
 )
 _BY_NAME: Final = {each.name: each for each in _ALL}
 
@@ -169,6 +173,7 @@ class SessionRights:
     speech: Speaker | None = None
     child_workspaces: ChildWorkspaces | None = None
     canvas: Canvas | None = None
+    nodes: Nodes | None = None
     tree_id: str = ""
     tool: str = ""
     """The tool to which the rights are narrowed; empty = the session's own rights."""
@@ -352,6 +357,11 @@ class ToolContext:
     def child_workspaces(self) -> ChildWorkspaces | None:
         """Reads and settles what children changed; None for a Worker, or if the tool does not declare it."""
         return self._rights.child_workspaces
+
+    @property
+    def nodes(self) -> Nodes | None:
+        """Knows the machines of the runtime; None for a Worker, or if the tool does not declare it."""
+        return self._rights.nodes
 
     @property
     def cancelled(self) -> bool:

@@ -182,7 +182,7 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("ask_user", "Ask the person", "messaging", _READ, "", "coding messaging", flags=_NAMED),
     _row("cron", "Timed jobs", "automation", _SYSTEM, "sessions", flags=_OWNERS, to_come=True),
     _row("gateway", "Runtime's own settings", "automation", _ELEVATED, flags=_OWNERS, to_come=True),
-    _row("nodes", "Devices", "nodes", _ELEVATED, to_come=True),
+    _row("nodes", "Devices", "nodes", _ELEVATED, "nodes", flags=_NAMED, optional="channel"),
     _row("agents_list", "List agents", "agents", _READ, "subtree", flags=_NAMED),
     _row(
         "image", "Look at image", "media", _READ, "reader images", "coding", flags=_NAMED, optional="web"

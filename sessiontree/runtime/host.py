@@ -20,6 +20,7 @@ from sessiontree.contracts.context import JOBS, READER, SHELL, SessionRights
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.hooks import HookContext
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.nodes import Nodes
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.protection import Protection
 from sessiontree.contracts.skills import Skill, skills_prompt
@@ -78,6 +79,8 @@ from sessiontree.runtime.session_rights import (
 from sessiontree.runtime.session_runner import RunnerState, SessionRunner
 from sessiontree.runtime.session_shell import (
     AllowedHandles,
+    LocalNode,
+    SessionNodes,
     SessionShell,
     SessionSpeech,
     session_jobs,
@@ -131,6 +134,8 @@ class HostEquipment:
     """The places that the program and its processes import from."""
     skills: Mapping[str, Skill] = field(default_factory=dict)
     """The owner's skills by name."""
+    nodes: Nodes = field(default_factory=LocalNode)
+    """The machines of the runtime."""
 
     @property
     def web_access(self) -> WebAccess:
@@ -573,6 +578,7 @@ class HostCore:
                 memory_writer=MemoryWriterHandle(link),
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
                 images=ImageProcess(),
+                nodes=SessionNodes(link, equipment.nodes),
                 speech=SessionSpeech(link, equipment.web, workspace, equipment.hidden),
                 http=None if equipment.web is None else HttpHandle(link, equipment.web),
                 previews=PreviewsHandle(link),

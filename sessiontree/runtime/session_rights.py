@@ -28,6 +28,7 @@ from sessiontree.contracts.jobs import Jobs
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
+from sessiontree.contracts.nodes import Nodes
 from sessiontree.contracts.ports import (
     AgentInfo,
     Channel,
@@ -192,6 +193,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "images": ImageInspector,
     "speech": Speaker,
     "child_workspaces": ChildWorkspaces,
+    "nodes": Nodes,
 }
 """Member of a session's rights to the protocol of its handle."""
 _BEHIND: Final[WeakKeyDictionary[object, Any]] = WeakKeyDictionary()
@@ -318,6 +320,7 @@ class Handles:
     """None = no session at or above this one has a channel."""
     images: ImageInspector
     speech: Speaker
+    nodes: Nodes
     http: HttpSender | None
     """Not given to a Worker; None without the web."""
     previews: Previews
@@ -373,6 +376,7 @@ def build_rights(
         canvas=handles.canvas,
         http=handles.http,
         speech=handles.speech,
+        nodes=handles.nodes,
         previews=handles.previews,
         images=handles.images,
         child_workspaces=handles.child_workspaces,

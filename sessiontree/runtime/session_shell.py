@@ -1,10 +1,12 @@
-"""The shell of an embodied session, confined here or in a container, its jobs, and what speaks for it.
+"""The shell of an embodied session, confined here or in a container, its jobs, its speech and its nodes.
 
 A call that was allowed as Elevated gets more than the usual handles.
 """
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import TypeAlias
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.jobs import CommandRequest, ExecHost, Jobs
+from sessiontree.contracts.nodes import NodeInfo, Nodes
 from sessiontree.contracts.ports import Writer
 from sessiontree.contracts.skills import Skill
 from sessiontree.contracts.speech import Speech, SpeechRequest
@@ -144,3 +147,41 @@ class AllowedHandles:
     def jobs(self) -> Jobs | None:
         """Return the jobs of one allowed Elevated call, which may leave the confinement; None = none."""
         return None if self._jobs is None else self._facades.jobs(self._jobs)
+
+
+LOCAL_NODE = "local"
+"""Id of the only node of the local backend."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """The machine of the local backend."""
+
+    async def nodes(self) -> tuple[NodeInfo, ...]:
+        """Return this machine."""
+        return (
+            NodeInfo(
+                LOCAL_NODE,
+                platform.node() or LOCAL_NODE,
+                is_alive=True,
+                is_here=True,
+                cpus=float(len(os.sched_getaffinity(0))),
+                memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+                resources={},
+                labels={},
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionNodes:
+    """The nodes, for one session while it is embodied here."""
+
+    link: Link
+    known: Nodes
+
+    async def nodes(self) -> tuple[NodeInfo, ...]:
+        """Return the nodes, those alive first, by name and id."""
+        self.link.services()
+        found = await self.known.nodes()
+        return tuple(sorted(found, key=lambda node: (not node.is_alive, node.name, node.node_id)))

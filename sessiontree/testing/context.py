@@ -33,6 +33,7 @@ from sessiontree.contracts.context import (
     JOBS,
     MEMORY,
     MEMORY_WRITER,
+    NODES,
     PREVIEWS,
     READER,
     SESSIONS,
@@ -63,6 +64,7 @@ from sessiontree.contracts.memory import (
     Source,
 )
 from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.nodes import Nodes
 from sessiontree.contracts.ports import (
     AgentInfo,
     Channel,
@@ -396,6 +398,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     http: HttpSender | None = None,
     images: ImageInspector | ByKind | None = BY_KIND,
     speech: Speaker | None = None,
+    nodes: Nodes | None = None,
     shell: Shell | None = None,
     browser: Browser | None = None,
     previews: Previews | None = None,
@@ -424,6 +427,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         http: Sends HTTP requests.
         images: By default the real process for images; None removes it.
         speech: Speaks texts.
+        nodes: Knows the machines of the runtime.
         shell: Runs commands.
         browser: Opens pages.
         previews: Publishes pages.
@@ -446,6 +450,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         http=_handle(HTTP, kind, http),
         images=_handle(IMAGES, kind, images, ImageProcess),
         speech=_handle(SPEECH, kind, speech),
+        nodes=_handle(NODES, kind, nodes),
         writer=_handle(WRITER, kind, writer, lambda: WorkspaceWriter(root)),
         shell=_handle(SHELL, kind, shell),
         browser=_handle(BROWSER, kind, browser),

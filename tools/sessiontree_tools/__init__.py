@@ -22,6 +22,7 @@ from sessiontree_tools.http_request import SendRequest
 from sessiontree_tools.image import LookAtImage
 from sessiontree_tools.memory import MemoryForget, MemoryGet, MemorySearch, StoreMemory
 from sessiontree_tools.message import AskUser, Message
+from sessiontree_tools.nodes import ListNodes
 from sessiontree_tools.preview_screenshot import PreviewScreenshot
 from sessiontree_tools.process import ProcessTool
 from sessiontree_tools.read import Read
@@ -78,4 +79,5 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         DeployPreview(),
         LookAtImage(),
         Speak(),
+        ListNodes(),
     )

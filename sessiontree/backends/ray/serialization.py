@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from ray import cloudpickle
 
+from sessiontree.backends.ray.cluster_nodes import ClusterNodes
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.hooks import name_of
 from sessiontree.dispatch.hook_chain import HookChain
@@ -112,7 +113,8 @@ def open_for_host(packed: bytes) -> HostEquipment:
     both = _places_in(places).joined(
         own_places()
     )  # those of the program and of this host, perhaps on another machine
-    return HostEquipment(table, instant, hidden, reads, rules, group, chain, both, skills)
+    nodes = ClusterNodes()
+    return HostEquipment(table, instant, hidden, reads, rules, group, chain, both, skills, nodes)
 
 
 def open_for_gateway(packed: bytes) -> Mapping[str, GatewayModel]:

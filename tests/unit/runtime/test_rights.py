@@ -17,6 +17,7 @@ from sessiontree.contracts.context import CAPABILITIES, SessionRights, capabilit
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.runtime.session_rights import Handles, build_rights
+from sessiontree.runtime.session_shell import LocalNode
 from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.testing.context import (
     FixedStatus,
@@ -83,6 +84,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         speech=OutboundWeb(WebSettings()),
         child_workspaces=MappedChanges({}),
         canvas=RecordingCanvas(),
+        nodes=LocalNode(),
     )
 
     @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])

@@ -82,6 +82,7 @@ TABLE = {
     ),
     "image": Row(READ, MAIN_AND_BRANCH, "media", frozenset({"reader", "images"})),
     "tts": Row(WORK, MAIN_AND_BRANCH, "media", frozenset({"writer", "speech"})),
+    "nodes": Row(PermissionTier.ELEVATED, MAIN_AND_BRANCH, "nodes", frozenset({"nodes"})),
 }
 MARKED = {
     ("write", "content"): AllowEmpty(),
@@ -108,6 +109,7 @@ MARKED = {
     ("memory_forget", "ids"): Stripped(),
     ("image", "question"): Stripped(),
     ("tts", "text"): Stripped(),
+    ("nodes", "node"): Stripped(),
     ("tts", "voice"): Stripped(),
 }
 each_tool = pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.name)

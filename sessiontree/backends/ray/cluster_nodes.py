@@ -1,0 +1,65 @@
+"""The nodes of a Ray cluster, as a host in it sees them.
+
+Source: Ray's API reference, ``ray.nodes`` and ``ray.get_runtime_context``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ray
+
+from sessiontree.contracts.errors import ExecutionError, words_of
+from sessiontree.contracts.nodes import NodeInfo
+from sessiontree.contracts.placement import NODE_LABEL
+
+ANSWER_S: Final = 10.0
+_OWN_MARKS: Final = ("node:", "object_store_memory")
+"""How the names of resources begin that Ray itself gives each node."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNodes:
+    """Asks Ray for its nodes."""
+
+    async def nodes(self) -> tuple[NodeInfo, ...]:
+        """Return the cluster's nodes.
+
+        Raises:
+            ExecutionError: Ray does not answer.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await asyncio.to_thread(_nodes)
+        except TimeoutError as error:
+            raise ExecutionError(f"the cluster did not answer within {ANSWER_S:g} s", True) from error
+        except ray.exceptions.RayError as error:
+            raise ExecutionError(f"the cluster does not say which nodes it has: {words_of(error)}") from error
+
+
+def _nodes() -> tuple[NodeInfo, ...]:
+    rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
+    here = ray.get_runtime_context().get_node_id()
+    return tuple(_info(row, here) for row in rows)
+
+
+def _info(row: dict[str, Any], here: str) -> NodeInfo:
+    offered: dict[str, float] = row.get("Resources") or {}
+    labels: dict[str, str] = row.get("Labels") or {}
+    own = {"CPU", "memory"}
+    return NodeInfo(
+        str(row["NodeID"]),
+        str(row.get("NodeManagerHostname") or row.get("NodeName") or ""),
+        is_alive=bool(row["Alive"]),
+        is_here=row["NodeID"] == here,
+        cpus=float(offered.get("CPU", 0.0)),
+        memory_bytes=int(offered.get("memory", 0)),
+        resources={
+            name: float(amount)
+            for name, amount in offered.items()
+            if name not in own and not name.startswith(_OWN_MARKS)
+        },
+        labels={name: str(value) for name, value in labels.items() if name != NODE_LABEL},
+    )
