@@ -277,6 +277,25 @@ def calling(function: ToolFunction) -> Callable[..., Awaitable[ToolResult]]:
     return called
 
 
+SETTINGS = ("label", "section", "tier", "untrusted", "timeout_s", "idempotent", "sequential", "retry")
+"""Keywords of a decorator that are class variables of its tool as they are given."""
+
+
+def tool_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the class variables of a tool, by the keywords of its decorator."""
+    profiles, changes = given["profiles"], given["changes"]
+    return {
+        **{name: given[name] for name in SETTINGS},
+        "profiles": frozenset([profiles] if isinstance(profiles, str) else profiles),
+        "kinds": frozenset(given["kinds"]),
+        "capabilities": capability_names(given["capabilities"]),
+        "optional_capabilities": capability_names(given["optional_capabilities"]),
+        "changes": tuple([changes] if isinstance(changes, str) else changes),
+        "aliases": tuple(given["aliases"]),
+        "flags": frozenset(given["flags"]),
+    }
+
+
 @overload
 def tool(function: Callable[Given, Got], /) -> FunctionTool[Given, Got]: ...
 
@@ -356,24 +375,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     Raises:
         ConfigError: an annotation or the docstring is missing, or a setting is wrong; the error says the fix.
     """
-    settings = {
-        "name": name,
-        "label": label,
-        "section": section,
-        "profiles": frozenset([profiles] if isinstance(profiles, str) else profiles),
-        "tier": tier,
-        "kinds": frozenset(kinds),
-        "capabilities": capability_names(capabilities),
-        "optional_capabilities": capability_names(optional_capabilities),
-        "untrusted": untrusted,
-        "changes": tuple([changes] if isinstance(changes, str) else changes),
-        "timeout_s": timeout_s,
-        "idempotent": idempotent,
-        "sequential": sequential,
-        "retry": retry,
-        "aliases": tuple(aliases),
-        "flags": frozenset(flags),
-    }
+    settings = {"name": name, **tool_settings(locals())}
     if function is not None:
         return _declared(function, settings, inspect.currentframe())
 

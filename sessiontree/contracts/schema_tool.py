@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, cast
 
-from sessiontree.contracts.context import Capability, ToolContext, capability_names
+from sessiontree.contracts.context import Capability, ToolContext
 from sessiontree.contracts.decorator import (
     CONTEXT,
     Given,
@@ -16,6 +16,7 @@ from sessiontree.contracts.decorator import (
     calling,
     check_returns,
     read_docstring,
+    tool_settings,
 )
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
@@ -121,23 +122,9 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
     if not isinstance(parameters, Mapping):
         raise ConfigError(f"schema_tool({parameters!r}): give a JSON Schema as a mapping")
     settings = {
+        **tool_settings(locals()),
         "parameters": dict(parameters),
-        "label": label,
-        "section": section,
-        "profiles": frozenset([profiles] if isinstance(profiles, str) else profiles),
-        "tier": tier,
-        "kinds": frozenset(kinds),
-        "capabilities": capability_names(capabilities),
-        "optional_capabilities": capability_names(optional_capabilities),
-        "untrusted": untrusted,
-        "changes": tuple([changes] if isinstance(changes, str) else changes),
-        "timeout_s": timeout_s,
-        "idempotent": idempotent,
-        "sequential": sequential,
-        "retry": retry,
-        "aliases": tuple(aliases),
         "param_aliases": dict(param_aliases or {}),
-        "flags": frozenset(flags),
     }
 
     def decorate(function: Callable[Given, Got]) -> SchemaTool[Given, Got]:

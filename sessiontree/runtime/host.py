@@ -56,6 +56,14 @@ from sessiontree.runtime.interceptors import HookInterceptor, Interceptor, Scree
 from sessiontree.runtime.link import Mailbox
 from sessiontree.runtime.memory_api import MemoryApi
 from sessiontree.runtime.model_requests import ModelRequestBuilder
+from sessiontree.runtime.outside_handles import (
+    HostWeb,
+    HttpHandle,
+    LocalNode,
+    SessionNodes,
+    SessionSpeech,
+    WebHandle,
+)
 from sessiontree.runtime.progress import ProgressHub, ProgressRelay
 from sessiontree.runtime.session_rights import (
     CanvasHandle,
@@ -63,8 +71,6 @@ from sessiontree.runtime.session_rights import (
     ChildWorkspacesHandle,
     Facades,
     Handles,
-    HostWeb,
-    HttpHandle,
     Link,
     MemoryHandle,
     MemoryWriterHandle,
@@ -72,17 +78,13 @@ from sessiontree.runtime.session_rights import (
     SessionsHandle,
     StatusHandle,
     SubtreeHandle,
-    WebHandle,
     build_rights,
     session_policy,
 )
 from sessiontree.runtime.session_runner import RunnerState, SessionRunner
 from sessiontree.runtime.session_shell import (
     AllowedHandles,
-    LocalNode,
-    SessionNodes,
     SessionShell,
-    SessionSpeech,
     session_jobs,
     session_shell,
 )

@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, cast
 from weakref import WeakKeyDictionary, WeakSet
 
-from sessiontree.browser.tunnels import Network
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges, ChildWorkspaces
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionClosed
-from sessiontree.contracts.http_requests import HttpRequest, HttpResponse, HttpSender
+from sessiontree.contracts.http_requests import HttpSender
 from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.jobs import Jobs
 from sessiontree.contracts.jsonable import JsonValue
@@ -34,10 +33,7 @@ from sessiontree.contracts.ports import (
     Channel,
     Memory,
     MemoryWriter,
-    Page,
     Reader,
-    SearchHit,
-    SearchQuery,
     SessionFilter,
     SessionReport,
     SessionRow,
@@ -566,57 +562,6 @@ class StatusHandle:
         """Return the session's state now."""
         link = self._link
         return await link.services().report(link.grant)
-
-
-class HostWeb(Web, HttpSender, Network, Speaker, Protocol):
-    """Web access as a host has it."""
-
-    @property
-    def has_search(self) -> bool:
-        """Whether the owner configured a search provider."""
-        ...
-
-    @property
-    def has_speech(self) -> bool:
-        """Whether the owner configured a speech service."""
-        ...
-
-
-class WebHandle:
-    """Reads the web for the session while it is embodied here."""
-
-    __slots__ = ("_link", "_web")
-
-    def __init__(self, link: Link, web: Web) -> None:
-        """Keep the link and the web client of the process."""
-        self._link = link
-        self._web = web
-
-    async def get(self, url: str, *, max_bytes: int | None = None, accept: str = "*/*") -> Page:
-        """Return the page that a GET of an address leads to."""
-        self._link.services()
-        return await self._web.get(url, max_bytes=max_bytes, accept=accept)
-
-    async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
-        """Return hits of the owner's search provider."""
-        self._link.services()
-        return await self._web.search(query)
-
-
-class HttpHandle:
-    """Sends HTTP requests for the session while it is embodied here."""
-
-    __slots__ = ("_link", "_sender")
-
-    def __init__(self, link: Link, sender: HttpSender) -> None:
-        """Keep the link and the web client of the process."""
-        self._link = link
-        self._sender = sender
-
-    async def request(self, wanted: HttpRequest) -> HttpResponse:
-        """Send one request and return the response."""
-        self._link.services()
-        return await self._sender.request(wanted)
 
 
 class PreviewsHandle:

@@ -1,26 +1,21 @@
-"""The shell of an embodied session, confined here or in a container, its jobs, its speech and its nodes.
+"""The shell of an embodied session, confined here or in a container, and its jobs.
 
 A call that was allowed as Elevated gets more than the usual handles.
 """
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.jobs import CommandRequest, ExecHost, Jobs
-from sessiontree.contracts.nodes import NodeInfo, Nodes
 from sessiontree.contracts.ports import Writer
 from sessiontree.contracts.skills import Skill
-from sessiontree.contracts.speech import Speech, SpeechRequest
 from sessiontree.protected import OwnPlaces
 from sessiontree.runtime.frames import Adopt
-from sessiontree.runtime.session_rights import Facades, HostWeb, Link
+from sessiontree.runtime.session_rights import Facades, Link
 from sessiontree.sandbox import (
     CommandShell,
     ContainerShell,
@@ -29,7 +24,6 @@ from sessiontree.sandbox import (
     SessionJobs,
     SessionTurns,
     UnconfinedShell,
-    speak_confined,
 )
 from sessiontree.workspace import WorkspaceWriter
 
@@ -103,23 +97,6 @@ def session_shell(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SessionSpeech:
-    """Speaks for one session while it is embodied here."""
-
-    link: Link
-    web: HostWeb | None
-    workspace: Path
-    hidden: tuple[Path, ...]
-
-    async def speak(self, wanted: SpeechRequest) -> Speech:
-        """Return the audio file of a text."""
-        self.link.services()
-        if self.web is not None and self.web.has_speech:
-            return await self.web.speak(wanted)
-        return await speak_confined(wanted, self.workspace, self.hidden)
-
-
 class AllowedHandles:
     """The protected places of one session's workspace, and what its allowed calls get.
 
@@ -147,41 +124,3 @@ class AllowedHandles:
     def jobs(self) -> Jobs | None:
         """Return the jobs of one allowed Elevated call, which may leave the confinement; None = none."""
         return None if self._jobs is None else self._facades.jobs(self._jobs)
-
-
-LOCAL_NODE = "local"
-"""Id of the only node of the local backend."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalNode:
-    """The machine of the local backend."""
-
-    async def nodes(self) -> tuple[NodeInfo, ...]:
-        """Return this machine."""
-        return (
-            NodeInfo(
-                LOCAL_NODE,
-                platform.node() or LOCAL_NODE,
-                is_alive=True,
-                is_here=True,
-                cpus=float(len(os.sched_getaffinity(0))),
-                memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-                resources={},
-                labels={},
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class SessionNodes:
-    """The nodes, for one session while it is embodied here."""
-
-    link: Link
-    known: Nodes
-
-    async def nodes(self) -> tuple[NodeInfo, ...]:
-        """Return the nodes, those alive first, by name and id."""
-        self.link.services()
-        found = await self.known.nodes()
-        return tuple(sorted(found, key=lambda node: (not node.is_alive, node.name, node.node_id)))

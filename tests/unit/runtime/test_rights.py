@@ -16,8 +16,8 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import CAPABILITIES, SessionRights, capabilities_of
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.images import ImageProcess
+from sessiontree.runtime.outside_handles import LocalNode
 from sessiontree.runtime.session_rights import Handles, build_rights
-from sessiontree.runtime.session_shell import LocalNode
 from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.testing.context import (
     FixedStatus,

@@ -1,0 +1,120 @@
+"""What an embodied session reaches outside its tree: the web, requests that change something, speech, nodes.
+
+Each handle ends with its session's link to the supervisor.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sessiontree.browser.tunnels import Network
+from sessiontree.contracts.http_requests import HttpRequest, HttpResponse, HttpSender
+from sessiontree.contracts.nodes import NodeInfo, Nodes
+from sessiontree.contracts.ports import Page, SearchHit, SearchQuery, Web
+from sessiontree.contracts.speech import Speaker, Speech, SpeechRequest
+from sessiontree.runtime.session_rights import Link
+from sessiontree.sandbox import speak_confined
+
+
+class HostWeb(Web, HttpSender, Network, Speaker, Protocol):
+    """Web access as a host has it."""
+
+    @property
+    def has_search(self) -> bool:
+        """Whether the owner configured a search provider."""
+        ...
+
+    @property
+    def has_speech(self) -> bool:
+        """Whether the owner configured a speech service."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WebHandle:
+    """Reads the web for the session while it is embodied here."""
+
+    link: Link
+    web: Web
+
+    async def get(self, url: str, *, max_bytes: int | None = None, accept: str = "*/*") -> Page:
+        """Return the page that a GET of an address leads to."""
+        self.link.services()
+        return await self.web.get(url, max_bytes=max_bytes, accept=accept)
+
+    async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
+        """Return hits of the owner's search provider."""
+        self.link.services()
+        return await self.web.search(query)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpHandle:
+    """Sends HTTP requests for the session while it is embodied here."""
+
+    link: Link
+    sender: HttpSender
+
+    async def request(self, wanted: HttpRequest) -> HttpResponse:
+        """Send one request and return the response."""
+        self.link.services()
+        return await self.sender.request(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpeech:
+    """Speaks for one session while it is embodied here."""
+
+    link: Link
+    web: HostWeb | None
+    workspace: Path
+    hidden: tuple[Path, ...]
+
+    async def speak(self, wanted: SpeechRequest) -> Speech:
+        """Return the audio file of a text."""
+        self.link.services()
+        if self.web is not None and self.web.has_speech:
+            return await self.web.speak(wanted)
+        return await speak_confined(wanted, self.workspace, self.hidden)
+
+
+LOCAL_NODE = "local"
+"""Id of the only node of the local backend."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """The machine of the local backend."""
+
+    async def nodes(self) -> tuple[NodeInfo, ...]:
+        """Return this machine."""
+        return (
+            NodeInfo(
+                LOCAL_NODE,
+                platform.node() or LOCAL_NODE,
+                is_alive=True,
+                is_here=True,
+                cpus=float(len(os.sched_getaffinity(0))),
+                memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+                resources={},
+                labels={},
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionNodes:
+    """The nodes, for one session while it is embodied here."""
+
+    link: Link
+    known: Nodes
+
+    async def nodes(self) -> tuple[NodeInfo, ...]:
+        """Return the nodes, those alive first, by name and id."""
+        self.link.services()
+        found = await self.known.nodes()
+        return tuple(sorted(found, key=lambda node: (not node.is_alive, node.name, node.node_id)))
