@@ -127,7 +127,8 @@ def canvas_tree(tmp_path: Path, **options: Any) -> SessionTree:
     workspace.mkdir(exist_ok=True)
     agents = {"default": AgentSpec(tools=("canvas", "exec"))}
     given = {"backend": "local", "state_dir": tmp_path / "state", "approver": RULES, **options}
-    return SessionTree(workspace, model=FunctionModel(_repeat), agents=agents, purpose="canvases", **given)
+    model = FunctionModel(_repeat)
+    return SessionTree(workspace, model=model, agents=agents, purpose="canvases", **given)
 
 
 async def do(tree: SessionTree, action: str, **given: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -11,7 +12,17 @@ from playwright.async_api import Browser, expect
 from sessiontree import ExecutionError
 from sessiontree.contracts.session_facts import MessageReceived
 from tests.behaviour.fact_fixtures import until
-from tests.system.pages.canvas_fixtures import FIRST, LATER, NEWEST, canvas_site, do, frame_in, lines_of
+from tests.system.pages.canvas_fixtures import (
+    FIRST,
+    LATER,
+    NEWEST,
+    canvas_site,
+    canvas_tree,
+    do,
+    frame_in,
+    lines_of,
+)
+from tests.system.pages.page_fixtures import site_of
 
 
 @pytest.mark.covers("S12", "U14")
@@ -65,3 +76,36 @@ async def test_the_frame_is_asked(tmp_path: Path, browser: Browser) -> None:
         await expect(screen.page.locator("iframe")).to_have_count(0)
         with pytest.raises(ExecutionError, match="no page shows the canvas"):
             await do(tree, "snapshot")
+
+
+@pytest.mark.covers("U13")
+async def test_a_page_of_the_workspace_is_shown_as_it_changes(tmp_path: Path, browser: Browser) -> None:
+    """In two pages, without a reload of either; a page that is gone says so, and comes back."""
+    async with canvas_site(tmp_path, browser) as (tree, site):
+        page = tmp_path / "workspace" / "page.html"
+        await asyncio.to_thread(page.write_text, "<h1>first</h1>")
+        await do(tree, "present", path="page.html")
+        screens = [await site.open_tree(tree.tree_id) for _ in range(2)]
+        for each in screens:
+            await expect(frame_in(each).get_by_role("heading")).to_have_text("first")
+        await asyncio.to_thread(page.write_text, "<h1>the second</h1>")
+        for each in screens:
+            await expect(frame_in(each).get_by_role("heading")).to_have_text("the second")
+        assert (await do(tree, "present"))["viewers"] == 2
+        await asyncio.to_thread(page.unlink)
+        await expect(frame_in(screens[0]).get_by_text("This page can't be shown")).to_be_visible()
+        await asyncio.to_thread(page.write_text, "<h1>third</h1>")
+        await expect(frame_in(screens[0]).get_by_role("heading")).to_have_text("third")
+
+
+@pytest.mark.covers("S12")
+async def test_a_canvas_survives_its_program(tmp_path: Path, browser: Browser) -> None:
+    """A page that is opened when nobody runs the tree shows it, and sends nothing."""
+    async with canvas_tree(tmp_path) as tree:
+        await do(tree, "a2ui_push", jsonl=lines_of(LATER))
+        tree_id = tree.tree_id
+    async with site_of(tmp_path / "state", browser) as site:
+        screen = await site.open_tree(tree_id)
+        await expect(frame_in(screen).get_by_text("A table for tonight")).to_be_visible()
+        await frame_in(screen).get_by_role("button", name="Reserve").click()
+        await expect(screen.panel.locator(".note")).to_contain_text("the action was not sent")
