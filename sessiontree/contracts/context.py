@@ -335,6 +335,7 @@ class ToolContext:
         """Publishes pages on this machine; None for a Worker, or if the tool does not declare it."""
         return self._rights.previews
 
+    @property
     def canvas(self) -> Canvas | None:
         """Shows pages and surfaces to the person.
 

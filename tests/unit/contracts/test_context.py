@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import (
     BROWSER,
+    CANVAS,
     CAPABILITIES,
     CHANNEL,
     CHILD_WORKSPACES,
@@ -62,6 +63,7 @@ ALL: tuple[Capability[Any], ...] = (
     PREVIEWS,
     BROWSER,
     CHILD_WORKSPACES,
+    CANVAS,
 )
 Require = Callable[[ToolContext, Capability[Any]], Any]
 Narrow = Callable[[SessionRights, str, set[str]], SessionRights]
