@@ -14,6 +14,7 @@ from sessiontree.contracts.canvas import CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges
 from sessiontree.contracts.codec import to_wire
 from sessiontree.contracts.errors import (
+    ExecutionError,
     JournalError,
     SessionClosed,
     SessionNotFound,
@@ -437,6 +438,11 @@ class SupervisorCore:
         """Change a session's canvas."""
         live = self.grants.check(grant, "show")
         controller = live.controller
+        spec = controller.state.sessions[live.session].spec
+        if "path" in content and controller.workspace_of(spec) != controller.config.workspace:
+            raise ExecutionError(
+                "a page of a child's own workspace can't be shown from its file: present its text as html"
+            )
         asked = tree_stimuli.CanvasAsked(controller.now_ms(), live.session, key, action, content)
         for instruction in await controller.settle(asked, f"canvas:{key}"):
             if isinstance(instruction, tree_todo.RefuseSay):
