@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall, Precedent
 from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
+from sessiontree.contracts.cron import CatchUp, CronJob, CronStatus, JobTarget, SlotCause, SlotEnd
 from sessiontree.contracts.jobs import ExecHost, JobStatus
 from sessiontree.contracts.kinds import WorkspaceChoice
 from sessiontree.contracts.session_facts import (
@@ -85,6 +86,10 @@ from sessiontree.contracts.tree_facts import (
     ChannelSaid,
     ClientCallEnded,
     ClientCallOpened,
+    CronJobRemoved,
+    CronJobSaved,
+    CronSlotClaimed,
+    CronSlotsSkipped,
     DecisionRefused,
     DenialLifted,
     DigestDenied,
@@ -133,6 +138,7 @@ __all__ = [
     "CancelBegun",
     "CanvasActed",
     "CanvasChanged",
+    "CatchUp",
     "ChangedFile",
     "ChangesKept",
     "ChangesSettled",
@@ -145,6 +151,12 @@ __all__ = [
     "CompactionFailed",
     "ContextCompacted",
     "ContextFilled",
+    "CronJob",
+    "CronJobRemoved",
+    "CronJobSaved",
+    "CronSlotClaimed",
+    "CronSlotsSkipped",
+    "CronStatus",
     "DecisionRefused",
     "DenialLifted",
     "DigestDenied",
@@ -158,6 +170,7 @@ __all__ = [
     "JobEnded",
     "JobStarted",
     "JobStatus",
+    "JobTarget",
     "LeftoversEnded",
     "MessagePassed",
     "MessageReceived",
@@ -185,6 +198,8 @@ __all__ = [
     "SessionSpawned",
     "SessionSpec",
     "SessionTainted",
+    "SlotCause",
+    "SlotEnd",
     "SpawnDenied",
     "Stopping",
     "Tainted",

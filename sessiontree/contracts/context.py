@@ -16,6 +16,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.canvas import Canvas
 from sessiontree.contracts.child_workspaces import ChildWorkspaces
+from sessiontree.contracts.cron import Cron
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.events import short_progress
 from sessiontree.contracts.http_requests import HttpSender
@@ -51,6 +52,8 @@ class Capability(Generic[H]):
     tier: PermissionTier
     for_leaves: bool = True
     """Whether a kind without children may hold it."""
+    for_branches: bool = True
+    """Whether a Branch may hold it; False: only Main."""
 
 
 READER: Capability[Reader] = Capability("reader", PermissionTier.READ_ONLY)
@@ -89,6 +92,8 @@ CHILD_WORKSPACES: Capability[ChildWorkspaces] = Capability("child_workspaces", P
 """Reads and settles what children changed in workspaces of their own."""
 CANVAS: Capability[Canvas] = Capability("canvas", PermissionTier.SYSTEM)
 """Shows pages and surfaces to a person."""
+CRON: Capability[Cron] = Capability("cron", PermissionTier.SYSTEM, for_branches=False)
+"""Looks at timed jobs and changes them."""
 
 _ALL: Final[tuple[Capability[Any], ...]] = (
     READER,
@@ -109,6 +114,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     CHILD_WORKSPACES,
     CANVAS,
     NODES,
+    CRON,
 )
 _BY_NAME: Final = {each.name: each for each in _ALL}
 
@@ -133,7 +139,9 @@ def capabilities_of(kind: SessionKind) -> frozenset[str]:
 
     Source: ADR-0004, tool availability per session kind.
     """
-    return OBSERVING if kind is SessionKind.WORKER else frozenset(CAPABILITIES)
+    if kind is SessionKind.WORKER:
+        return OBSERVING
+    return frozenset(each.name for each in _ALL if each.for_branches or kind is SessionKind.MAIN)
 
 
 def highest_of(names: Iterable[str]) -> Capability[Any] | None:
@@ -174,6 +182,7 @@ class SessionRights:
     child_workspaces: ChildWorkspaces | None = None
     canvas: Canvas | None = None
     nodes: Nodes | None = None
+    cron: Cron | None = None
     tree_id: str = ""
     tool: str = ""
     """The tool to which the rights are narrowed; empty = the session's own rights."""
@@ -363,6 +372,11 @@ class ToolContext:
     def nodes(self) -> Nodes | None:
         """Knows the machines of the runtime; None for a Worker, or if the tool does not declare it."""
         return self._rights.nodes
+
+    @property
+    def cron(self) -> Cron | None:
+        """The tree's timed jobs; None except for Main, or if the tool does not declare it."""
+        return self._rights.cron
 
     @property
     def cancelled(self) -> bool:

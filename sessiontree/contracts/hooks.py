@@ -26,7 +26,9 @@ from sessiontree.contracts.messages import ImageContent, TextContent, ToolResult
 from sessiontree.contracts.results import Artifact, ToolResult
 from sessiontree.contracts.tree_config import Via
 
-Speaker: TypeAlias = Literal["user", "parent", "child", "notice", "canvas", "model", "thought", "channel"]
+Speaker: TypeAlias = Literal[
+    "user", "parent", "child", "notice", "canvas", "cron", "model", "thought", "channel"
+]
 """Origin of a text: the sender of a message; the session's model, which says or thinks it; or a tool that
 sends it on a channel."""
 

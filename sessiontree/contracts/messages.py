@@ -129,8 +129,9 @@ StopReason: TypeAlias = Literal["stop", "toolUse", "length", "refusal", "error",
 or its provider refused, it failed part-way, or it was stopped."""
 UNFINISHED: Final = frozenset({"error", "aborted"})
 """Stop reasons of a reply that its provider did not finish."""
-Origin: TypeAlias = Literal["user", "parent", "child", "notice", "canvas"]
-"""Who a message to a session is from; ``notice`` = the runtime, ``canvas`` = a frame of its canvas."""
+Origin: TypeAlias = Literal["user", "parent", "child", "notice", "canvas", "cron"]
+"""Who a message to a session is from; ``notice`` = the runtime, ``canvas`` = a frame of its canvas,
+``cron`` = a timed job."""
 
 
 @quickly_made

@@ -401,7 +401,7 @@ class TranscriptEntry:
     """Calls of tools are lines of an assistant's text. Text from outside is between marks."""
     at_ms: int
     origin: str = ""
-    """Who sent a user's message: ``user``, ``parent``, ``child`` or ``notice``."""
+    """Who sent a user's message: ``user``, ``parent``, ``child``, ``notice`` or ``cron``."""
     tool: str = ""
     """Name of the tool whose result it is."""
     is_error: bool = False

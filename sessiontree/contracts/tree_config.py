@@ -24,8 +24,9 @@ from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.settings import Budget, Limits, MessagePolicy
 
-Via: TypeAlias = Literal["root", "model", "handle"]
-"""Who spawned a session: nobody, a model through a tool, or the creating program through a handle."""
+Via: TypeAlias = Literal["root", "model", "handle", "cron"]
+"""Who spawned a session: nobody, a model through a tool, the creating program through a handle, or a timed
+job."""
 
 
 @recorded("session_spec")

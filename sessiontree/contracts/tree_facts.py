@@ -10,6 +10,7 @@ from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
 from sessiontree.contracts.child_workspaces import ChangedFile
 from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.codec import Recorded, held, recorded, sparse
+from sessiontree.contracts.cron import CronJob, JobTarget, SlotCause, SlotEnd
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
@@ -428,6 +429,69 @@ class InterruptBegun:
     reason: str
 
 
+@recorded("cron_job_saved")
+@dataclass(frozen=True, slots=True)
+class CronJobSaved:
+    """A timed job is new, or another one than before."""
+
+    job: CronJob
+    since_ms: int
+    """Its slots up to this time are settled."""
+    change: str
+    """``added``, ``updated``, ``paused``, ``resumed`` or ``over``."""
+    key: str
+    """Identifies the change; empty = it can't be repeated."""
+    wall_ms: int
+    """When, by the machine's clock."""
+
+
+@recorded("cron_job_removed")
+@dataclass(frozen=True, slots=True)
+class CronJobRemoved:
+    """A timed job is no more."""
+
+    job_id: str
+    key: str
+    """As in ``cron_job_saved``."""
+    wall_ms: int
+
+
+@recorded("cron_slot_claimed")
+@dataclass(frozen=True, slots=True)
+class CronSlotClaimed:
+    """A slot of a job runs, now and never again; what it starts follows in this commit."""
+
+    job_id: str
+    run_id: str
+    """Identifies the run; the session that it starts has ``cron:`` and this as its key."""
+    slot_ms: int
+    """The slot; of a run that was asked for, when it was."""
+    how: SlotCause
+    target: JobTarget
+    announces: bool
+    post_id: str
+    """The message to Main; empty = it starts a session."""
+    key: str
+    """Identifies the request for a run; empty = nobody asked."""
+    wall_ms: int
+
+
+@recorded("cron_slots_skipped")
+@dataclass(frozen=True, slots=True)
+class CronSlotsSkipped:
+    """Slots of a job did not run, and never will."""
+
+    job_id: str
+    first_ms: int
+    last_ms: int
+    count: int
+    is_exact: bool
+    """False: there were more than ``count``."""
+    reason: SlotEnd
+    detail: str
+    wall_ms: int
+
+
 TreeFact: TypeAlias = (
     TreeCreated
     | TreeForked
@@ -463,6 +527,10 @@ TreeFact: TypeAlias = (
     | ChangesSettled
     | CancelBegun
     | InterruptBegun
+    | CronJobSaved
+    | CronJobRemoved
+    | CronSlotClaimed
+    | CronSlotsSkipped
 )
 """What the journal records of a tree and of who is in it."""
 

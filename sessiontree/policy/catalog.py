@@ -180,7 +180,10 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("canvas", "Canvas", "ui", _SYSTEM, "canvas", flags=_NAMED, optional="reader web"),
     _row("message", "Send message", "messaging", _SYSTEM, "channel", "messaging"),
     _row("ask_user", "Ask the person", "messaging", _READ, "", "coding messaging", flags=_NAMED),
-    _row("cron", "Timed jobs", "automation", _SYSTEM, "sessions", flags=_OWNERS, to_come=True),
+    _row(
+        "cron", "Timed jobs", "automation", _SYSTEM, "cron", kinds=frozenset({SessionKind.MAIN}),
+        flags=(*_OWNERS, *_NAMED),
+    ),
     _row("gateway", "Runtime's own settings", "automation", _ELEVATED, flags=_OWNERS, to_come=True),
     _row("nodes", "Devices", "nodes", _ELEVATED, "nodes", flags=_NAMED, optional="channel"),
     _row("agents_list", "List agents", "agents", _READ, "subtree", flags=_NAMED),

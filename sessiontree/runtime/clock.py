@@ -25,12 +25,20 @@ class TreeClock:
     Args:
         offset_ms: How far this clock is ahead of ``passed_ms``; None = as far as the machine's clock is now.
         passed_ms: Returns a monotonic time in milliseconds.
+        wall_ms: Returns the machine's time.
     """
 
-    __slots__ = ("_passed_ms", "offset_ms")
+    __slots__ = ("_passed_ms", "offset_ms", "wall_ms")
 
-    def __init__(self, offset_ms: int | None = None, passed_ms: Callable[[], int] = monotonic_ms) -> None:
+    def __init__(
+        self,
+        offset_ms: int | None = None,
+        passed_ms: Callable[[], int] = monotonic_ms,
+        wall_ms: Callable[[], int] = machine_ms,
+    ) -> None:
         self._passed_ms = passed_ms
+        self.wall_ms = wall_ms
+        """Returns the machine's time, which may be set ahead or back: for times of day."""
         self.offset_ms = machine_ms() - passed_ms() if offset_ms is None else offset_ms
 
     def now_ms(self) -> int:
@@ -40,7 +48,7 @@ class TreeClock:
     def not_before(self, at_ms: int) -> TreeClock:
         """Return a clock that never returns less than ``at_ms`` and otherwise agrees with this one."""
         passed_ms = self._passed_ms
-        return TreeClock(max(self.offset_ms, at_ms - passed_ms()), passed_ms)
+        return TreeClock(max(self.offset_ms, at_ms - passed_ms()), passed_ms, self.wall_ms)
 
     def ring(self, at_ms: int, action: Callable[[], None]) -> asyncio.TimerHandle:
         """Call an action at a time, or at once if the time has passed."""

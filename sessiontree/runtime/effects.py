@@ -53,6 +53,7 @@ from sessiontree.runtime.question_budget import QuestionBudget, price_of
 from sessiontree.runtime.scheduler import Scheduler
 from sessiontree.runtime.supervisor_api import CallReply, CodeRaised, Reply
 from sessiontree.runtime.time_limits import TimeLimits
+from sessiontree.runtime.timed_jobs import JobTimer
 from sessiontree.sandbox.environment import program_finder
 from sessiontree.session import instructions as session_todo
 from sessiontree.tree import protocol as tree_stimuli
@@ -218,10 +219,12 @@ class EffectRunner:
         self._time_limits: TimeLimits[AwaitedReply] = TimeLimits(self._wait_no_longer)
         """Time limits of model requests, by session."""
         self._budget = QuestionBudget(controller.state)
+        self._jobs = JobTimer(controller, around.clock)
 
     def close(self) -> None:
         """Stop all timers."""
         self._budget.close()
+        self._jobs.close()
         self._time_limits.close()
         for timer in self._timers.values():
             timer.cancel()
@@ -284,6 +287,8 @@ class EffectRunner:
                 self._release(instruction)
             case tree_todo.WakeTreeAt():
                 self._wake_tree(instruction)
+            case tree_todo.WatchJobs():
+                self._jobs.watch()
 
     def _await_commit(self, live: LiveSession, instruction: session_todo.AwaitCommit) -> None:
         if not live.over:

@@ -16,19 +16,21 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.runtime.live_session import LiveSession
 
 Right: TypeAlias = Literal[
-    "report", "say", "show", "spawn", "look", "direct", "command", "publish", "recall", "remember", "forget"
-]
+    "report", "say", "show", "spawn", "look", "direct", "command", "publish", "schedule", "recall",
+    "remember", "forget",
+]  # fmt: skip
 _ACTING: frozenset[Right] = frozenset(
     {"report", "say", "show", "spawn", "look", "direct", "command", "publish", "recall", "remember", "forget"}
 )
 RIGHTS: dict[SessionKind, frozenset[Right]] = {
-    SessionKind.MAIN: _ACTING,
+    SessionKind.MAIN: _ACTING | {"schedule"},
     SessionKind.BRANCH: _ACTING,
     SessionKind.WORKER: frozenset({"report", "recall"}),
 }
 """The requests that each kind of session may make, to its supervisor and (the last three) to memory. ``look``
 and ``direct``: see, and stop or write to, the sessions below. ``command``: run commands in a container.
-``publish``: publish pages on this machine. ``show``: change the session's canvas, and ask its frames."""
+``publish``: publish pages on this machine. ``show``: change the session's canvas, and ask its frames.
+``schedule``: see and change timed jobs."""
 TOKEN_BYTES = 16
 
 

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from sessiontree.contracts.canvas import CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges
+from sessiontree.contracts.cron import CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.ports import (
     AgentInfo,
@@ -71,6 +72,20 @@ class Services(Protocol):
 
     async def stop_below(self, grant: str, target: str, reason: str) -> tuple[SessionRow, ...]:
         """Stop a session below the session; return how it and those below it ended."""
+        ...
+
+    async def timed_jobs(self, grant: str) -> CronTable:
+        """Return the timed jobs of a Main's tree."""
+        ...
+
+    async def job_history(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
+        """Return runs and skips of a timed job, newest first."""
+        ...
+
+    async def change_job(
+        self, grant: str, change: JobChange, key: str, asked_by: tuple[Principal, ...]
+    ) -> JobRow:
+        """Carry out a change of the timed jobs of a Main's tree; return the job."""
         ...
 
     async def container(self, grant: str, protected: tuple[str, ...]) -> str:

@@ -141,6 +141,10 @@ class Controller(Protocol):
         """Return the tree's time."""
         ...
 
+    def wall_ms(self) -> int:
+        """Return the machine's time."""
+        ...
+
     def agent_config(self, agent: str) -> AgentConfig:
         """Return an agent's configuration, with the names of its models."""
         ...

@@ -20,6 +20,7 @@ from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges, ChildWorkspaces
 from sessiontree.contracts.context import SessionRights
+from sessiontree.contracts.cron import Cron, CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionClosed
 from sessiontree.contracts.http_requests import HttpSender
 from sessiontree.contracts.image_facts import ImageInspector
@@ -190,6 +191,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "speech": Speaker,
     "child_workspaces": ChildWorkspaces,
     "nodes": Nodes,
+    "cron": Cron,
 }
 """Member of a session's rights to the protocol of its handle."""
 _BEHIND: Final[WeakKeyDictionary[object, Any]] = WeakKeyDictionary()
@@ -307,6 +309,7 @@ class Handles:
     sessions: Sessions
     subtree: Subtree
     child_workspaces: ChildWorkspaces
+    cron: Cron
     status: Status
     memory: Memory
     memory_writer: MemoryWriter
@@ -376,6 +379,7 @@ def build_rights(
         previews=handles.previews,
         images=handles.images,
         child_workspaces=handles.child_workspaces,
+        cron=handles.cron if kind is SessionKind.MAIN else None,
         tree_id=tree_id,
         denied_in=refused,
     )
@@ -457,6 +461,30 @@ class SessionsHandle:
         """Stop a session below this one and everything below it; return their rows once they have ended."""
         link = self._link
         return await link.services().stop_below(link.grant, target, reason)
+
+
+class CronHandle:
+    """The timed jobs of the tree, for its Main."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def jobs(self) -> CronTable:
+        """Return all jobs."""
+        link = self._link
+        return await link.services().timed_jobs(link.grant)
+
+    async def history(self, job_id: str, *, limit: int) -> tuple[JobRun, ...]:
+        """Return runs and skips of a job, newest first."""
+        link = self._link
+        return await link.services().job_history(link.grant, job_id, limit)
+
+    async def change(self, change: JobChange, *, key: str) -> JobRow:
+        """Carry out a change on behalf of those the session acts for now; the same key changes once."""
+        link = self._link
+        return await link.services().change_job(link.grant, change, key, link.acting_for())
 
 
 class SubtreeHandle:

@@ -13,6 +13,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.canvas import CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges
 from sessiontree.contracts.codec import to_wire
+from sessiontree.contracts.cron import CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import (
     ExecutionError,
     JournalError,
@@ -55,6 +56,7 @@ from sessiontree.runtime.scheduler import PoolSize, Scheduler
 from sessiontree.runtime.stored_trees import load_tree, stored_facts
 from sessiontree.runtime.subtree import agents_of, rows_below, sent_from, stopped_below, transcript_below
 from sessiontree.runtime.supervisor_api import ActorRow
+from sessiontree.runtime.timed_jobs import change_job, history_of, jobs_of
 from sessiontree.runtime.tree_controller import TreeController
 from sessiontree.runtime.tree_fork import Identity, forked
 from sessiontree.schema.result import check_model_schema, compile_result
@@ -457,6 +459,24 @@ class SupervisorCore:
         live = self.grants.check(grant, "show")
         tree_id = live.controller.config.tree_id
         return await self.canvas_viewers.ask(tree_id, live.session, kind, code, key, timeout_s)
+
+    async def timed_jobs(self, grant: str) -> CronTable:
+        """Return the timed jobs of a Main's tree."""
+        return jobs_of(self.grants.check(grant, "schedule").controller)
+
+    async def job_history(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
+        """Return runs and skips of a timed job, newest first."""
+        return history_of(self.grants.check(grant, "schedule").controller, job_id, limit)
+
+    async def change_job(
+        self, grant: str, change: JobChange, key: str, asked_by: tuple[Principal, ...]
+    ) -> JobRow:
+        """Carry out a change of the timed jobs of a Main's tree; return the job.
+
+        Raises:
+            ExecutionError, ValidationError: it is refused.
+        """
+        return await change_job(self.grants.check(grant, "schedule").controller, change, key, asked_by)
 
     async def container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of a session's container; start it if it is not running."""

@@ -74,6 +74,7 @@ FOR_GRANTS: Final = frozenset(
         "publish",
         "changes_below", "changed_content", "settle_changes",
         "change_canvas", "ask_canvas",
+        "timed_jobs", "job_history", "change_job",
     }
 )  # fmt: skip
 """What hosts may ask for the session that they embody."""

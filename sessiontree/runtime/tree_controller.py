@@ -59,8 +59,6 @@ METERED = frozenset({"tokens", "cost_usd", "tool_calls"})
 """Members of a budget that replies use up."""
 BOOKED_AFTER_S = 0.05
 """How long after a session's first adoption its time to live is recorded."""
-
-
 LATER_S = 0.05
 """How long an inbox may still show a request that was decided elsewhere, in seconds."""
 
@@ -178,6 +176,8 @@ class TreeController:
         self._has_left = asyncio.Event()
         self.now_ms = deps.clock.now_ms
         """The tree's time."""
+        self.wall_ms = deps.clock.wall_ms
+        """The machine's time."""
         self._booked_ms = booked_ms
         self._agents: dict[tuple[str, ...], AgentConfig] = {}
         """By agent and strictness, the configurations that sessions were adopted with."""

@@ -19,6 +19,7 @@ from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.settings import Budget
 from sessiontree.contracts.stimuli import TreeEvent
 from sessiontree.contracts.tree_facts import TreeFact
+from sessiontree.runtime.job_replay import job_stimuli
 from sessiontree.tree import protocol
 from sessiontree.tree.budgets import SCALE, natural, payers_of
 from sessiontree.tree.protocol import FromSession, TreeStimulus
@@ -99,7 +100,7 @@ def _times(ahead: Sequence[TreeFact]) -> Iterator[int]:
                 yield at_ms
 
 
-def _asked(  # noqa: C901, PLR0912 - one case for each type
+def _asked(  # noqa: C901, PLR0912, PLR0915 - one case for each type
     state: TreeState, at_ms: int, head: TreeFact, ahead: Sequence[TreeFact]
 ) -> Iterator[TreeStimulus]:
     """Yield what the program, people and hosts may have asked or reported."""
@@ -146,6 +147,10 @@ def _asked(  # noqa: C901, PLR0912 - one case for each type
             yield protocol.InterruptAsked(at_ms, sessions[0], reason)
         case facts.CancelBegun(sessions, reason, status):
             yield protocol.StopAsked(at_ms, sessions[0], reason, status)
+        case (
+            facts.CronJobSaved() | facts.CronJobRemoved() | facts.CronSlotClaimed() | facts.CronSlotsSkipped()
+        ):
+            yield from job_stimuli(state, at_ms, head)
 
 
 def _spawn(state: TreeState, at_ms: int, head: facts.SessionSpawned) -> TreeStimulus:

@@ -151,7 +151,7 @@ def _kept(state: SessionState, upto: int) -> set[int]:
     kept: set[int] = set()
     newest = None
     for at, message in enumerate(transcript):
-        if isinstance(message, UserMessage) and message.origin in {"user", "parent"}:
+        if isinstance(message, UserMessage) and message.origin in {"user", "parent", "cron"}:
             newest = at
         if not waiting or at >= upto or not isinstance(message, AssistantMessage):
             continue

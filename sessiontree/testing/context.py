@@ -28,6 +28,7 @@ from sessiontree.contracts.context import (
     CANVAS,
     CHANNEL,
     CHILD_WORKSPACES,
+    CRON,
     HTTP,
     IMAGES,
     JOBS,
@@ -48,7 +49,8 @@ from sessiontree.contracts.context import (
     ToolContext,
     capabilities_of,
 )
-from sessiontree.contracts.errors import SessionNotFound, SessionTreeError, ValidationError
+from sessiontree.contracts.cron import Cron, CronTable, JobChange, JobRow, JobRun
+from sessiontree.contracts.errors import ExecutionError, SessionNotFound, SessionTreeError, ValidationError
 from sessiontree.contracts.http_requests import HttpSender
 from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.jobs import Jobs
@@ -363,6 +365,54 @@ class RecordingPreviews:
         return PublishedPage(f"http://127.0.0.1:1/{name}/{entry}", replaced)
 
 
+@dataclass(slots=True)
+class RecordingCron:
+    """Runs no job; keeps each change and answers with the given job.
+
+    Args:
+        rows: The tree's jobs; a change answers with the one that it names, or the first.
+        runs: The history of each of them, newest first.
+        refusal: An error to raise instead of carrying out a change, if given.
+    """
+
+    rows: Sequence[JobRow] = ()
+    runs: Sequence[JobRun] = ()
+    refusal: SessionTreeError | None = None
+    changes: dict[str, JobChange] = field(default_factory=dict)
+    """Key to change, in the order they came; a repeated key adds none."""
+
+    async def jobs(self) -> CronTable:
+        """Return the given jobs, at the beginning of 1970."""
+        return CronTable(0, tuple(self.rows))
+
+    async def history(self, job_id: str, *, limit: int) -> tuple[JobRun, ...]:
+        """Return at most ``limit`` of the given runs.
+
+        Raises:
+            ExecutionError: no given job is called ``job_id``.
+        """
+        self._row(job_id)
+        return tuple(self.runs[:limit])
+
+    async def change(self, change: JobChange, *, key: str) -> JobRow:
+        """Keep a ``change`` once for a ``key``; return the job.
+
+        Raises:
+            SessionTreeError: a refusal was given.
+            ExecutionError: no given job has the id.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        self.changes.setdefault(key, change)
+        return self._row(change.job_id)
+
+    def _row(self, job_id: str) -> JobRow:
+        for row in self.rows:
+            if job_id in {"", row.job.job_id}:
+                return row
+        raise ExecutionError(f"no job is called {job_id!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class FixedStatus:
     """Always reports the same status."""
@@ -392,6 +442,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     sessions: Sessions | ByKind | None = BY_KIND,
     subtree: Subtree | ByKind | None = BY_KIND,
     child_workspaces: ChildWorkspaces | None = None,
+    cron: Cron | None = None,
     memory: Memory | None = None,
     memory_writer: MemoryWriter | None = None,
     web: Web | None = None,
@@ -421,6 +472,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         sessions: By default a :class:`RecordingSessions`; None removes it.
         subtree: By default a :class:`RecordingSubtree` without sessions; None removes it.
         child_workspaces: Leads to what children changed in workspaces of their own.
+        cron: The tree's timed jobs.
         memory: Searches memory.
         memory_writer: Adds to memory.
         web: Reads the web.
@@ -438,16 +490,11 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         call_id: Names the call.
         tree_id: Names the tree.
         signals: The call's signals, to cancel it or to watch it; by default the call has one minute.
-
-    Raises:
-        ValueError: a handle was given that this kind never holds.
     """
     rights = replace(
         _rights_without_handles(kind, root, config or AgentConfig(), status, tree_id),
         reader=_handle(READER, kind, reader, lambda: WorkspaceReader(root)),
-        memory=_handle(MEMORY, kind, memory),
-        web=_handle(WEB, kind, web),
-        http=_handle(HTTP, kind, http),
+        memory=_handle(MEMORY, kind, memory), web=_handle(WEB, kind, web), http=_handle(HTTP, kind, http),
         images=_handle(IMAGES, kind, images, ImageProcess),
         speech=_handle(SPEECH, kind, speech),
         nodes=_handle(NODES, kind, nodes),
@@ -462,8 +509,8 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         previews=_handle(PREVIEWS, kind, previews),
         child_workspaces=_handle(CHILD_WORKSPACES, kind, child_workspaces),
         canvas=_handle(CANVAS, kind, canvas),
-        tree_id=tree_id,
-    )
+        cron=_handle(CRON, kind, cron),
+    )  # fmt: skip
     return ToolContext(rights, call_id, signals or CallSignals(time.monotonic() + 60))
 
 

@@ -28,6 +28,7 @@ from sessiontree.contracts.tree_facts import (
 from sessiontree.tree.approvals import CANCELLED, ask, close, hear_function, hear_person, lift_denial
 from sessiontree.tree.canvas import act_on_canvas, change_canvas
 from sessiontree.tree.child_changes import keep_changes, settle_changes
+from sessiontree.tree.cron import change_job, pause_forked, ring_jobs
 from sessiontree.tree.evolve import Draft, evolve
 from sessiontree.tree.lifecycle import (
     charge,
@@ -53,6 +54,8 @@ from sessiontree.tree.protocol import (
     FromSession,
     HookFailedOutside,
     InterruptAsked,
+    JobAsked,
+    JobsRang,
     LeftoversFound,
     LiftAsked,
     PostsConsumed,
@@ -156,6 +159,10 @@ def _judge(draft: Draft, stimulus: TreeStimulus) -> None:  # noqa: C901, PLR0912
             keep_changes(draft, stimulus)
         case SettleAsked():
             settle_changes(draft, stimulus)
+        case JobsRang():
+            ring_jobs(draft, stimulus)
+        case JobAsked():
+            change_job(draft, stimulus)
         case ClockRang():
             pass  # everything due by then has already been done
         case _:
@@ -213,6 +220,7 @@ def _fork(draft: Draft, asked: ForkAsked) -> None:
             answers.setdefault(post.session, []).append(post_id)
     for session, post_ids in answers.items():
         draft.write(PostsTaken(session, tuple(post_ids)))
+    pause_forked(draft)
 
 
 def _note_hook(draft: Draft, failed: HookFailedOutside) -> None:

@@ -29,6 +29,10 @@ from sessiontree.contracts.tree_facts import (
     ChannelSaid,
     ClientCallEnded,
     ClientCallOpened,
+    CronJobRemoved,
+    CronJobSaved,
+    CronSlotClaimed,
+    CronSlotsSkipped,
     DecisionRefused,
     DenialLifted,
     DigestDenied,
@@ -54,6 +58,7 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.tree.budgets import amounts_of, count, open_account
 from sessiontree.tree.canvas_state import CanvasState, change_state
+from sessiontree.tree.job_facts import claim_slot, remove_job, save_job, skip_slots
 from sessiontree.tree.protocol import Deliver, TreeInstruction
 from sessiontree.tree.state import (
     Alarm,
@@ -515,7 +520,16 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     ChangesSettled: _settled,
     CancelBegun: _cancelling,
     InterruptBegun: _only_told,
+    CronJobSaved: save_job,
+    CronJobRemoved: remove_job,
+    CronSlotClaimed: claim_slot,
+    CronSlotsSkipped: skip_slots,
 }
+
+
+def next_post_id(session: Session) -> str:
+    """Return the id of the next post to a session."""
+    return f"{session.spec.session_id}#{session.posted + 1}"
 
 
 class Draft:
@@ -559,7 +573,7 @@ class Draft:
         owed = self.state.live_session(session)
         if owed is None:
             return
-        post_id = f"{session}#{owed.posted + 1}"
+        post_id = next_post_id(owed)
         mail = mail_of(post_id)
         if owed.held is not None and owed.stop is None and not isinstance(mail, ApproverAsked):
             self.write(SessionReactivated(session))

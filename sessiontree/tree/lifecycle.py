@@ -68,7 +68,7 @@ def end(draft: Draft, session: Session, result: SessionResult[Any], *, forced: b
     cancel_client_calls(draft, name)
     draft.write(SessionEnded(name, result.status, result, draft.now_ms, forced))
     draft.tell(ReleaseSession(name, result, forced))
-    if spec.parent is not None and spec.via == "model":
+    if spec.parent is not None and (spec.via == "model" or draft.state.job_runs.get(spec.key or "")):
         _report(draft, session, result)
     orphans = draft.state.children.members(name)
     if orphans:
@@ -440,10 +440,10 @@ def stop(draft: Draft, asked: StopAsked) -> None:
 def interrupt(draft: Draft, asked: InterruptAsked) -> None:
     """Interrupt a session and everything below it: it drops its current work and stays alive.
 
-    Sessions below that the creating program spawned are interrupted in the same way. Sessions that a model
-    spawned are stopped: their run is over, and no other caller talks to them. A session that is already
-    stopping continues to stop. A session that has given its final message and waits for nothing has no work
-    to drop.
+    Sessions below that the creating program spawned are interrupted in the same way. Sessions that a model or
+    a timed job spawned are stopped: their run is over, and no other caller talks to them. A session that is
+    already stopping continues to stop. A session that has given its final message and waits for nothing has
+    no work to drop.
     """
     kept: list[str] = []
     over: list[str] = []
@@ -454,7 +454,7 @@ def interrupt(draft: Draft, asked: InterruptAsked) -> None:
             session = draft.state.live_session(name)
             if session is None or session.stop is not None:
                 continue
-            if session.spec.via == "model" and name != asked.session:
+            if session.spec.via in {"model", "cron"} and name != asked.session:
                 over.append(name)
             elif not _rests(session):
                 kept.append(name)

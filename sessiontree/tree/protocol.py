@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from sessiontree.contracts.approvals import Precedent, Rule
 from sessiontree.contracts.child_workspaces import WorkspaceCopy
+from sessiontree.contracts.cron import JobChange
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus, Wait, WorkspaceChoice
@@ -287,6 +288,30 @@ class ClockRang:
     at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class JobsRang:
+    """A slot of a timed job may have come."""
+
+    at_ms: int
+    wall_ms: int
+    """The machine's time. It may step back, and ahead; the tree's own time does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobAsked:
+    """Main, the creating program or a person asks for a change of timed jobs."""
+
+    at_ms: int
+    wall_ms: int
+    change: JobChange
+    key: str = ""
+    """Identifies the change; a repeat with the same key changes nothing. Empty = it is not repeated."""
+    asked_by: tuple[Principal, ...] = ()
+    """Those for whom Main asks; empty = the creating program."""
+    taint: str = ""
+    """Source of the untrusted text that the asker has read; empty = none."""
+
+
 TreeStimulus: TypeAlias = (
     TreeOpened
     | ForkAsked
@@ -311,6 +336,8 @@ TreeStimulus: TypeAlias = (
     | ChangesFound
     | SettleAsked
     | ClockRang
+    | JobsRang
+    | JobAsked
 )
 
 
@@ -382,6 +409,26 @@ class WakeTreeAt:
     at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class WatchJobs:
+    """Ring when the next slot of a timed job comes; times set before no longer count."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptJob:
+    """Tell the caller which job was changed, and which run was begun."""
+
+    job_id: str
+    run_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseJob:
+    """Tell the caller why no job was changed."""
+
+    error: SessionTreeError
+
+
 TreeInstruction: TypeAlias = (
     AcceptSpawn
     | RefuseSpawn
@@ -392,4 +439,7 @@ TreeInstruction: TypeAlias = (
     | RefuseStop
     | ReleaseSession
     | WakeTreeAt
+    | WatchJobs
+    | AcceptJob
+    | RefuseJob
 )

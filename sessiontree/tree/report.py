@@ -10,7 +10,7 @@ from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.contracts.kinds import PermissionTier, SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.questions import QuestionRequest
-from sessiontree.tree.protocol import Deliver, ReleaseSession, TreeInstruction, WakeTreeAt
+from sessiontree.tree.protocol import Deliver, ReleaseSession, TreeInstruction, WakeTreeAt, WatchJobs
 from sessiontree.tree.reach import all_below
 from sessiontree.tree.state import TreeState
 
@@ -89,8 +89,8 @@ def owed(state: TreeState) -> list[TreeInstruction]:
     Returns:
         First the ends of sessions, leaves before the sessions above them, so that no session waits for one
         that is over; then everything that live sessions have not taken, in the order it was posted; last one
-        timer for every time at which something is due, earliest first. All of them are harmless when
-        repeated. Whoever shows requests to people reads them from the facts.
+        timer for every time at which something is due, earliest first, and one for all timed jobs. All of
+        them are harmless when repeated. Whoever shows requests to people reads them from the facts.
     """
     instructions: list[TreeInstruction] = []
     ended = [
@@ -102,4 +102,6 @@ def owed(state: TreeState) -> list[TreeInstruction]:
     instructions += [Deliver(post.session, post_id, post.mail) for post_id, post in state.posts.items()]
     bells = {alarm.at_ms for alarm in state.alarms if state.still_means(alarm)}
     instructions += [WakeTreeAt(at_ms) for at_ms in sorted(bells)]
+    if any(state.jobs.values()):
+        instructions.append(WatchJobs())
     return instructions

@@ -75,9 +75,7 @@ def spawn(draft: Draft, asked: SpawnAsked) -> None:
     if known is not None:
         draft.tell(AcceptSpawn(known, False))
         return
-    refusal = _refusal_of(state, asked)
-    if refusal is None and asked.copy is None and has_own_workspace(state, asked):
-        refusal = _refusal(asked, "its workspace was not copied, because limits changed meanwhile; try again")
+    refusal = find_refusal(state, asked)
     if refusal is not None:
         _refuse(draft, asked, refusal)
         return
@@ -109,6 +107,17 @@ def has_own_workspace(state: TreeState, asked: SpawnAsked) -> bool:
 
 def _refusal_of(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     return next((found for check in _CHECKS if (found := check(state, asked)) is not None), None)
+
+
+def find_refusal(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+    """Return why a spawn is refused; None = it is not."""
+    refusal = _refusal_of(state, asked)
+    if refusal is not None or asked.copy is not None or not has_own_workspace(state, asked):
+        return refusal
+    why = "its workspace was not copied, because limits changed meanwhile; try again"
+    if asked.via == "cron":
+        why = "timed jobs start no branch with a workspace of its own; name another agent, or a worker"
+    return _refusal(asked, why)
 
 
 def _start(draft: Draft, spec: SessionSpec, account: str, number: int) -> None:

@@ -8,7 +8,7 @@ state: the layer includes the decision's own facts, and the state below does not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from operator import attrgetter, itemgetter
@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
 from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.cron import CronJob
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.results import SessionResult
@@ -382,6 +383,39 @@ class Request:
 _REQUEST_VALUES = attrgetter(*(member.name for member in fields(Request)))
 
 
+class RunNote(NamedTuple):
+    """One run of a timed job, or slots that did not run."""
+
+    slot_ms: int
+    wall_ms: int
+    how: str
+    """A ``SlotCause``, or ``skipped``."""
+    run_id: str = ""
+    """Empty for slots that did not run."""
+    post_id: str = ""
+    """The message to Main; empty = it started a session."""
+    reason: str = ""
+    slots: int = 1
+    is_exact: bool = True
+
+
+@dataclass(slots=True)
+class JobState:
+    """One timed job."""
+
+    job: CronJob
+    since_ms: int
+    """Its slots up to this time are settled."""
+    runs: int = 0
+    skipped: int = 0
+    notes: tuple[RunNote, ...] = ()
+    """The newest ones, oldest first."""
+
+    def copy(self) -> JobState:
+        """Return a copy."""
+        return replace(self)
+
+
 class ClosedCall(NamedTuple):
     """How a client call ended."""
 
@@ -435,6 +469,14 @@ class TreeState:
     """What ended sessions changed in workspaces of their own, by session."""
     settled: Table[str, str] = field(default_factory=Table)
     """What became of these changes, by session: ``merged`` or ``discarded``."""
+    jobs_made: int = 0
+    """Number of timed jobs it ever had; the next one's number is one more."""
+    jobs: Table[str, JobState] = field(default_factory=Table)
+    """Timed jobs, in the order in which they were added."""
+    job_keys: Table[str, tuple[str, str]] = field(default_factory=Table)
+    """The job, and the run if one was asked for, by the key of the change."""
+    job_runs: Table[str, bool] = field(default_factory=Table)
+    """Whether Main gets the result of a timed session, by the session's key."""
     children: Groups = field(default_factory=Groups)
     """Live children by parent, in spawn order."""
     owed_to: Groups = field(default_factory=Groups)
@@ -459,6 +501,7 @@ class TreeState:
         made.live = self.live
         made.total = self.total
         made.open_requests = self.open_requests
+        made.jobs_made = self.jobs_made
         made.alarms = Alarms()
         made._below = self
         return made

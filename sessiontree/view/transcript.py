@@ -154,6 +154,7 @@ _SENDERS: Final = {
     "child": "a child",
     "notice": "the runtime",
     "canvas": "its canvas",
+    "cron": "a timed job",
 }
 
 

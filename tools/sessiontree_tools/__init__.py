@@ -1,4 +1,4 @@
-"""The built-in tools: files, commands, messages, children, the web, a canvas, and memory.
+"""The built-in tools: files, commands, messages, children, timed jobs, the web, a canvas, and memory.
 
 They import ``sessiontree.contracts`` only, and are found through the entry point ``sessiontree.tools``.
 Not here: deciding who may call what (``policy``), or keeping paths beneath the workspace (its handles).
@@ -13,6 +13,7 @@ from sessiontree_tools.apply_patch import ApplyPatch
 from sessiontree_tools.browser import BrowserTool
 from sessiontree_tools.canvas import CanvasTool
 from sessiontree_tools.child_workspace import ChildWorkspace
+from sessiontree_tools.cron import CronTool
 from sessiontree_tools.deploy_preview import DeployPreview
 from sessiontree_tools.edit import Edit
 from sessiontree_tools.exec import Exec
@@ -64,6 +65,7 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         SessionsHistory(),
         SessionsSend(),
         AgentsList(),
+        CronTool(),
         WebSearch(),
         WebFetch(),
         BrowserTool(),

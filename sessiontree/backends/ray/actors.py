@@ -34,6 +34,7 @@ from sessiontree.backends.ray.serialization import (
 )
 from sessiontree.contracts.canvas import CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges
+from sessiontree.contracts.cron import CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.ports import (
@@ -176,6 +177,23 @@ class RemoteServices:
         """Ask a frame that shows the session's canvas."""
         answer: str = await self._ask(grant, "ask_canvas", kind, code, key, timeout_s)
         return answer
+
+    async def timed_jobs(self, grant: str) -> CronTable:
+        """Return the timed jobs of a Main's tree."""
+        table: CronTable = await self._ask(grant, "timed_jobs")
+        return table
+
+    async def job_history(self, grant: str, job_id: str, limit: int) -> tuple[JobRun, ...]:
+        """Return runs and skips of a timed job, newest first."""
+        runs: tuple[JobRun, ...] = await self._ask(grant, "job_history", job_id, limit)
+        return runs
+
+    async def change_job(
+        self, grant: str, change: JobChange, key: str, asked_by: tuple[Principal, ...]
+    ) -> JobRow:
+        """Carry out a change of timed jobs; return the job."""
+        row: JobRow = await self._ask(grant, "change_job", change, key, asked_by)
+        return row
 
     async def container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of the session's container; start it if it is not running."""

@@ -18,6 +18,7 @@ from sessiontree.contracts import (
     child_workspaces,
     client_tool,
     codec,
+    cron,
     senders,
     session_facts,
     stimuli,
@@ -38,7 +39,9 @@ from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.testing.strategies import instances_of
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
-ROOMS = (senders, session_facts, tree_facts, stimuli, tree_config, approvals, client_tool, child_workspaces)
+ROOMS = (
+    senders, cron, session_facts, tree_facts, stimuli, tree_config, approvals, client_tool, child_workspaces,
+)  # fmt: skip
 Pack = Callable[[Any], str]
 
 RECORDED = sorted(

@@ -19,6 +19,7 @@ from sessiontree.contracts.context import (
     CAPABILITIES,
     CHANNEL,
     CHILD_WORKSPACES,
+    CRON,
     HTTP,
     IMAGES,
     JOBS,
@@ -64,6 +65,7 @@ ALL: tuple[Capability[Any], ...] = (
     BROWSER,
     CHILD_WORKSPACES,
     CANVAS,
+    CRON,
 )
 Require = Callable[[ToolContext, Capability[Any]], Any]
 Narrow = Callable[[SessionRights, str, set[str]], SessionRights]
@@ -266,9 +268,13 @@ def test_names_of_capabilities_are_those_of_the_rights() -> None:
 
 @pytest.mark.parametrize("kind", list(SessionKind))
 def test_kind_decides_what_may_be_held(kind: SessionKind) -> None:
-    """A Worker only observes; the others may hold everything."""
-    held = capabilities_of(kind)
-    assert held == (OBSERVING if kind is SessionKind.WORKER else set(CAPABILITIES))
+    """A Worker only observes; Main may hold everything, and a Branch everything but timed jobs."""
+    may = {
+        SessionKind.MAIN: set(CAPABILITIES),
+        SessionKind.BRANCH: set(CAPABILITIES) - {"cron"},
+        SessionKind.WORKER: OBSERVING,
+    }
+    assert capabilities_of(kind) == may[kind]
 
 
 def test_what_observes_changes_nothing() -> None:

@@ -227,7 +227,7 @@ def test_an_explanation_names_list_and_entry() -> None:
         "why": "its deny list holds 'group:runtime'",
         "note": "",
     }
-    by_profile = removal_of("cron", MAIN, tools=ToolPolicy(profile="coding"))
+    by_profile = removal_of("web_fetch", MAIN, tools=ToolPolicy(profile="coding"))
     assert (by_profile["by"], by_profile["pattern"]) == ("profile", "coding")
     by_allow = removal_of("read", MAIN, sandbox=ToolLists(allow=()))
     assert (by_allow["by"], by_allow["pattern"], by_allow["why"]) == (
@@ -260,8 +260,8 @@ def test_what_comes_before_the_nine_is_named_first() -> None:
     patch = removal_of("apply_patch", Standing(SessionKind.MAIN, True, model="anthropic/opus"), tools=denied)
     assert patch["step"] == "apply_patch"
     assert "'anthropic/opus' is not one of OpenAI's" in patch["why"]
-    cron = removal_of("cron", BRANCH, tools=denied)
-    assert (cron["step"], cron["why"]) == ("owner only", "Tool restricted to owner senders.")
+    gateway = removal_of("gateway", BRANCH, tools=denied)
+    assert (gateway["step"], gateway["why"]) == ("owner only", "Tool restricted to owner senders.")
 
 
 @pytest.mark.covers("U15")
@@ -386,7 +386,8 @@ def test_explanations_show_themselves() -> None:
     assert "step='tools.allow'" in pretty_repr(gone)
     assert [each.tool for each in policy.removed(MAIN)] == [
         "apply_patch", "exec", "http_request", "sessions_list", "sessions_history", "sessions_send",
-        "browser", "ask_user", "nodes", "agents_list", "image", "tts", "write_html", "preview_screenshot",
+        "browser", "ask_user", "cron", "nodes", "agents_list", "image", "tts", "write_html",
+        "preview_screenshot",
         "validate_page", "deploy_preview", "Station-List",
     ]  # fmt: skip
 

@@ -24,6 +24,7 @@ from sessiontree.testing.context import (
     PlainMemory,
     RecordingCanvas,
     RecordingChannel,
+    RecordingCron,
     RecordingPreviews,
     RecordingSessions,
     RecordingSubtree,
@@ -59,6 +60,7 @@ CHANGING = (
     "previews",
     "child_workspaces",
     "canvas",
+    "cron",
 )
 """What no Worker holds."""
 
@@ -74,6 +76,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         channel=RecordingChannel(),
         sessions=RecordingSessions(),
         subtree=RecordingSubtree(),
+        cron=RecordingCron(),
         status=FixedStatus(fresh_report(SessionKind.MAIN)),
         memory=PlainMemory(),
         memory_writer=PlainMemory(),
@@ -96,7 +99,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         if kind is SessionKind.WORKER:
             assert held.isdisjoint(CHANGING)
         else:
-            everything = set(CAPABILITIES)
+            everything = set(capabilities_of(kind))
             assert held == (everything if config.workspace_access == "rw" else everything - {"writer"})
         assert (rights.session_id, rights.kind, rights.config) == (session, kind, config)
         assert rights.workspace_root == root

@@ -25,6 +25,10 @@ from sessiontree.contracts.tree_facts import (
     ChannelSaid,
     ClientCallEnded,
     ClientCallOpened,
+    CronJobRemoved,
+    CronJobSaved,
+    CronSlotClaimed,
+    CronSlotsSkipped,
     DecisionRefused,
     DenialLifted,
     DigestDenied,
@@ -54,6 +58,7 @@ from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import (
     WORKER,
     config,
+    job,
     question,
     result,
 )
@@ -93,6 +98,10 @@ STRAY: list[typing.Any] = [
     CancelBegun((NOBODY,), "", SessionStatus.CANCELLED, 9),
     InterruptBegun((NOBODY,), ""),
     TreeForked(config(), 9, 3),
+    CronJobSaved(job(), 0, "added", "key", 0),
+    CronJobRemoved("c9", "", 0),
+    CronSlotClaimed("c9", "c9:1", 1, "due", "main", True, "main#1", "", 1),
+    CronSlotsSkipped("c9", 1, 2, 2, True, "missed", "", 3),
 ]
 
 

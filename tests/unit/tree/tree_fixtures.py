@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from sessiontree.contracts.approvals import ApprovalMode, ApprovalQuestion, CheckedCall, Precedent, Rule
+from sessiontree.contracts.cron import CronJob
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.results import SessionResult
@@ -82,6 +84,33 @@ def config(
         policy=POLICY,
         messages=messages,
     )
+
+
+def job(**more: Any) -> CronJob:
+    """Return a timed job: every minute from the beginning of 1970, a message to Main."""
+    empty = CronJob(
+        job_id="c1",
+        name="",
+        text="look around",
+        once_ms=None,
+        every_ms=60_000,
+        anchor_ms=0,
+        expression="",
+        zone="UTC",
+        target="main",
+        kind=BRANCH,
+        agent=None,
+        budget=None,
+        ttl_s=None,
+        announces=True,
+        catch_up="once",
+        until_ms=None,
+        status="active",
+        asked_by=(),
+        taint="",
+        created_ms=0,
+    )
+    return replace(empty, **more)
 
 
 def result(status: str = "completed", summary: str = "done", **more: Any) -> SessionResult[Any]:
