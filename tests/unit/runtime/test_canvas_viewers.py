@@ -13,7 +13,7 @@ from sessiontree.runtime.canvas_viewers import MAX_VIEWERS, PRESENT_S, CanvasVie
 
 
 class Clock:
-    """A time that stands still until it is moved."""
+    """A time that changes only when a test changes it."""
 
     now_s = 100.0
 
