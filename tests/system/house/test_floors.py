@@ -173,7 +173,8 @@ def test_every_contract_has_a_fault(contracts: dict[str, dict[str, Any]]) -> Non
 def test_an_exception_names_one_room_and_one_library(contracts: dict[str, dict[str, Any]]) -> None:
     """Exceptions say where a library or a heavy room is used, and nothing else."""
     exceptions = {name: one["ignore_imports"] for name, one in contracts.items() if "ignore_imports" in one}
-    assert set(exceptions) == {"tools", "libraries", "closed"}
+    assert set(exceptions) == {"tools", "libraries", "closed", "fakes"}
+    assert exceptions["fakes"] == ["sessiontree.testing.tool_contract -> sessiontree.api.*"]
     assert exceptions["tools"] == ["** -> sessiontree.contracts.**"]
     pairs = [line.split(" -> ") for line in exceptions["libraries"]]
     assert {library for _, library in pairs} <= set(contracts["libraries"]["forbidden_modules"])
@@ -185,4 +186,4 @@ def test_an_exception_names_one_room_and_one_library(contracts: dict[str, dict[s
 def test_contracts_are_short(checkout: Path) -> None:
     """They cover new rooms by wildcard, so they do not grow with them."""
     _, _, section = (checkout / "pyproject.toml").read_text("utf-8").partition("[tool.importlinter]\n")
-    assert len(section.partition("\n[tool.")[0].splitlines()) < 40
+    assert len(section.partition("\n[tool.")[0].splitlines()) < 48
