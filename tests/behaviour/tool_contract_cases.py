@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import AsyncIterator
+from typing import Any
 
 from sessiontree import (
-    App,
     ExecutionError,
     PermissionDenied,
     SessionHandle,
     SessionTree,
-    ToolReply,
     ValidationError,
-    WebSettings,
 )
 from sessiontree.policy.settings import PolicyConfig
-from sessiontree.testing.tool_contract import Part, ToolCase, ToolContract
-from sessiontree_tools import builtin_tools
-
-TOOLS: Final = {tool.name: tool for tool in builtin_tools()}
-AT_ONCE: Final[dict[Part, str]] = {"slow": "it waits for nothing"}
-SHORT: Final[dict[Part, str]] = {"huge": "its result has a bound of its own far below"}
-TEXT: Final[dict[Part, str]] = {"undecodable": "it meets no bytes, only the text of its arguments"}
-LINES: Final = b"".join(b"line %d of many\n" % number for number in range(20_000))
-
-
-def contract(name: str, *cases: ToolCase, not_checked: Mapping[Part, str], **more: Any) -> ToolContract:
-    """Return the contract of a built-in tool."""
-    return ToolContract(TOOLS[name], cases, not_checked=not_checked, **more)
+from sessiontree.testing.tool_contract import ToolCase, ToolContract
+from tests.behaviour.contract_fixtures import AT_ONCE, LINES, OUTSIDE, SHORT, TEXT, check_file, contract
+from tests.behaviour.web_contract_cases import page_contracts, web_contracts
 
 
 @contextlib.asynccontextmanager
@@ -60,18 +46,8 @@ async def answering(tree: SessionTree, session: SessionHandle[Any]) -> AsyncIter
         await asyncio.wait((task,))
 
 
-def check_file(path: str, content: bytes) -> Any:
-    """Return a check that a file of the workspace has a content."""
-
-    def check(reply: ToolReply, workspace: Path) -> None:
-        assert (workspace / path).read_bytes() == content
-
-    return check
-
-
 ADD_FILE = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch"
 BROKEN_PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-absent\n+new\n*** End Patch"
-OUTSIDE = "outside"
 
 
 def _file_contracts() -> tuple[ToolContract, ...]:
@@ -277,36 +253,14 @@ def _memory_contracts() -> tuple[ToolContract, ...]:
     )
 
 
-def _web_contracts(url: str, port: int) -> tuple[ToolContract, ...]:
-    app = App(web=WebSettings(allow_private=(f"127.0.0.1:{port}",)))
-    return (
-        contract(
-            "web_fetch",
-            ToolCase("a page", {"url": f"{url}/page"}, says="hello"),
-            ToolCase("a private place", {"url": "http://127.0.0.1:1/"}, error=PermissionDenied),
-            ToolCase("no address", {"url": "nowhere"}, error=ValidationError, says="nowhere"),
-            slow=ToolCase("a page that does not come", {"url": f"{url}/slow"}),
-            huge=ToolCase("a long page", {"url": f"{url}/huge"}, says="line"),
-            undecodable=ToolCase("bytes", {"url": f"{url}/bytes"}, says="a"),
-            not_checked={},
-            app=app,
-        ),
-        contract(
-            "web_search",
-            ToolCase("a hit", {"query": "hello"}, says="http://one.example/"),
-            ToolCase("no words", {"query": " "}, error=ValidationError, says="query"),
-            slow=ToolCase("a provider that does not answer", {"query": "slow"}),
-            undecodable=ToolCase("bytes", {"query": "bytes"}, error=ExecutionError),
-            app=App(web=WebSettings(search_url=url)),
-            not_checked=SHORT,
-        ),
-    )
-
-
 def every_contract(url: str, port: int) -> dict[str, ToolContract]:
     """Return each tool's contract by name; ``url`` is a site on the loopback that listens at ``port``.
 
     The site has the pages ``page``, ``slow``, ``huge`` and ``bytes``.
     """
     groups = (_file_contracts(), _search_contracts(), _session_contracts(), _memory_contracts())
-    return {each.tool.name: each for group in (*groups, _web_contracts(url, port)) for each in group}
+    return {
+        each.tool.name: each
+        for group in (*groups, web_contracts(url, port), page_contracts())
+        for each in group
+    }

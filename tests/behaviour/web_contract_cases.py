@@ -1,0 +1,77 @@
+"""Contracts of the built-in tools for the web and for pages."""
+
+from __future__ import annotations
+
+from sessiontree import App, ExecutionError, PermissionDenied, ValidationError, WebSettings
+from sessiontree.testing.tool_contract import ToolCase, ToolContract
+from tests.behaviour.contract_fixtures import AT_ONCE, OUTSIDE, SHORT, TEXT, check_file, contract
+
+PAGE = b"<!doctype html><html lang=en><title>A page</title><h1>Hello</h1></html>"
+
+
+def web_contracts(url: str, port: int) -> tuple[ToolContract, ...]:
+    """Return the contracts of the tools that reach the web; see ``every_contract`` for the site."""
+    app = App(web=WebSettings(allow_private=(f"127.0.0.1:{port}",)))
+    return (
+        contract(
+            "web_fetch",
+            ToolCase("a page", {"url": f"{url}/page"}, says="hello"),
+            ToolCase("a private place", {"url": "http://127.0.0.1:1/"}, error=PermissionDenied),
+            ToolCase("no address", {"url": "nowhere"}, error=ValidationError, says="nowhere"),
+            slow=ToolCase("a page that does not come", {"url": f"{url}/slow"}),
+            huge=ToolCase("a long page", {"url": f"{url}/huge"}, says="line"),
+            undecodable=ToolCase("bytes", {"url": f"{url}/bytes"}, says="a"),
+            not_checked={},
+            app=app,
+        ),
+        contract(
+            "http_request",
+            ToolCase("a request", {"url": f"{url}/page", "body": "x"}, says="hello"),
+            ToolCase("saved", {"url": f"{url}/page", "save_as": "a"}, check=check_file("a", b"hello")),
+            ToolCase("a private place", {"url": "http://127.0.0.1:1/"}, error=PermissionDenied),
+            ToolCase(
+                "two bodies", {"url": url, "body": "x", "file": "a"}, error=ValidationError, says="body"
+            ),
+            slow=ToolCase("a service that does not answer", {"url": f"{url}/slow"}),
+            huge=ToolCase("a long answer", {"url": f"{url}/huge"}, says="line"),
+            undecodable=ToolCase("bytes", {"url": f"{url}/bytes"}, says="a"),
+            not_checked={},
+            app=app,
+        ),
+        contract(
+            "web_search",
+            ToolCase("a hit", {"query": "hello"}, says="http://one.example/"),
+            ToolCase("no words", {"query": " "}, error=ValidationError, says="query"),
+            slow=ToolCase("a provider that does not answer", {"query": "slow"}),
+            undecodable=ToolCase("bytes", {"query": "bytes"}, error=ExecutionError),
+            app=App(web=WebSettings(search_url=url)),
+            not_checked=SHORT,
+        ),
+    )
+
+
+def page_contracts() -> tuple[ToolContract, ...]:
+    """Return the contracts of the tools that make pages."""
+    return (
+        contract(
+            "write_html",
+            ToolCase(
+                "a page", {"filename": "a.html", "content": PAGE.decode()}, check=check_file("a.html", PAGE)
+            ),
+            ToolCase(
+                "no page", {"filename": "a.exe", "content": ""}, error=ValidationError, says="written in"
+            ),
+            ToolCase(
+                "outside", {"filename": "../a.html", "content": ""}, error=PermissionDenied, says=OUTSIDE
+            ),
+            not_checked={**AT_ONCE, **SHORT, **TEXT},
+        ),
+        contract(
+            "deploy_preview",
+            ToolCase("a page", {}, files={"index.html": PAGE}, says="preview_url"),
+            ToolCase("no page", {}, error=ExecutionError, says="index.html"),
+            ToolCase("outside", {"project_dir": "/etc"}, error=PermissionDenied, says=OUTSIDE),
+            undecodable=ToolCase("bytes", {}, files={"index.html": b"\xff"}, says="preview_url"),
+            not_checked={**AT_ONCE, **SHORT},
+        ),
+    )
