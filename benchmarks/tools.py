@@ -7,7 +7,7 @@ are inside the clock. Beside it is the bare work, which the library or program d
 - `browser_start`: the first `start` of a session; bare: Playwright starts the same Chromium unconfined.
 - `browser_open`, `browser_snapshot`, `browser_screenshot`: with a browser that runs, of one small page on the
   loopback; bare: the same page by Playwright (for the snapshot, its ARIA tree).
-- `process_start`: `exec` with `background` of `sleep 60`, until it answers; bare: the same command unconfined.
+- `process_start`: `exec` with `background` of `sleep 60`, until it answers; bare: it unconfined.
 - `process_poll`: a `poll` of it; bare: a look at its state in /proc.
 - `patch_1000_hunks`: one `apply_patch` with 1,000 changes of one file; bare: reading and writing that file.
 - `worktree_10000_files`: a child with a workspace of its own of 10,000 files, from `spawn` to its first model

@@ -17,7 +17,7 @@ from sessiontree import (
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.testing.tool_contract import ToolCase, ToolContract
 from tests.behaviour.contract_fixtures import AT_ONCE, LINES, OUTSIDE, SHORT, TEXT, check_file, contract
-from tests.behaviour.web_contract_cases import page_contracts, web_contracts
+from tests.behaviour.web_contract_cases import media_contracts, page_contracts, web_contracts
 
 
 @contextlib.asynccontextmanager
@@ -261,6 +261,6 @@ def every_contract(url: str, port: int) -> dict[str, ToolContract]:
     groups = (_file_contracts(), _search_contracts(), _session_contracts(), _memory_contracts())
     return {
         each.tool.name: each
-        for group in (*groups, web_contracts(url, port), page_contracts())
+        for group in (*groups, web_contracts(url, port), page_contracts(), media_contracts())
         for each in group
     }

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from sessiontree import App, ExecutionError, PermissionDenied, ValidationError, WebSettings
+import io
+from pathlib import Path
+
+from PIL import Image
+
+from sessiontree import App, ExecutionError, PermissionDenied, ToolReply, ValidationError, WebSettings
 from sessiontree.testing.tool_contract import ToolCase, ToolContract
 from tests.behaviour.contract_fixtures import AT_ONCE, OUTSIDE, SHORT, TEXT, check_file, contract
 
@@ -48,6 +53,35 @@ def web_contracts(url: str, port: int) -> tuple[ToolContract, ...]:
             not_checked=SHORT,
         ),
     )
+
+
+def media_contracts() -> tuple[ToolContract, ...]:
+    """Return the contracts of the tools for images and speech."""
+    picture = io.BytesIO()
+    Image.new("RGB", (4, 3), "red").save(picture, "PNG")
+    look = {"images": ["a.png"], "question": "Which colour?"}
+    return (
+        contract(
+            "image",
+            ToolCase("a picture", look, files={"a.png": picture.getvalue()}, says="a.png"),
+            ToolCase("no picture", look, files={"a.png": b"text"}, error=ExecutionError, says="a.png"),
+            ToolCase("no file", look, error=ExecutionError, says="a.png"),
+            ToolCase("outside", {**look, "images": ["/etc/a.png"]}, error=PermissionDenied, says=OUTSIDE),
+            undecodable=ToolCase("bytes", look, files={"a.png": b"\xff\xfe"}, error=ExecutionError),
+            not_checked={**AT_ONCE, **SHORT},
+        ),
+        contract(
+            "tts",
+            ToolCase("a text", {"text": "Hello", "path": "a.wav"}, says="a.wav", check=_check_is_sound),
+            ToolCase("outside", {"text": "x", "path": "../a.wav"}, error=PermissionDenied, says=OUTSIDE),
+            ToolCase("nothing", {"text": " ", "path": "a.wav"}, error=ValidationError, says="text"),
+            not_checked={**AT_ONCE, **SHORT, **TEXT},
+        ),
+    )
+
+
+def _check_is_sound(reply: ToolReply, workspace: Path) -> None:
+    assert (workspace / "a.wav").read_bytes()[:4] == b"RIFF"
 
 
 def page_contracts() -> tuple[ToolContract, ...]:
