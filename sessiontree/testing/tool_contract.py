@@ -228,11 +228,12 @@ class _Checks:
         return workspace
 
     def _app(self, tool: Tool[Any], model: Callable[[ModelRequest], Any], **settings: Any) -> App:
-        agent = AgentSpec(context_tokens=CONTEXT_TOKENS, tools=[tool.name], **settings)
+        tools = [*self._contract.app.tools, tool]
+        agent = AgentSpec(context_tokens=CONTEXT_TOKENS, tools=[each.name for each in tools], **settings)
         return replace(
             self._contract.app,
             model=FunctionModel(model, context_tokens=CONTEXT_TOKENS),
-            tools=[*self._contract.app.tools, tool],
+            tools=tools,
             agents={"default": agent},
             builtin_tools=False,
         )

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from sessiontree import (
+    App,
     ExecutionError,
     PermissionDenied,
     SessionHandle,
@@ -16,7 +17,16 @@ from sessiontree import (
 )
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.testing.tool_contract import ToolCase, ToolContract
-from tests.behaviour.contract_fixtures import AT_ONCE, LINES, OUTSIDE, SHORT, TEXT, check_file, contract
+from tests.behaviour.contract_fixtures import (
+    AT_ONCE,
+    LINES,
+    OUTSIDE,
+    SHORT,
+    TEXT,
+    TOOLS,
+    check_file,
+    contract,
+)
 from tests.behaviour.web_contract_cases import media_contracts, page_contracts, web_contracts
 
 
@@ -25,6 +35,14 @@ async def one_child(tree: SessionTree, session: SessionHandle[Any]) -> AsyncIter
     """Give the session a Worker called ``one`` that stays open."""
     if not any("/w" in child for child in session.status().children):
         await session.spawn("worker", "look", label="one", stays_open=True)
+    yield
+
+
+@contextlib.asynccontextmanager
+async def one_job(tree: SessionTree, session: SessionHandle[Any]) -> AsyncIterator[None]:
+    """Start a command in the background, where commands may run."""
+    with contextlib.suppress(PermissionDenied):
+        await session.call("exec", {"command": "echo hello; sleep 60", "background": True})
     yield
 
 
@@ -159,6 +177,27 @@ def _search_contracts() -> tuple[ToolContract, ...]:
             huge=ToolCase("a long output", {"command": "yes | head -c 3000000"}, says="left out"),
             undecodable=ToolCase("bytes", {"command": "printf 'a\\377b'"}, says="a\ufffdb"),
             not_checked={},
+        ),
+        contract(
+            "process",
+            ToolCase("a job", {"action": "poll", "job_id": "j1", "wait_ms": 5000}, says="hello"),
+            ToolCase("its list", {"action": "list"}, says="j1"),
+            ToolCase("no job", {"action": "kill", "job_id": "j9"}, error=ExecutionError, says="j9"),
+            ToolCase("no id", {"action": "kill"}, error=ValidationError, says="job_id"),
+            slow=ToolCase("a long wait", {"action": "poll", "job_id": "j1", "offset": 6, "wait_ms": 60000}),
+            app=App(tools=[TOOLS["exec"]]),
+            around=one_job,
+            not_checked={
+                "huge": "it gives a part of an output: tests of jobs",
+                "undecodable": "as exec, whose output it gives",
+            },
+        ),
+        contract(
+            "child_workspace",
+            ToolCase("none", {"action": "list"}, says="children"),
+            ToolCase("no child", {"action": "merge", "target": "main/w9"}, error=ExecutionError, says="w9"),
+            ToolCase("no target", {"action": "diff"}, error=ValidationError, says="needs the id"),
+            not_checked={**AT_ONCE, **SHORT, "undecodable": "changes are bytes: tests of child workspaces"},
         ),
     )
 

@@ -11,6 +11,8 @@ from sessiontree import App, ExecutionError, PermissionDenied, ToolReply, Valida
 from sessiontree.testing.tool_contract import ToolCase, ToolContract
 from tests.behaviour.contract_fixtures import AT_ONCE, OUTSIDE, SHORT, TEXT, check_file, contract
 
+ENDLESS = b"<script>for (;;) {}</script>"
+"""A page whose script does not end."""
 PAGE = b"<!doctype html><html lang=en><title>A page</title><h1>Hello</h1></html>"
 
 
@@ -41,6 +43,20 @@ def web_contracts(url: str, port: int) -> tuple[ToolContract, ...]:
             huge=ToolCase("a long answer", {"url": f"{url}/huge"}, says="line"),
             undecodable=ToolCase("bytes", {"url": f"{url}/bytes"}, says="a"),
             not_checked={},
+            app=app,
+        ),
+        contract(
+            "browser",
+            ToolCase("a page", {"action": "open", "url": f"{url}/page"}, says="opened"),
+            ToolCase("not running", {"action": "stop"}, says="was not running"),
+            ToolCase(
+                "a private place", {"action": "open", "url": "http://127.0.0.1:1/"}, error=PermissionDenied
+            ),
+            ToolCase("no address", {"action": "open"}, error=ValidationError, says="url"),
+            ToolCase("no tab", {"action": "focus", "tab": "t9"}, error=ExecutionError, says="t9"),
+            slow=ToolCase("a page that does not come", {"action": "open", "url": f"{url}/slow"}),
+            undecodable=ToolCase("bytes", {"action": "open", "url": f"{url}/bytes"}, says="opened"),
+            not_checked={"huge": "a snapshot needs a page that is open: tests of the browser"},
             app=app,
         ),
         contract(
@@ -99,6 +115,26 @@ def page_contracts() -> tuple[ToolContract, ...]:
                 "outside", {"filename": "../a.html", "content": ""}, error=PermissionDenied, says=OUTSIDE
             ),
             not_checked={**AT_ONCE, **SHORT, **TEXT},
+        ),
+        contract(
+            "preview_screenshot",
+            ToolCase("a page", {}, files={"index.html": PAGE}, says="desktop"),
+            ToolCase("no page", {}, error=ExecutionError, says="index.html"),
+            ToolCase("no picture's name", {"save_as": "a.html"}, error=ValidationError, says=".png"),
+            ToolCase("outside", {"filename": "/etc/a.html"}, error=PermissionDenied, says=OUTSIDE),
+            slow=ToolCase("a page", {}, files={"index.html": ENDLESS}),
+            undecodable=ToolCase("bytes", {}, files={"index.html": b"<p>\xff"}, says="desktop"),
+            not_checked=SHORT,
+        ),
+        contract(
+            "validate_page",
+            ToolCase("a page", {}, files={"index.html": PAGE}, says="score"),
+            ToolCase("no page", {}, error=ExecutionError, says="index.html"),
+            ToolCase("no check", {"checks": []}, error=ValidationError, says="checks"),
+            ToolCase("outside", {"filename": "/etc/a.html"}, error=PermissionDenied, says=OUTSIDE),
+            slow=ToolCase("a page", {}, files={"index.html": ENDLESS}),
+            undecodable=ToolCase("bytes", {}, files={"index.html": b"<p>\xff"}, says="score"),
+            not_checked=SHORT,
         ),
         contract(
             "deploy_preview",
