@@ -8,6 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from sessiontree import App, ExecutionError, PermissionDenied, ToolReply, ValidationError, WebSettings
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.testing.tool_contract import ToolCase, ToolContract
 from tests.behaviour.contract_fixtures import AT_ONCE, OUTSIDE, SHORT, TEXT, check_file, contract
 
@@ -75,7 +76,7 @@ def media_contracts() -> tuple[ToolContract, ...]:
     """Return the contracts of the tools for images and speech."""
     picture = io.BytesIO()
     Image.new("RGB", (4, 3), "red").save(picture, "PNG")
-    look = {"images": ["a.png"], "question": "Which colour?"}
+    look: dict[str, JsonValue] = {"images": ["a.png"], "question": "Which colour?"}
     return (
         contract(
             "image",
