@@ -138,6 +138,20 @@ def page_contracts() -> tuple[ToolContract, ...]:
             not_checked=SHORT,
         ),
         contract(
+            "canvas",
+            ToolCase("a page", {"action": "present", "html": PAGE.decode()}, says="shown"),
+            ToolCase("nothing to present", {"action": "present"}, error=ValidationError),
+            ToolCase("no viewer", {"action": "eval", "code": "1"}, error=ExecutionError),
+            ToolCase(
+                "no file", {"action": "present", "path": "none.html"}, error=ExecutionError, says="none"
+            ),
+            ToolCase("no messages", {"action": "a2ui_push", "jsonl": "{}"}, error=ValidationError),
+            undecodable=ToolCase(
+                "bytes", {"action": "present", "path": "a.html"}, files={"a.html": b"<p>\xff"}, says="shown"
+            ),
+            not_checked={**AT_ONCE, **SHORT},
+        ),
+        contract(
             "deploy_preview",
             ToolCase("a page", {}, files={"index.html": PAGE}, says="preview_url"),
             ToolCase("no page", {}, error=ExecutionError, says="index.html"),
