@@ -260,6 +260,15 @@ def _session_contracts() -> tuple[ToolContract, ...]:
             around=one_child,
             not_checked={**rest, **SHORT},
         ),
+        contract(
+            "nodes",
+            ToolCase("their list", {"action": "status"}, says="nodes"),
+            ToolCase(
+                "no such node", {"action": "describe", "node": "none"}, error=ExecutionError, says="none"
+            ),
+            ToolCase("nothing to say", {"action": "notify"}, error=ValidationError),
+            not_checked={**rest, **SHORT},
+        ),
         contract("agents_list", ToolCase("agents", {}, says="default"), not_checked={**rest, **SHORT}),
     )
 
