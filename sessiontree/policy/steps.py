@@ -1,8 +1,8 @@
 """The steps that a session's tools pass through: six preliminary ones, then the specification's nine.
 
 Source: seed 001, sections 8.1 and 8.2; the labels are those of its source system. The preliminary steps
-remove: what a kind of session never holds, what needs a missing channel, web access or browser, what each
-plugin's filter removes, optional tools of plugins, ``apply_patch``, and tools only for owners. A scope
+remove: what a kind of session never holds, what needs a missing channel, web access, browser or speech, what
+each plugin's filter removes, optional tools of plugins, ``apply_patch``, and tools only for owners. A scope
 without settings makes no step.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sessiontree.contracts.context import BROWSER, CANVAS, CHANNEL, HTTP, WEB
+from sessiontree.contracts.context import BROWSER, CANVAS, CHANNEL, HTTP, SPEECH, WEB
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tool import ToolFlag
 from sessiontree.policy.catalog import CatalogRow
@@ -25,6 +25,7 @@ OWNERS_ALONE = "Tool restricted to owner senders."
 NO_CHANNEL = "it needs a channel, and no session at or above this one has one; give the tree channel=…"
 NO_WEB = "the session holds no web: the owner of this tree gave it web=None"
 NO_BROWSER = "no browser is installed where its session runs; `sessiontree doctor` says what to install"
+NO_SPEECH = "nothing can speak where its session runs; install espeak-ng, or give WebSettings(speech_url=…)"
 WEB_SEARCH = "web_search"
 NO_SEARCH = (
     "no search provider is configured; the owner of this tree can give it web=WebSettings(search_url=…)"
@@ -57,6 +58,8 @@ class Standing:
     """Names in the list of tools of its agent."""
     has_browser: bool = True
     """Whether a browser is installed where it runs."""
+    has_speech: bool = True
+    """Whether espeak-ng is installed where it runs, or the owner configured a speech service."""
     is_tainted: bool = False
     """Whether it has taken in untrusted text; removes no tool, see ``after_untrusted`` of the policy."""
 
@@ -113,6 +116,9 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
     if not standing.has_browser:
         shown = tuple(row.name for row in words.rows if BROWSER.name in row.capabilities)
         yield Step("browser", gone=shown, why=NO_BROWSER)
+    if not standing.has_speech:
+        spoken = tuple(row.name for row in words.rows if SPEECH.name in row.capabilities)
+        yield Step("speech", gone=spoken, why=NO_SPEECH)
     for plugin, lists in config.plugins.items():
         yield Step(f"plugin {plugin}", allow=lists.allow, deny=lists.deny, plugin=plugin)
     left_out = tuple(

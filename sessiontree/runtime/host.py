@@ -16,7 +16,7 @@ from typing import Protocol
 
 from sessiontree.browser.found import found_browser
 from sessiontree.browser.session_browser import SessionBrowser
-from sessiontree.contracts.context import JOBS, READER, SHELL, SessionRights
+from sessiontree.contracts.context import BROWSER, JOBS, READER, SHELL, SPEECH, SessionRights
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.hooks import HookContext
 from sessiontree.contracts.kinds import SessionKind
@@ -63,6 +63,7 @@ from sessiontree.runtime.outside_handles import (
     SessionNodes,
     SessionSpeech,
     WebHandle,
+    can_speak,
 )
 from sessiontree.runtime.progress import ProgressHub, ProgressRelay
 from sessiontree.runtime.session_rights import (
@@ -164,6 +165,12 @@ _COMMANDS = frozenset({JOBS.name, SHELL.name})
 """The handles that run commands."""
 
 
+def _missing_in(equipment: HostEquipment) -> frozenset[str]:
+    """Return the capabilities for which what they need is not installed here."""
+    found = {BROWSER.name: found_browser().is_ready, SPEECH.name: can_speak(equipment.web)}
+    return frozenset(name for name, is_ready in found.items() if not is_ready)
+
+
 def build_tooling(
     equipment: HostEquipment,
     adopt: Adopt,
@@ -179,7 +186,7 @@ def build_tooling(
         adopt.model,
         has_channel=adopt.has_channel,
         web=equipment.web_access,
-        has_browser=found_browser().is_ready,
+        missing=_missing_in(equipment),
     )
     held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
     held -= policy.withheld_from(adopt.spec.asked_by)

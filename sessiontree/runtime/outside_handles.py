@@ -17,7 +17,7 @@ from sessiontree.contracts.nodes import NodeInfo, Nodes
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery, Web
 from sessiontree.contracts.speech import Speaker, Speech, SpeechRequest
 from sessiontree.runtime.session_rights import Link
-from sessiontree.sandbox import speak_confined
+from sessiontree.sandbox import speak_confined, speech_program
 
 
 class HostWeb(Web, HttpSender, Network, Speaker, Protocol):
@@ -80,6 +80,11 @@ class SessionSpeech:
         if self.web is not None and self.web.has_speech:
             return await self.web.speak(wanted)
         return await speak_confined(wanted, self.workspace, self.hidden)
+
+
+def can_speak(web: HostWeb | None) -> bool:
+    """Return whether a session here has what speaks: the owner's service, or espeak-ng."""
+    return (web is not None and web.has_speech) or speech_program() is not None
 
 
 LOCAL_NODE = "local"

@@ -8,7 +8,7 @@ Long because each handle has a class here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType, MappingProxyType
@@ -19,7 +19,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges, ChildWorkspaces
-from sessiontree.contracts.context import SessionRights
+from sessiontree.contracts.context import BROWSER, SPEECH, SessionRights
 from sessiontree.contracts.cron import Cron, CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionClosed
 from sessiontree.contracts.http_requests import HttpSender
@@ -146,13 +146,18 @@ def session_policy(
     *,
     has_channel: bool,
     web: WebAccess = "search",
-    has_browser: bool = True,
+    missing: Collection[str] = (),
 ) -> SessionPolicy:
-    """Return a tree's policy for one of its sessions."""
+    """Return a tree's policy for one of its sessions.
+
+    ``missing`` are the capabilities whose programs are not installed where it runs: browser and speech.
+    """
     standing = tool_standing(
         spec.kind, spec.agent, model, group, has_channel=has_channel, web=web, named=frozenset(spec.tools)
     )
-    standing = replace(standing, has_browser=has_browser)
+    standing = replace(
+        standing, has_browser=BROWSER.name not in missing, has_speech=SPEECH.name not in missing
+    )
     return SessionPolicy(policy, standing)
 
 

@@ -20,8 +20,15 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import httpcore
 
-from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError, ValidationError
+from sessiontree.contracts.errors import (
+    ConfigError,
+    ExecutionError,
+    PermissionDenied,
+    ToolError,
+    ValidationError,
+)
 from sessiontree.contracts.http_requests import MAX_SENT_BYTES, HttpRequest, HttpResponse
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery
 from sessiontree.contracts.speech import Speech, SpeechRequest
 from sessiontree.web.address import WebAddress, normal_host, parse_address
@@ -225,6 +232,7 @@ class OutboundWeb:
 
         Raises:
             ValidationError: address, header or body is not valid; names the field.
+            PermissionDenied: the address may not be reached; names the tier System.
         """
         sent = SentRequest(wanted.method, check_headers(wanted.headers), wanted.body)
         if len(wanted.body) > MAX_SENT_BYTES:
@@ -234,7 +242,10 @@ class OutboundWeb:
             )
         most = self._settings.max_bytes
         max_bytes = most if wanted.max_bytes is None else min(wanted.max_bytes, most)
-        return await self._pages.send(parse_address(wanted.url), sent, max_bytes=max_bytes)
+        try:
+            return await self._pages.send(parse_address(wanted.url), sent, max_bytes=max_bytes)
+        except PermissionDenied as refused:  # the rules for addresses are those of reading
+            raise PermissionDenied(PermissionTier.SYSTEM, refused.message) from refused
 
     async def connect(self, host: str, port: int) -> WebConnection:
         """Return a connection to a host, for a program that speaks to it itself, such as a browser.

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import shutil
+import subprocess
+import sys
 import wave
+from pathlib import Path
 
 import pytest
 
 from sessiontree import AgentSpec, ScriptedModel, script_call
 from sessiontree.models.answers import Answer
+from sessiontree.sandbox import speech_program
 from tests.behaviour.fact_fixtures import results
 from tests.behaviour.tree_fixtures import Opener
 
@@ -32,3 +37,41 @@ async def test_a_branch_speaks_and_a_worker_does_not(open_tree: Opener) -> None:
     assert not done.is_error, done.text
     with wave.open(io.BytesIO((open_tree.workspace / "said.wav").read_bytes())) as sound:
         assert sound.getnframes() > sound.getframerate() / 4
+
+
+SILENT = """
+import asyncio, sys
+from sessiontree import AgentSpec, ScriptedModel, SessionTree, WebSettings, script_call
+from tests.behaviour.fact_fixtures import results
+
+async def main():
+    for web in (None, WebSettings(speech_url="http://127.0.0.1:9/v1")):
+        model = ScriptedModel([script_call("tts", text="", path="a.wav"), "done"])
+        agents = {"default": AgentSpec(tools=["tts"])}
+        tree = SessionTree(sys.argv[1], model=model, agents=agents, web=web, state_dir=sys.argv[2])
+        async with tree:
+            branch = await tree.main.spawn("branch", "speak")
+            await branch.result()
+            (answer,) = results(tree, branch.session_id)
+            print(answer.text)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.covers("S16")
+def test_a_session_lacks_tts_where_nothing_can_speak(tmp_path: Path) -> None:
+    """A session without espeak-ng and speech service does not hold the tool; a service gives it back."""
+    program, bwrap = speech_program(), shutil.which("bwrap")
+    assert bwrap is not None
+    without = [] if program is None else ["--ro-bind", "/dev/null", program]
+    (tmp_path / "ground").mkdir()
+    words = [sys.executable, "-c", SILENT, str(tmp_path / "ground"), str(tmp_path / "state")]
+    root = Path(__file__).parents[2]
+    command = [bwrap, "--dev-bind", "/", "/", *without, "--die-with-parent", *words]
+    ended = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    refused, served = ended.stdout.splitlines()
+    assert "(speech: nothing can speak where its session runs; install espeak-ng" in refused
+    assert '"field":"/text"' in served  # it is held: the arguments were judged

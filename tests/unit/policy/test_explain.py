@@ -254,6 +254,11 @@ def test_what_comes_before_the_nine_is_named_first() -> None:
     assert "web=WebSettings(search_url=…)" in unsearched["why"]
     assert removal_of("web_fetch", replace(MAIN, web="pages"))["kept"] is True
     assert removal_of("web_fetch", replace(MAIN, web="none"), tools=denied)["step"] == "web"
+    named = replace(MAIN, named=frozenset({"tts"}))
+    silent = removal_of("tts", replace(named, has_speech=False), tools=denied)
+    assert (silent["kept"], silent["step"]) == (False, "speech")
+    assert "install espeak-ng" in silent["why"]
+    assert removal_of("tts", named)["kept"] is True
     by_plugin = removal_of("tune", MAIN, tools=denied, plugins={"radio": ToolLists(allow=("stations",))})
     assert (by_plugin["step"], by_plugin["number"], by_plugin["by"]) == ("plugin radio", 0, "allow")
     assert removal_of("stations", MAIN, tools=denied)["step"] == "optional"

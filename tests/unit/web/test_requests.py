@@ -6,6 +6,7 @@ import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.http_requests import MAX_SENT_BYTES, HttpMethod, HttpRequest
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import OutboundWeb
 from tests.unit.web.service_fakes import Reply, Service, service
@@ -101,6 +102,7 @@ async def test_no_request_leaves_the_owners_rules() -> None:
             with pytest.raises(PermissionDenied) as refused:
                 await web_of(there).request(HttpRequest(url, "POST", body=b"x"))
             assert refused.value.message.startswith(begins)
+            assert refused.value.tier is PermissionTier.SYSTEM
         with pytest.raises(ValidationError, match="at most") as raised:
             await web_of(there).request(HttpRequest(there.url, "POST", body=bytes(MAX_SENT_BYTES + 1)))
     assert raised.value.field == "/body"
