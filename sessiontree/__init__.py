@@ -78,15 +78,40 @@ if TYPE_CHECKING:
     from sessiontree.contracts.approvals import ApprovalRequest as ApprovalRequest
     from sessiontree.contracts.approvals import Rule as Rule
     from sessiontree.contracts.approvals import RuleAnswer as RuleAnswer
+    from sessiontree.contracts.browser import ActionKind as ActionKind
+    from sessiontree.contracts.browser import Browser as Browser
+    from sessiontree.contracts.browser import BrowserStatus as BrowserStatus
+    from sessiontree.contracts.browser import ConsoleKind as ConsoleKind
+    from sessiontree.contracts.browser import ConsoleLine as ConsoleLine
+    from sessiontree.contracts.browser import PageAction as PageAction
+    from sessiontree.contracts.browser import PageFile as PageFile
+    from sessiontree.contracts.browser import PageFiles as PageFiles
+    from sessiontree.contracts.browser import PageSnapshot as PageSnapshot
+    from sessiontree.contracts.browser import Tab as Tab
+    from sessiontree.contracts.browser import Viewport as Viewport
+    from sessiontree.contracts.browser import World as World
+    from sessiontree.contracts.canvas import Canvas as Canvas
+    from sessiontree.contracts.canvas import CanvasAction as CanvasAction
+    from sessiontree.contracts.canvas import CanvasQuestionKind as CanvasQuestionKind
+    from sessiontree.contracts.canvas import CanvasReport as CanvasReport
+    from sessiontree.contracts.child_workspaces import ChangesState as ChangesState
+    from sessiontree.contracts.child_workspaces import ChildChanges as ChildChanges
+    from sessiontree.contracts.child_workspaces import ChildWorkspaces as ChildWorkspaces
     from sessiontree.contracts.client_tool import ClientCall as ClientCall
     from sessiontree.contracts.client_tool import ClientTool as ClientTool
     from sessiontree.contracts.codec import Outcome as Outcome
+    from sessiontree.contracts.context import BROWSER as BROWSER
+    from sessiontree.contracts.context import CANVAS as CANVAS
     from sessiontree.contracts.context import CHANNEL as CHANNEL
+    from sessiontree.contracts.context import CHILD_WORKSPACES as CHILD_WORKSPACES
+    from sessiontree.contracts.context import CRON as CRON
     from sessiontree.contracts.context import HTTP as HTTP
     from sessiontree.contracts.context import IMAGES as IMAGES
+    from sessiontree.contracts.context import JOBS as JOBS
     from sessiontree.contracts.context import MEMORY as MEMORY
     from sessiontree.contracts.context import MEMORY_WRITER as MEMORY_WRITER
     from sessiontree.contracts.context import NODES as NODES
+    from sessiontree.contracts.context import PREVIEWS as PREVIEWS
     from sessiontree.contracts.context import READER as READER
     from sessiontree.contracts.context import SESSIONS as SESSIONS
     from sessiontree.contracts.context import SHELL as SHELL
@@ -96,6 +121,13 @@ if TYPE_CHECKING:
     from sessiontree.contracts.context import WRITER as WRITER
     from sessiontree.contracts.context import Capability as Capability
     from sessiontree.contracts.context import ToolContext as ToolContext
+    from sessiontree.contracts.cron import Cron as Cron
+    from sessiontree.contracts.cron import CronTable as CronTable
+    from sessiontree.contracts.cron import JobAction as JobAction
+    from sessiontree.contracts.cron import JobChange as JobChange
+    from sessiontree.contracts.cron import JobRow as JobRow
+    from sessiontree.contracts.cron import JobRun as JobRun
+    from sessiontree.contracts.cron import JobWanted as JobWanted
     from sessiontree.contracts.decorator import FunctionTool as FunctionTool
     from sessiontree.contracts.decorator import ToolFunction as ToolFunction
     from sessiontree.contracts.decorator import tool as tool
@@ -164,6 +196,18 @@ if TYPE_CHECKING:
     from sessiontree.contracts.hooks import Spawning as Spawning
     from sessiontree.contracts.hooks import Speaker as Speaker
     from sessiontree.contracts.hooks import StartedSession as StartedSession
+    from sessiontree.contracts.http_requests import HttpMethod as HttpMethod
+    from sessiontree.contracts.http_requests import HttpRequest as HttpRequest
+    from sessiontree.contracts.http_requests import HttpResponse as HttpResponse
+    from sessiontree.contracts.http_requests import HttpSender as HttpSender
+    from sessiontree.contracts.image_facts import ImageColour as ImageColour
+    from sessiontree.contracts.image_facts import ImageFacts as ImageFacts
+    from sessiontree.contracts.image_facts import ImageInspector as ImageInspector
+    from sessiontree.contracts.jobs import CommandRequest as CommandRequest
+    from sessiontree.contracts.jobs import Jobs as Jobs
+    from sessiontree.contracts.jobs import JobView as JobView
+    from sessiontree.contracts.jobs import OutputPart as OutputPart
+    from sessiontree.contracts.jobs import WindowSize as WindowSize
     from sessiontree.contracts.jsonable import JsonValue as JsonValue
     from sessiontree.contracts.kinds import ChildKind as ChildKind
     from sessiontree.contracts.kinds import ExecSecurity as ExecSecurity
@@ -199,6 +243,8 @@ if TYPE_CHECKING:
     from sessiontree.contracts.model_settings import ModelSettings as ModelSettings
     from sessiontree.contracts.model_settings import OnLength as OnLength
     from sessiontree.contracts.model_settings import ThinkingLevel as ThinkingLevel
+    from sessiontree.contracts.nodes import NodeInfo as NodeInfo
+    from sessiontree.contracts.nodes import Nodes as Nodes
     from sessiontree.contracts.own_program import keep_process as keep_process
     from sessiontree.contracts.own_program import program_words as program_words
     from sessiontree.contracts.own_program import release_process as release_process
@@ -231,6 +277,8 @@ if TYPE_CHECKING:
     from sessiontree.contracts.ports import Web as Web
     from sessiontree.contracts.ports import Writer as Writer
     from sessiontree.contracts.ports import Written as Written
+    from sessiontree.contracts.previews import Previews as Previews
+    from sessiontree.contracts.previews import PublishedPage as PublishedPage
     from sessiontree.contracts.questions import AnswerGiven as AnswerGiven
     from sessiontree.contracts.questions import QuestionAnswer as QuestionAnswer
     from sessiontree.contracts.questions import QuestionItem as QuestionItem
@@ -342,13 +390,19 @@ _ROOMS = {
     "contracts.approvals": ("ApprovalAnswer", "ApprovalMode", "ApprovalRequest", "Rule", "RuleAnswer"),
     "contracts.client_tool": ("ClientCall", "ClientTool"),
     "contracts.context": (
+        "BROWSER",
+        "CANVAS",
         "CHANNEL",
+        "CHILD_WORKSPACES",
+        "CRON",
         "Capability",
         "HTTP",
         "IMAGES",
+        "JOBS",
         "MEMORY",
         "MEMORY_WRITER",
         "NODES",
+        "PREVIEWS",
         "READER",
         "SESSIONS",
         "SHELL",
@@ -610,6 +664,66 @@ _ROOMS = {
     "channels.port": ("HumanChannel",),
     "api.client_calls": ("ClientCalls", "WaitingCall"),
     "policy.catalog": ("Profile",),
+    "contracts.child_workspaces": (
+        "ChangesState",
+        "ChildChanges",
+        "ChildWorkspaces",
+    ),
+    "contracts.browser": (
+        "ActionKind",
+        "Browser",
+        "BrowserStatus",
+        "ConsoleKind",
+        "ConsoleLine",
+        "PageAction",
+        "PageFile",
+        "PageFiles",
+        "PageSnapshot",
+        "Tab",
+        "Viewport",
+        "World",
+    ),
+    "contracts.jobs": (
+        "CommandRequest",
+        "JobView",
+        "Jobs",
+        "OutputPart",
+        "WindowSize",
+    ),
+    "contracts.http_requests": (
+        "HttpMethod",
+        "HttpRequest",
+        "HttpResponse",
+        "HttpSender",
+    ),
+    "contracts.previews": (
+        "Previews",
+        "PublishedPage",
+    ),
+    "contracts.canvas": (
+        "Canvas",
+        "CanvasAction",
+        "CanvasQuestionKind",
+        "CanvasReport",
+    ),
+    "contracts.image_facts": (
+        "ImageColour",
+        "ImageFacts",
+        "ImageInspector",
+    ),
+    "contracts.nodes": (
+        "NodeInfo",
+        "Nodes",
+    ),
+    "contracts.cron": (
+        "Cron",
+        "CronTable",
+        "JobAction",
+        "JobChange",
+        "JobRow",
+        "JobRun",
+        "JobWanted",
+    ),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}
 

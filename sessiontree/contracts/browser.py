@@ -155,7 +155,10 @@ class Browser(Protocol):
         ...
 
     async def open(self, url: str, *, viewport: Viewport = DESKTOP) -> Tab:
-        """Open an address in a new tab, which becomes the current one; raises as :meth:`navigate`."""
+        """Open the address ``url`` in a new tab, which becomes the current one; raises as :meth:`navigate`.
+
+        ``viewport`` is the visible size of the tab.
+        """
         ...
 
     async def open_files(
@@ -164,12 +167,12 @@ class Browser(Protocol):
         """Open a page whose files come from ``files`` in a new tab, without any network.
 
         The tab has a profile of its own. It does not become the current one: name it in each call, and close
-        it. Its address is ``OFFLINE_ORIGIN`` with ``path``.
+        it. Its address is ``OFFLINE_ORIGIN`` with ``path``, and its visible size is ``viewport``.
         """
         ...
 
     async def navigate(self, url: str, *, tab_id: str | None = None) -> Tab:
-        """Load an address in a tab.
+        """Load the address ``url`` in a tab.
 
         Raises:
             ValidationError: it is not a web address.
@@ -186,11 +189,14 @@ class Browser(Protocol):
         ...
 
     async def snapshot(self, *, tab_id: str | None = None, max_chars: int = 50_000) -> PageSnapshot:
-        """Return the page as text with numbered references; those of earlier snapshots become invalid."""
+        """Return the page as text with numbered references; those of earlier snapshots become invalid.
+
+        The text has at most ``max_chars`` characters.
+        """
         ...
 
     async def act(self, action: PageAction, *, tab_id: str | None = None) -> Tab:
-        """Do something to the page, and wait until it has settled.
+        """Carry out ``action`` on the page, and wait until it has settled.
 
         If that opens a dialog, return at once: it is in ``Tab.dialog``.
 
@@ -218,7 +224,7 @@ class Browser(Protocol):
         ...
 
     async def set_viewport(self, viewport: Viewport, *, tab_id: str | None = None) -> Tab:
-        """Set the visible size of a tab."""
+        """Set the visible size of a tab to ``viewport``."""
         ...
 
     async def console(self, *, tab_id: str | None = None) -> tuple[ConsoleLine, ...]:
@@ -230,7 +236,10 @@ class Browser(Protocol):
         ...
 
     async def upload(self, ref: int, files: Sequence[tuple[str, bytes]], *, tab_id: str | None = None) -> Tab:
-        """Give files, each a name and its content, to a file input or to what opens a choice of files."""
+        """Give ``files``, each a name and its content, to a file input or to what opens a choice of files.
+
+        ``ref`` is the number of that element in the newest snapshot.
+        """
         ...
 
     async def answer_dialog(self, accept: bool, *, text: str = "", tab_id: str | None = None) -> Tab:

@@ -84,15 +84,17 @@ class ChildWorkspaces(Protocol):
         ...
 
     async def changes(self, target: str) -> ChildChanges:
-        """Return what a child changed, once that is kept."""
+        """Return what the child ``target`` changed, once that is kept."""
         ...
 
     async def content(self, target: str, path: str) -> bytes:
-        """Return the last content of a changed file."""
+        """Return the last content of ``path``, a file that the child ``target`` changed."""
         ...
 
     async def patch(self, target: str) -> str:
-        """Return a child's changes as a patch in git's format; bytes that are not UTF-8 are escaped.
+        """Return the changes of the child ``target`` as a patch in git's format.
+
+        Bytes that are not UTF-8 are escaped.
 
         Raises:
             ExecutionError: it has none, because git is missing or because it would be too long.
@@ -100,7 +102,7 @@ class ChildWorkspaces(Protocol):
         ...
 
     async def settle(self, target: str, state: Literal["merged", "discarded"]) -> None:
-        """Record that the changes were merged or are of no use; discarded ones are removed.
+        """Record that the changes of ``target`` were merged or are of no use; discarded ones are removed.
 
         Whoever asks again for the same state changes nothing.
         """

@@ -114,6 +114,7 @@ class JobWanted:
 
 
 JobAction: TypeAlias = Literal["add", "update", "remove", "pause", "resume", "run"]
+"""What can be done to a job; ``run`` starts a run besides those of its times."""
 
 
 @dataclass(frozen=True, slots=True)

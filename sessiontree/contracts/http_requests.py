@@ -52,7 +52,7 @@ class HttpSender(Protocol):
     """
 
     async def request(self, wanted: HttpRequest) -> HttpResponse:
-        """Send one request and return the response, with any status.
+        """Send one request, ``wanted``, and return the response, with any status.
 
         Redirects are followed hop by hop, each judged as the first address. After status 303, and after 301
         or 302 of a POST, the next request is a GET without body. A redirect to another origin drops the

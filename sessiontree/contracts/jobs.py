@@ -208,7 +208,7 @@ class Jobs(Protocol):
         ...
 
     async def write(self, job_id: str, data: bytes, *, ends: bool = False) -> int:
-        """Write to a running job and return how many bytes it took; ``ends`` closes its input afterwards.
+        """Write ``data`` to a running job and return how many bytes it took; ``ends`` closes its input then.
 
         Raises:
             ExecutionError: it takes no input or has ended.
