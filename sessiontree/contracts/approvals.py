@@ -57,6 +57,8 @@ RuleAnswer: TypeAlias = Literal["approve", "deny", "escalate"]
 Decision: TypeAlias = Literal["approved", "denied", "expired", "cancelled"]
 _NOBODYS: Final = frozenset({"time", "stop", "nobody"})
 """What a decision is laid to where nobody made it; its reason says more."""
+BY_POLICY: Final = frozenset({"mode", "rule"})
+"""What a decision is laid to that a setting of the owner made, without asking anybody."""
 ApprovalMode: TypeAlias = Literal["auto", "smart", "always", "never"]
 """How a tree decides on calls that need an approval; the option ``approvals`` says what each mode does."""
 

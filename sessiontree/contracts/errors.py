@@ -193,6 +193,8 @@ class PermissionDenied(ToolError):
     Args:
         tier: The tier that the call needed.
         reason: Why it was refused, and by whom.
+        by_policy: Whether a rule of the owner refused the whole call, whatever it would have met: its result
+            says ``blocked``, not ``error``.
     """
 
     code: ClassVar[str] = "permission_denied"
@@ -201,6 +203,7 @@ class PermissionDenied(ToolError):
     message: str = field(init=False)
     tier: PermissionTier
     reason: str
+    by_policy: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Keep the reason as the message."""

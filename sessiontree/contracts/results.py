@@ -282,10 +282,14 @@ def error_message(
     """Return ``{"status":"error","tool","error"}`` as a failed result.
 
     A validation error adds the failing ``field`` and the tool's ``schema``, so that the model can correct the
-    call. The error's code and status are in ``details``. If the text would exceed ``max_chars``, the reason
-    is shortened, but never to nothing.
+    call. What a policy refused is ``{"status":"blocked","tool","reason","tier"}``. The error's code and
+    status are in ``details``. If the text would exceed ``max_chars``, the reason is shortened, but never to
+    nothing.
     """
-    envelope: dict[str, JsonValue] = {"status": "error", "tool": tool, "error": _reason(error.message)}
+    status, member = "error", "error"
+    if isinstance(error, PermissionDenied) and error.by_policy:
+        status, member = "blocked", "reason"
+    envelope: dict[str, JsonValue] = {"status": status, "tool": tool, member: _reason(error.message)}
     details: dict[str, JsonValue] = {"code": error.code, "status": error.status}
     if isinstance(error, ValidationError):
         field = error.field if error.field is None else cut_text(error.field, MAX_FIELD_CHARS)
@@ -299,7 +303,7 @@ def error_message(
     if extra:
         envelope.update(extra)
     if max_chars is not None:
-        _shorten(envelope, "error", error.message, max_chars)
+        _shorten(envelope, member, error.message, max_chars)
     # The fields of a tool's own error may hold any value, such as a time that is not a number.
     return _error_result(call_id, tool, envelope, to_json_value(details), at_ms, is_error=True)
 

@@ -219,7 +219,7 @@ class Dispatcher:
                     f"session {self._rights.session_id!r} may make no System calls: system_tier is 'deny' "
                     f"{self._rights.denied_in}".rstrip()
                 )
-                return self._error_outcome(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
+                return self._blocked_outcome(key, call_id, tool, tier, reason)
             needs_approval = setting == "ask"
         if taint and self._after_untrusted != "allow":
             if self._after_untrusted == "deny":
@@ -227,7 +227,7 @@ class Dispatcher:
                     f"this session has taken in untrusted text ({taint}), and the policy refuses it every "
                     "call above ReadOnly from then on (after_untrusted is 'deny')"
                 )
-                return self._error_outcome(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
+                return self._blocked_outcome(key, call_id, tool, tier, reason)
             needs_approval = True
         digest = self._digest(tool, arguments, is_asked=needs_approval)
         checked = CheckedCall(key, tool.name, arguments, digest, int(tier), tool.idempotent)
@@ -277,9 +277,7 @@ class Dispatcher:
             ):
                 why = " (its workspace is read-only: workspace_access is 'ro')"
             reason = f"session {self._rights.session_id!r} does not hold {entry.name}{why}; it holds: {names}"
-        return self._error_outcome(
-            key, call.id, entry.name, PermissionDenied(entry.tool.tier, reason), "denied"
-        )
+        return self._blocked_outcome(key, call.id, entry.tool, entry.tool.tier, reason)
 
     def prepare_again(
         self, checked: CheckedCall, call_id: str, asked_by: tuple[Principal, ...] = ()
@@ -499,6 +497,12 @@ class Dispatcher:
             "what you assumed"
         )
         return self._error_outcome(prepared.call.key, call_id, prepared.call.tool, error, "error")
+
+    def _blocked_outcome(
+        self, key: str, call_id: str, tool: Tool[Any], tier: PermissionTier, reason: str
+    ) -> ImmediateOutcome:
+        error = PermissionDenied(tier, reason, by_policy=True)
+        return self._error_outcome(key, call_id, tool.name, error, "denied")
 
     def _error_outcome(
         self, key: str, call_id: str, tool: str, error: ToolError, outcome: Outcome

@@ -180,6 +180,7 @@ class CommandShell(RunningCommands):
                 f"can't run {_shown(command)}: {_cut(str(error))}. "
                 f"This session's exec security is {self._security!r}: it runs one program at a time, without "
                 f"a shell, of these: {', '.join(HARMLESS)}",
+                by_policy=True,
             ) from error
 
     def _start_in(self, workdir: str) -> str:

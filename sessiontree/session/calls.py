@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import CheckedCall, RejectedCall
+from sessiontree.contracts.approvals import BY_POLICY, CheckedCall, RejectedCall
 from sessiontree.contracts.author_errors import frames_in
 from sessiontree.contracts.client_tool import DELEGATED, PERSON_ASKED
 from sessiontree.contracts.codec import Outcome
@@ -270,7 +270,9 @@ def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -
     else:
         reason = f"{call.tool} was {stimulus.decision} by {stimulus.by}"
         error = PermissionDenied(
-            PermissionTier(call.final.tier), f"{reason}: {stimulus.reason}" if stimulus.reason else reason
+            PermissionTier(call.final.tier),
+            f"{reason}: {stimulus.reason}" if stimulus.reason else reason,
+            by_policy=stimulus.by in BY_POLICY,
         )
         message = error_message(call.call.id, call.tool, error, stimulus.at_ms)
         resolve(decision, call, "denied", message)

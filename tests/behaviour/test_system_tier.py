@@ -19,9 +19,11 @@ from sessiontree import (
     QueueChannel,
     Rule,
     ScriptedModel,
+    ToolPolicy,
+    script_call,
 )
 from sessiontree.contracts.kinds import SystemAnswer
-from tests.behaviour.fact_fixtures import PATIENCE_S
+from tests.behaviour.fact_fixtures import PATIENCE_S, results
 from tests.behaviour.switchboard_fixtures import Switchboard
 from tests.behaviour.tree_fixtures import Opener
 from tests.behaviour.waiting_fakes import Late
@@ -195,3 +197,32 @@ async def test_an_agent_there_is_not_is_told(open_tree: Opener) -> None:
         open_tree(MODEL, policy=policy)
     with pytest.raises(ConfigError, match="defualt"):
         open_tree(MODEL, policy=policy.model_copy(update={"strict": True}))
+
+
+@pytest.mark.covers("I31")
+@pytest.mark.parametrize("variant", ["local"])
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"policy": PolicyConfig(tools=ToolPolicy(deny=("exec",)))}, "does not hold exec"),
+        ({"agents": {"default": AgentSpec(system_tier="deny")}}, "may make no System calls"),
+        (
+            {"agents": {"default": AgentSpec(system_tier="ask")}, "approvals": "never"},
+            "the tree's approval mode is 'never'",
+        ),
+        ({"agents": {"default": AgentSpec(exec_security="safe-bin")}}, "exec security is 'safe-bin'"),
+    ],
+)
+async def test_what_a_policy_refuses_is_blocked_and_a_mistake_is_an_error(
+    open_tree: Opener, options: dict[str, Any], why: str
+) -> None:
+    """The model reads ``blocked``, the reason and the tier; a wrong path is still an error."""
+    calls = [script_call("exec", command="touch a"), script_call("read", path="../b"), "done"]
+    async with open_tree(ScriptedModel(calls), **options) as tree:
+        await tree.main.send("go")
+        blocked, failed = results(tree, "main")
+    envelope = json.loads(blocked.text)
+    assert envelope.keys() == {"status", "tool", "reason", "tier"}
+    assert (envelope["status"], envelope["tool"], envelope["tier"]) == ("blocked", "exec", "System")
+    assert why in envelope["reason"]
+    assert json.loads(failed.text)["status"] == "error"

@@ -51,6 +51,14 @@ ENVELOPES = {
         {"code": "permission_denied", "status": 403, "tier": "System"},
         True,
     ),
+    "refused": (
+        error_message(
+            "call_1", "exec", PermissionDenied(PermissionTier.SYSTEM, "by a list", by_policy=True), 7
+        ),
+        '{"status":"blocked","tool":"exec","reason":"by a list","tier":"System"}',
+        {"code": "permission_denied", "status": 403, "tier": "System"},
+        True,
+    ),
     "timeout": (
         error_message("call_1", "exec", Timeout(1.5), 7),
         f'{{"status":"error","tool":"exec","error":"{Timeout(1.5).message}"}}',
