@@ -217,8 +217,8 @@ async def test_what_a_policy_refuses_is_blocked_and_a_mistake_is_an_error(
     open_tree: Opener, options: dict[str, Any], why: str
 ) -> None:
     """The model reads ``blocked``, the reason and the tier; a wrong path is still an error."""
-    calls = [script_call("exec", command="touch a"), script_call("read", path="../b"), "done"]
-    async with open_tree(ScriptedModel(calls), **options) as tree:
+    model = ScriptedModel([script_call("exec", command="touch a"), script_call("read", path="../b"), "done"])
+    async with open_tree(model, **options) as tree:
         await tree.main.send("go")
         blocked, failed = results(tree, "main")
     envelope = json.loads(blocked.text)
