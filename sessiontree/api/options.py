@@ -149,6 +149,8 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
                 spec.skills,
                 spec.description,
                 spec.config.workspace,
+                tuple(sorted(spec.config.exec_hosts)),
+                spec.config.outside_roots,
             )
             for name, spec in agents.items()
         ),

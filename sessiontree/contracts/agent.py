@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sessiontree.contracts.jobs import YIELD_S
 from sessiontree.contracts.kinds import ExecSecurity, SystemAnswer, WorkspaceAccess, WorkspaceChoice
@@ -60,6 +60,10 @@ class AgentConfig(StrictSettings):
     exec_hosts: frozenset[Literal["host"]] = frozenset()
     """Where its sessions may run commands without confinement, each time after an approval: ``host`` = as the
     user of the runtime, on the session's machine."""
+    outside_roots: tuple[str, ...] = ()
+    """Absolute paths of directories outside the workspace that its sessions' file tools may reach, each call
+    after an approval. Commands, and links in the workspace, do not reach them. One that is missing where the
+    session runs is closed, as any other outside path is."""
     exec_cleanup_s: float = Field(default=COMMAND_CLEANUP_S, ge=0, le=60)
     """Seconds between asking a command to end and killing it."""
     tool_timeouts: Mapping[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
@@ -85,6 +89,14 @@ class AgentConfig(StrictSettings):
     images: ImageLimits | None = ImageLimits()
     """Size limits of images in tool results; None = the model reads only text. The images of one result take
     at most 30 % of ``context_tokens`` at 750 pixels per token. A line of text replaces each omitted image."""
+
+    @field_validator("outside_roots")
+    @classmethod
+    def _are_absolute(cls, roots: tuple[str, ...]) -> tuple[str, ...]:
+        for root in roots:
+            if not root.startswith("/") or "\0" in root or ".." in root.split("/"):
+                raise ValueError(f"{root!r} must be an absolute path without '..'")
+        return roots
 
     @model_validator(mode="after")
     def _may_run_there(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from sessiontree.contracts.jobs import Jobs
-from sessiontree.contracts.ports import Writer
+from sessiontree.contracts.ports import Reader, Writer
 
 
 class Protection(Protocol):
@@ -15,8 +15,24 @@ class Protection(Protocol):
         """Return the names of the protected places that a path currently refers to; empty = none."""
         ...
 
-    def writer(self, places: frozenset[str] | None) -> Writer:
-        """Return a writer for one allowed call that may change these protected places; None = all."""
+    def outside_at(self, path: str) -> frozenset[str]:
+        """Return the name of the place outside the workspace to which a path leads now.
+
+        Empty = it is in the workspace, or in no directory that the owner allows.
+        """
+        ...
+
+    def reader(self, outside: frozenset[str]) -> Reader:
+        """Return a reader for one allowed call, which also reads in the directories of these places."""
+        ...
+
+    def writer(self, places: frozenset[str] | None, outside: frozenset[str]) -> Writer:
+        """Return a writer for one allowed call.
+
+        Args:
+            places: The protected places that it may change; None = all of the workspace.
+            outside: The places outside the workspace whose directories it may also change.
+        """
         ...
 
     def jobs(self) -> Jobs | None:

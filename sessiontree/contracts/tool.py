@@ -106,7 +106,8 @@ class ToolFlag(StrEnum):
     ELEVATED = "elevated"
     """Can be asked to run outside the confinement; such a call is Elevated."""
     WORKSPACE_ONLY = "workspace_only"
-    """Accesses nothing outside the workspace."""
+    """Accesses nothing outside the workspace, except a directory that the owner allows it
+    (``AgentConfig.outside_roots``); such a call is Elevated."""
 
 
 MAX_RETRY_ATTEMPTS: Final = 10
@@ -220,6 +221,10 @@ class Tool(ABC, Generic[P]):
     that names no parameters can't change protected places unless its calls are Elevated anyway. Where a
     parameter holds more than paths, override :meth:`list_changed_paths`."""
 
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Its parameters that name files or directories it reads, in addition to those of ``changes``. By these
+    alone a call of a tool with the flag ``workspace_only`` reaches a directory outside the workspace."""
+
     def tier_for(self, params: P) -> PermissionTier:
         """Return the tier of the final arguments ``params``; a tier below ``tier`` has no effect."""
         return self.tier
@@ -235,6 +240,14 @@ class Tool(ABC, Generic[P]):
         given = (arguments.get(name) for name in self.changes)
         paths = (path for each in given for path in (each if isinstance(each, list) else [each]))
         return [path for path in paths if isinstance(path, str)]
+
+    def list_read_paths(self, arguments: Mapping[str, JsonValue]) -> Collection[str]:
+        """Return the paths that a call would read: the values of ``reads``; pure.
+
+        Args:
+            arguments: The final, validated arguments.
+        """
+        return [path for name in self.reads if isinstance(path := arguments.get(name), str)]
 
     @abstractmethod
     async def execute(self, params: P, ctx: ToolContext) -> ToolResult:

@@ -85,14 +85,20 @@ class SessionSpec:
     """Name of the copy in which it works, its own or one from above; empty = the tree's workspace."""
     copy: WorkspaceCopy | None = sparse(None)  # noqa: RUF009 - a declaration
     """The copy that was made for it; None = it works where its parent does."""
+    exec_hosts: tuple[str, ...] = sparse(())
+    """Where it may run commands without confinement: what its agent and every session above it allow."""
+    outside_roots: tuple[str, ...] = sparse(())
+    """Directories outside the workspace that it may reach: those that its agent and all above it allow."""
 
     @property
-    def strictness(self) -> Mapping[str, str]:
+    def strictness(self) -> Mapping[str, str | tuple[str, ...] | frozenset[str]]:
         """Its effective settings; sessions above it may have made its agent's settings stricter."""
         return {
             "system_tier": self.system_tier,
             "exec_security": self.exec_security,
             "workspace_access": self.workspace_access,
+            "exec_hosts": frozenset(self.exec_hosts),
+            "outside_roots": self.outside_roots,
         }
 
     @property
@@ -134,6 +140,10 @@ class AgentRow:
     """What it is for, for sessions that choose an agent."""
     workspace: WorkspaceChoice = sparse("shared")  # noqa: RUF009 - a declaration
     """Where its Branches work unless their spawn says so."""
+    exec_hosts: tuple[str, ...] = sparse(())
+    """Where its sessions may run commands without confinement."""
+    outside_roots: tuple[str, ...] = sparse(())
+    """Directories outside the workspace that its sessions may reach."""
 
 
 @recorded("removed_tools")

@@ -37,7 +37,7 @@ from sessiontree.contracts.protection import Protection
 from sessiontree.contracts.results import blocked_message, error_message
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.thread_calls import is_cancelled
-from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.tool import Tool, ToolFlag
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.hook_run import HookFault
@@ -205,6 +205,9 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a tool that fails to report its tier gets the highest
             self._report(tool, "tier_for of tool", error, words_of(error))
             tier = PermissionTier.ELEVATED
+        outside = self._outside_places(tool, arguments)
+        if outside:
+            tier = PermissionTier.ELEVATED
         if tier is _READ_ONLY:
             checked = CheckedCall(key, tool.name, arguments, "", 0, True)
             return PreparedCall(checked, call_id, entry, params, False)
@@ -231,7 +234,22 @@ class Dispatcher:
             needs_approval = True
         digest = self._digest(tool, arguments, is_asked=needs_approval)
         checked = CheckedCall(key, tool.name, arguments, digest, int(tier), tool.idempotent)
-        return PreparedCall(checked, call_id, entry, params, needs_approval, places)
+        return PreparedCall(checked, call_id, entry, params, needs_approval, places, outside)
+
+    def _outside_places(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
+        """Return the names of the allowed places outside the workspace to which a call's arguments lead."""
+        if (
+            self._protection is None
+            or not self._rights.config.outside_roots
+            or ToolFlag.WORKSPACE_ONLY not in tool.flags
+        ):
+            return frozenset()
+        try:
+            paths = [*tool.list_changed_paths(arguments), *tool.list_read_paths(arguments)]
+        except Exception as error:  # noqa: BLE001 - a tool that fails to report its paths reaches nothing else
+            self._report(tool, "list_read_paths of tool", error, words_of(error))
+            return frozenset()
+        return frozenset().union(*(self._protection.outside_at(path) for path in paths))
 
     def _protected_places(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
         """Return the names of the protected places to which a call's arguments lead."""
@@ -250,6 +268,8 @@ class Dispatcher:
             place += "\0" + self._command_fingerprint(arguments, tool.command_in)
         if is_asked and tool.changes:
             place += "".join(f"\0{each}" for each in sorted(self._protected_places(tool, arguments)))
+        if is_asked:
+            place += "".join(f"\0{each}" for each in sorted(self._outside_places(tool, arguments)))
         return digest_of(tool.name, arguments, place)
 
     def _refuse_unknown(
@@ -419,12 +439,15 @@ class Dispatcher:
     def _with_more(self, rights: SessionRights, prepared: PreparedCall) -> SessionRights:
         """Return the rights of an allowed call.
 
-        Its writer may change the protected places of the request, and its jobs may leave the confinement.
+        Its writer may change the protected places of the request, its files are also those of the directories
+        outside the workspace that the request names, and its jobs may leave the confinement.
         """
         if self._protection is None:
             return rights
         if rights.writer is not None:
-            rights = replace(rights, writer=self._protection.writer(prepared.places))
+            rights = replace(rights, writer=self._protection.writer(prepared.places, prepared.outside))
+        if rights.reader is not None and prepared.outside:
+            rights = replace(rights, reader=self._protection.reader(prepared.outside))
         return rights if rights.jobs is None else replace(rights, jobs=self._protection.jobs())
 
     def _tool_error(self, prepared: PreparedCall, error: ToolError, signals: CallSignals) -> ImmediateOutcome:

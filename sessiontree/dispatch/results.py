@@ -30,6 +30,8 @@ class PreparedCall:
     needs_approval: bool
     places: frozenset[str] | None = None
     """The protected places it may change once it is allowed; None = it names no files and may change all."""
+    outside: frozenset[str] = frozenset()
+    """The places outside the workspace that it may reach once it is allowed."""
 
     @property
     def harmless(self) -> bool:

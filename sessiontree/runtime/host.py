@@ -94,7 +94,7 @@ from sessiontree.runtime.tool_calls import CallWatch
 from sessiontree.sandbox import CommandTurns, JobTable
 from sessiontree.sandbox.named_files import named_files
 from sessiontree.sandbox.process_tree import ProcessIdentity
-from sessiontree.workspace import SkillReader, WorkspaceWriter
+from sessiontree.workspace import OutsideRoots, SkillReader, WorkspaceWriter
 
 
 class HostProcess(Protocol):
@@ -603,7 +603,9 @@ class HostCore:
         if hooks is not None:
             screened = ScreenedWatch(self._hub, adopt.tree_id, adopt.session, facades, hooks)
             rights = through_hooks(rights, link, hooks, context, screened.failed)
-        guarded, put, now_ms = AllowedHandles(writer, facades, allowed_jobs), self._mailbox.put, self._now_ms
+        outside = OutsideRoots(writer, adopt.config.outside_roots, hidden=equipment.hidden, own=equipment.own)
+        guarded = AllowedHandles(writer, reader, outside, facades, allowed_jobs)
+        put, now_ms = self._mailbox.put, self._now_ms
         if adopt.clock_offset_ms is not None:
             now_ms = TreeClock(adopt.clock_offset_ms, self._passed_ms).now_ms
         questioner, dispatcher = build_tooling(equipment, adopt, facades.rights(rights), now_ms, guarded)

@@ -223,6 +223,10 @@ class Facades:
         }
         return replace(rights, **made)
 
+    def reader(self, reader: Reader) -> Reader:
+        """Return a facade of another reader, for one call."""
+        return cast("Reader", self._facade(_CLASSES["reader"], reader))
+
     def writer(self, writer: Writer) -> Writer:
         """Return a facade of another writer, for one call."""
         return cast("Writer", self._facade(_CLASSES["writer"], writer))

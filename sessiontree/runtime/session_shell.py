@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.jobs import CommandRequest, ExecHost, Jobs
-from sessiontree.contracts.ports import Writer
+from sessiontree.contracts.ports import Reader, Writer
 from sessiontree.contracts.skills import Skill
 from sessiontree.protected import OwnPlaces
 from sessiontree.runtime.frames import Adopt
@@ -25,7 +25,7 @@ from sessiontree.sandbox import (
     SessionTurns,
     UnconfinedShell,
 )
-from sessiontree.workspace import WorkspaceWriter
+from sessiontree.workspace import OutsideReader, OutsideRoots, OutsideWriter, WorkspaceWriter
 
 SessionShell: TypeAlias = "CommandShell | ContainerShell"
 
@@ -102,24 +102,51 @@ class AllowedHandles:
 
     Args:
         writer: Changes the workspace.
+        reader: Reads the workspace, and what else the session may read.
+        outside: The directories outside the workspace that the owner allows.
         facades: Those of the session.
         jobs: Runs commands also without confinement; None = the session runs none.
     """
 
-    __slots__ = ("_facades", "_jobs", "_writer")
+    __slots__ = ("_facades", "_jobs", "_outside", "_reader", "_writer")
 
-    def __init__(self, writer: WorkspaceWriter, facades: Facades, jobs: Jobs | None) -> None:
+    def __init__(
+        self,
+        writer: WorkspaceWriter,
+        reader: Reader,
+        outside: OutsideRoots,
+        facades: Facades,
+        jobs: Jobs | None,
+    ) -> None:
         self._writer = writer
+        self._reader = reader
+        self._outside = outside
         self._facades = facades
         self._jobs = jobs
 
     def places_at(self, path: str) -> frozenset[str]:
         """Return the names of the protected places that a path leads to now; empty = none."""
-        return self._writer.places_at(path)
+        return self._writer.places_at(path) | self._outside.protected_at(path)
 
-    def writer(self, places: frozenset[str] | None) -> Writer:
-        """Return a writer for one allowed call, which may change these protected places; None = all."""
-        return self._facades.writer(self._writer.allowing(places))
+    def outside_at(self, path: str) -> frozenset[str]:
+        """Return the name of the allowed place outside the workspace that a path leads to; empty = none."""
+        return self._outside.place_at(path)
+
+    def reader(self, outside: frozenset[str]) -> Reader:
+        """Return a reader for one allowed call, which also reads in the directories of these places."""
+        return self._facades.reader(OutsideReader(self._reader, self._outside.among(outside)))
+
+    def writer(self, places: frozenset[str] | None, outside: frozenset[str]) -> Writer:
+        """Return a writer for one allowed call.
+
+        Args:
+            places: The protected places that it may change; None = all of the workspace.
+            outside: The places outside the workspace whose directories it may also change.
+        """
+        usual = self._writer.allowing(places)
+        if not outside:
+            return self._facades.writer(usual)
+        return self._facades.writer(OutsideWriter(usual, self._outside.among(outside).allowing(places)))
 
     def jobs(self) -> Jobs | None:
         """Return the jobs of one allowed Elevated call, which may leave the confinement; None = none."""

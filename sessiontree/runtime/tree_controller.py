@@ -179,7 +179,7 @@ class TreeController:
         self.wall_ms = deps.clock.wall_ms
         """The machine's time."""
         self._booked_ms = booked_ms
-        self._agents: dict[tuple[str, ...], AgentConfig] = {}
+        self._agents: dict[tuple[object, ...], AgentConfig] = {}
         """By agent and strictness, the configurations that sessions were adopted with."""
         self._embodied: list[str] = []
         self._booking: asyncio.TimerHandle | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePosixPath
 
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
 from sessiontree.contracts.kinds import ExecSecurity, SessionKind, SystemAnswer, WorkspaceAccess
@@ -64,6 +65,8 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
         exec_security=config.agents[0].exec_security,
         workspace_access=config.agents[0].workspace_access,
         skills=config.agents[0].skills,
+        exec_hosts=config.agents[0].exec_hosts,
+        outside_roots=config.agents[0].outside_roots,
     )
     _start(draft, spec, MAIN, 1)
 
@@ -182,6 +185,8 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         wait=asked.wait,
         workspace=parent.spec.workspace if copy is None else copy.name,
         copy=copy,
+        exec_hosts=tuple(name for name in row.exec_hosts if name in parent.spec.exec_hosts),
+        outside_roots=roots_within(row.outside_roots, parent.spec.outside_roots),
     )
 
 
@@ -326,6 +331,11 @@ def most_secure(*securities: ExecSecurity) -> ExecSecurity:
 def narrowest(*accesses: WorkspaceAccess) -> WorkspaceAccess:
     """Return the strictest of several kinds of access to the workspace."""
     return "ro" if "ro" in accesses else "rw"
+
+
+def roots_within(roots: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
+    """Return those directories that are, by their paths, at or below one that is allowed."""
+    return tuple(root for root in roots if any(PurePosixPath(root).is_relative_to(each) for each in allowed))
 
 
 def deepest_level(kind: SessionKind, max_depth: int) -> int:

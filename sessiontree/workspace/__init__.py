@@ -6,8 +6,16 @@ Not here: deciding who may write (``policy``), confining commands (``sandbox``),
 (tools).
 """
 
+from sessiontree.workspace.outside import OutsideReader, OutsideRoots, OutsideWriter
 from sessiontree.workspace.reader import WorkspaceReader
 from sessiontree.workspace.skill_reader import SkillReader
 from sessiontree.workspace.writer import WorkspaceWriter
 
-__all__ = ["SkillReader", "WorkspaceReader", "WorkspaceWriter"]
+__all__ = [
+    "OutsideReader",
+    "OutsideRoots",
+    "OutsideWriter",
+    "SkillReader",
+    "WorkspaceReader",
+    "WorkspaceWriter",
+]

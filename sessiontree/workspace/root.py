@@ -208,6 +208,10 @@ class WorkspaceRoot:
         except (OSError, ValueError):
             return False
 
+    def holds(self, path: str) -> bool:
+        """Whether an absolute path begins with that of the root; links and ``..`` are not looked at."""
+        return self._anchor.relative(path) is not None
+
     def place(self, verb: str, path: str, *, follow_last: bool = True) -> WorkspacePath:
         """Return the place to which a caller's path leads; the caller closes it.
 

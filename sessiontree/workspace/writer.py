@@ -178,6 +178,21 @@ class WorkspaceWriter:
         """Whether a path leads now to the directory that is held open, which is still at :attr:`root`."""
         return self._root.is_at(root)
 
+    def holds(self, path: str) -> bool:
+        """Whether an absolute path begins with that of the root; links and ``..`` are not looked at."""
+        return self._root.holds(path)
+
+    def name_place(self, path: str) -> str:
+        """Return the name of the place to which a path leads now: absolute, with its directory's identity.
+
+        Raises:
+            PermissionDenied: it leads outside the root, into a hidden place or into a kernel file system.
+            ExecutionError: it is not a valid path, or the system refused.
+        """
+        with self._root.place("look at", path) as place:
+            status = os.fstat(place.directory_fd)
+            return f"{self.root.rstrip('/')}/{place.path}\0{status.st_dev}:{status.st_ino}"
+
     def reader(self) -> WorkspaceReader:
         """Return a reader of the same root, which refuses the same hidden places."""
         return WorkspaceReader.at(self._root)

@@ -55,6 +55,7 @@ class Find(Tool[FindParams]):
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
     capabilities = frozenset({"reader"})
+    reads: ClassVar[tuple[str, ...]] = ("path",)
 
     async def execute(self, params: FindParams, ctx: ToolContext) -> ToolResult:
         """Return the paths as lines; details are ``{path, count, limited, exhausted, unreadable}``.

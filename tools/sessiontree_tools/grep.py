@@ -183,6 +183,7 @@ class Grep(Tool[GrepParams]):
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
     capabilities = frozenset({"reader"})
+    reads: ClassVar[tuple[str, ...]] = ("path",)
 
     async def execute(self, params: GrepParams, ctx: ToolContext) -> ToolResult:
         """Return the lines; details are ``{path, matches, files, limited, exhausted, binary, unreadable}``.

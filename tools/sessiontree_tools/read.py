@@ -58,6 +58,7 @@ class Read(Tool[ReadParams]):
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
     capabilities = frozenset({"reader"})
+    reads: ClassVar[tuple[str, ...]] = ("path",)
 
     async def execute(self, params: ReadParams, ctx: ToolContext) -> ToolResult:
         """Return the page as text; details are ``{path, lines, first, last, truncated, bytes}``.
