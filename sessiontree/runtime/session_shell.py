@@ -134,7 +134,7 @@ class AllowedHandles:
 
     def reader(self, outside: frozenset[str]) -> Reader:
         """Return a reader for one allowed call, which also reads in the directories of these places."""
-        return self._facades.reader(OutsideReader(self._reader, self._outside.among(outside)))
+        return self._facades.reader(OutsideReader(self._reader, self._outside.lead_to(outside)))
 
     def writer(self, places: frozenset[str] | None, outside: frozenset[str]) -> Writer:
         """Return a writer for one allowed call.
@@ -146,7 +146,7 @@ class AllowedHandles:
         usual = self._writer.allowing(places)
         if not outside:
             return self._facades.writer(usual)
-        return self._facades.writer(OutsideWriter(usual, self._outside.among(outside).allowing(places)))
+        return self._facades.writer(OutsideWriter(usual, self._outside.lead_to(outside).allowing(places)))
 
     def jobs(self) -> Jobs | None:
         """Return the jobs of one allowed Elevated call, which may leave the confinement; None = none."""

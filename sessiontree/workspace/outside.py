@@ -33,7 +33,7 @@ class Router:
         self._roots = roots
 
     def writer_of(self, path: str) -> WorkspaceWriter | None:
-        """Return the writer of the deepest directory that holds a path; None = there is none."""
+        """Return the writer of the deepest directory that holds a path; None = no directory does."""
         if not path.startswith("/") or "\0" in path or self._workspace.holds(path):
             return None
         holding = [writer for writer in self._roots if writer.holds(path)]
@@ -82,7 +82,7 @@ class OutsideRoots:
         writer = self._writer_of(path)
         return frozenset() if writer is None else writer.places_at(path)
 
-    def among(self, places: frozenset[str]) -> Router:
+    def lead_to(self, places: frozenset[str]) -> Router:
         """Return what leads paths to the directories that hold these places."""
         found = {}
         for place in places:
@@ -92,7 +92,7 @@ class OutsideRoots:
         return Router(self._workspace, tuple(found.values()))
 
     def _writer_of(self, path: str) -> WorkspaceWriter | None:
-        """Return the writer of the deepest directory that holds an absolute path; None = there is none."""
+        """Return the writer of the deepest directory that holds an absolute path; None = none does."""
         opened = [writer for root in self._roots if (writer := self._open(root)) is not None]
         return Router(self._workspace, opened).writer_of(path)
 

@@ -18,7 +18,7 @@ from tests.behaviour.tree_fixtures import Opener
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A directory outside the workspace, beside one that is not allowed."""
+    """A directory outside the workspace, next to one that is not allowed."""
     allowed = tmp_path / "allowed"
     allowed.mkdir()
     (allowed / "a.txt").write_text("one\ntwo\n")
@@ -69,11 +69,11 @@ async def test_allowed_calls_reach_the_directory(open_tree: Opener, outside: Pat
 
 @pytest.mark.covers("I38")
 async def test_nothing_else_is_reached(open_tree: Opener, outside: Path) -> None:
-    """Neither a path beside the directory, nor one out of it, nor by a link; nobody is asked."""
-    beside = outside.parent / "other"
+    """Neither a path next to the directory, nor one out of it, nor by a link; nobody is asked."""
+    other = outside.parent / "other"
     (open_tree.workspace / "link").symlink_to(outside)
     paths = [
-        str(beside / "secret.txt"),
+        str(other / "secret.txt"),
         f"{outside}/out/secret.txt",
         f"{outside}/../other/secret.txt",
         "link/a.txt",
@@ -91,7 +91,7 @@ async def test_nothing_else_is_reached(open_tree: Opener, outside: Path) -> None
             assert refused.is_error
             assert "it leads outside the workspace" in refused.text, refused.text
         assert await facts_of(tree, ApprovalWanted) == []
-    assert (beside / "secret.txt").read_text() == "hidden words\n"
+    assert (other / "secret.txt").read_text() == "hidden words\n"
     assert not (outside / "b.txt").exists()
 
 

@@ -13,7 +13,7 @@ from sessiontree.workspace import OutsideReader, OutsideRoots, OutsideWriter, Wo
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> WorkspaceWriter:
-    """A workspace, a directory beside it, and one beneath that."""
+    """A workspace, a directory next to it, and one in that."""
     (tmp_path / "w").mkdir()
     (tmp_path / "out/.git").mkdir(parents=True)
     (tmp_path / "out/deep").mkdir()
@@ -31,8 +31,8 @@ def test_only_the_directories_of_the_places_are_reached(workspace: WorkspaceWrit
     (tmp_path / "second").mkdir()
     both = roots(workspace, tmp_path / "out", tmp_path / "second")
     places = both.place_at(str(tmp_path / "out/a.txt"))
-    writer = OutsideWriter(workspace, both.among(places).allowing(frozenset()))
-    reader = OutsideReader(workspace.reader(), both.among(places))
+    writer = OutsideWriter(workspace, both.lead_to(places).allowing(frozenset()))
+    reader = OutsideReader(workspace.reader(), both.lead_to(places))
     assert writer.write(str(tmp_path / "out/b.txt"), b"b").path == str(tmp_path / "out/b.txt")
     assert writer.write("own.txt", b"b").path == "own.txt"
     assert [entry.path for entry in reader.list(str(tmp_path / "out"))][1:] == [
@@ -45,18 +45,18 @@ def test_only_the_directories_of_the_places_are_reached(workspace: WorkspaceWrit
 
 
 def test_protected_and_hidden_places_hold(workspace: WorkspaceWriter, tmp_path: Path) -> None:
-    """An approval of one file opens git's settings beside it no more than the runtime's own files."""
+    """An approval of one file opens git's settings next to it no more than the runtime's own files."""
     config, secret = tmp_path / "out/.git/config", tmp_path / "out/deep"
     allowed = roots(workspace, tmp_path / "out", hidden=(secret,))
     places = allowed.place_at(str(tmp_path / "out/a.txt"))
     assert allowed.place_at(str(secret / "x")) == frozenset()
     assert allowed.protected_at(str(config))
-    writer = OutsideWriter(workspace, allowed.among(places).allowing(frozenset()))
+    writer = OutsideWriter(workspace, allowed.lead_to(places).allowing(frozenset()))
     with pytest.raises(PermissionDenied, match="it is protected"):
         writer.write(str(config), b"x")
     with pytest.raises(PermissionDenied, match="reserved for the runtime"):
         writer.write(str(secret / "x"), b"x")
-    named = allowed.among(places).allowing(allowed.protected_at(str(config)))
+    named = allowed.lead_to(places).allowing(allowed.protected_at(str(config)))
     assert OutsideWriter(workspace, named).write(str(config), b"x").created
 
 
