@@ -62,6 +62,9 @@ class App:
     machine's confinement."""
     builtin_tools: Toggle = True
     """False leaves out the tools of installed distributions."""
+    configuration: str | Path | None = None
+    """The file of the owner's configuration, which the tool ``gateway`` shows and patches for owners; None =
+    the tool has none. It must be outside the workspace."""
 
     def __post_init__(self) -> None:
         """Check tools and hooks, and keep copies: what the program changes later does not reach trees."""
@@ -92,6 +95,7 @@ class AppOptions(TypedDict, total=False):
     skills: SkillsLike
     sandbox: SandboxSpec | None
     builtin_tools: bool
+    configuration: str | Path | None
 
 
 def take_app(app: App | None, options: Mapping[str, object]) -> App:

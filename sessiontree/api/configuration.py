@@ -105,6 +105,8 @@ class Configuration(StrictSettings):
     """Workspaces by their absolute path."""
 
     _file: Path | None = PrivateAttr(default=None)
+    _origin: Path | None = PrivateAttr(default=None)
+    """Where the file is, or would be."""
     _workspace: Path | None = PrivateAttr(default=None)
     _entry: WorkspaceEntry = PrivateAttr(default=WorkspaceEntry())
     """What the owner says of the workspace."""
@@ -154,6 +156,7 @@ class Configuration(StrictSettings):
 
     def _read_from(self, file: Path, is_there: bool, workspace: Path | None) -> Self:
         self._file, self._workspace = file if is_there else None, workspace
+        self._origin = file
         self._skills = _skills_next_to(file)
         if workspace is not None:
             self._entry = self._entry_of(workspace.resolve())
@@ -279,6 +282,8 @@ class Configuration(StrictSettings):
             options["agents_md"] = self._guidance()
         if self._skills is not None and agents is None:
             options["skills"] = self._skills
+        if self._origin is not None:
+            options["configuration"] = self._origin
         if chosen:
             made = [self.find_model(name) for name in chosen]
             options["model"] = made if len(made) > 1 else made[0]

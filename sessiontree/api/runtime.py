@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sessiontree.journal.claim import JournalClaim
 
 _LATE = {
+    "configuration_file": "sessiontree.api.configuration_file:configuration_file",
     "ray": "sessiontree.backends.ray.backend:RayBackend",
     "cluster_shards": "sessiontree.backends.ray.node_shards:ClusterShards",
     "node_work": "sessiontree.backends.ray.node_tasks:NodeWork",

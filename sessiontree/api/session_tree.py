@@ -64,6 +64,7 @@ from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotF
 from sessiontree.contracts.given_values import ANY_TEXT, TEXT, check_options
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.runtime_control import OwnerConfiguration
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
@@ -159,6 +160,7 @@ class SessionTree:
             hooks=tuple(app.hooks),
             skills=self._skills_of(app.skills, named, policy_row),
             hidden=owner_folders(self._root),
+            configuration=_configuration_of(app, self._root),
         )
         self._config = tree_config(
             self._root,
@@ -568,6 +570,14 @@ class SessionTree:
     def usage(self) -> Usage:
         """Return the usage of all sessions of the tree so far, including those that have ended."""
         return sum((line.usage for line in self.receipt()), Usage())
+
+
+def _configuration_of(app: App, root: Path) -> OwnerConfiguration | None:
+    if app.configuration is None:
+        return None
+    file = absolute_path(app.configuration, "configuration")
+    found: OwnerConfiguration = late("configuration_file")(file, root)
+    return found
 
 
 def _place_of(

@@ -39,6 +39,7 @@ from sessiontree.contracts.ports import (
     Writer,
 )
 from sessiontree.contracts.previews import Previews
+from sessiontree.contracts.runtime_control import RuntimeControl
 from sessiontree.contracts.speech import Speaker
 
 H = TypeVar("H")
@@ -94,6 +95,8 @@ CANVAS: Capability[Canvas] = Capability("canvas", PermissionTier.SYSTEM)
 """Shows pages and surfaces to a person."""
 CRON: Capability[Cron] = Capability("cron", PermissionTier.SYSTEM, for_branches=False)
 """Looks at timed jobs and changes them."""
+RUNTIME: Capability[RuntimeControl] = Capability("runtime", PermissionTier.ELEVATED)
+"""Looks at the runtime, changes the owner's configuration, and replaces hosts."""
 
 _ALL: Final[tuple[Capability[Any], ...]] = (
     READER,
@@ -115,6 +118,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     CANVAS,
     NODES,
     CRON,
+    RUNTIME,
 )
 _BY_NAME: Final = {each.name: each for each in _ALL}
 
@@ -183,6 +187,7 @@ class SessionRights:
     canvas: Canvas | None = None
     nodes: Nodes | None = None
     cron: Cron | None = None
+    runtime: RuntimeControl | None = None
     tree_id: str = ""
     tool: str = ""
     """The tool to which the rights are narrowed; empty = the session's own rights."""
@@ -377,6 +382,11 @@ class ToolContext:
     def cron(self) -> Cron | None:
         """The tree's timed jobs; None except for Main, or if the tool does not declare it."""
         return self._rights.cron
+
+    @property
+    def runtime(self) -> RuntimeControl | None:
+        """The runtime itself; None for a Worker, or if the tool does not declare it."""
+        return self._rights.runtime
 
     @property
     def cancelled(self) -> bool:

@@ -184,7 +184,9 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
         "cron", "Timed jobs", "automation", _SYSTEM, "cron", kinds=frozenset({SessionKind.MAIN}),
         flags=(*_OWNERS, *_NAMED),
     ),
-    _row("gateway", "Runtime's own settings", "automation", _ELEVATED, flags=_OWNERS, to_come=True),
+    _row(
+        "gateway", "Runtime's own settings", "automation", _ELEVATED, "runtime", flags=(*_OWNERS, *_NAMED)
+    ),
     _row("nodes", "Devices", "nodes", _ELEVATED, "nodes", flags=_NAMED, optional="channel"),
     _row("agents_list", "List agents", "agents", _READ, "subtree", flags=_NAMED),
     _row(

@@ -16,12 +16,15 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.runtime.live_session import LiveSession
 
 Right: TypeAlias = Literal[
-    "report", "say", "show", "spawn", "look", "direct", "command", "publish", "schedule", "recall",
-    "remember", "forget",
+    "report", "say", "show", "spawn", "look", "direct", "command", "publish", "schedule", "operate",
+    "recall", "remember", "forget",
 ]  # fmt: skip
 _ACTING: frozenset[Right] = frozenset(
-    {"report", "say", "show", "spawn", "look", "direct", "command", "publish", "recall", "remember", "forget"}
-)
+    {
+        "report", "say", "show", "spawn", "look", "direct", "command", "publish", "operate",
+        "recall", "remember", "forget",
+    }
+)  # fmt: skip
 RIGHTS: dict[SessionKind, frozenset[Right]] = {
     SessionKind.MAIN: _ACTING | {"schedule"},
     SessionKind.BRANCH: _ACTING,
@@ -30,7 +33,8 @@ RIGHTS: dict[SessionKind, frozenset[Right]] = {
 """The requests that each kind of session may make, to its supervisor and (the last three) to memory. ``look``
 and ``direct``: see, and stop or write to, the sessions below. ``command``: run commands in a container.
 ``publish``: publish pages on this machine. ``show``: change the session's canvas, and ask its frames.
-``schedule``: see and change timed jobs."""
+``schedule``: see and change timed jobs. ``operate``: see the runtime's
+state, and have its hosts replaced."""
 TOKEN_BYTES = 16
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sessiontree.browser.found import found_browser
 from sessiontree.browser.session_browser import SessionBrowser
@@ -23,6 +23,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.nodes import Nodes
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.protection import Protection
+from sessiontree.contracts.runtime_control import OwnerConfiguration
 from sessiontree.contracts.skills import Skill, skills_prompt
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.dispatch.dispatcher import Dispatcher
@@ -61,6 +62,7 @@ from sessiontree.runtime.outside_handles import (
     HttpHandle,
     LocalNode,
     SessionNodes,
+    SessionRuntime,
     SessionSpeech,
     WebHandle,
     can_speak,
@@ -140,6 +142,9 @@ class HostEquipment:
     """The owner's skills by name."""
     nodes: Nodes = field(default_factory=LocalNode)
     """The machines of the runtime."""
+    backend: Literal["local", "ray"] = "local"
+    open_configuration: Callable[[], OwnerConfiguration] | None = None
+    """Returns the owner's configuration; None = the tree was opened without one."""
 
     @property
     def web_access(self) -> WebAccess:
@@ -593,6 +598,7 @@ class HostCore:
                 speech=SessionSpeech(link, equipment.web, workspace, equipment.hidden),
                 http=None if equipment.web is None else HttpHandle(link, equipment.web),
                 previews=PreviewsHandle(link),
+                runtime=SessionRuntime(link, equipment.backend, equipment.open_configuration),
                 canvas=CanvasHandle(link) if adopt.has_channel else None,
             ),
             adopt.tree_id,

@@ -19,6 +19,7 @@ from sessiontree.contracts.ports import (
     Transcript,
 )
 from sessiontree.contracts.previews import PublishedPage
+from sessiontree.contracts.runtime_control import RestartReport, RuntimeStatus
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import SendMode
 
@@ -86,6 +87,14 @@ class Services(Protocol):
         self, grant: str, change: JobChange, key: str, asked_by: tuple[Principal, ...]
     ) -> JobRow:
         """Carry out a change of the timed jobs of a Main's tree; return the job."""
+        ...
+
+    async def runtime_status(self, grant: str) -> RuntimeStatus:
+        """Return what the runtime does."""
+        ...
+
+    async def replace_hosts(self, grant: str) -> RestartReport:
+        """Replace the hosts of the pools."""
         ...
 
     async def container(self, grant: str, protected: tuple[str, ...]) -> str:

@@ -157,6 +157,8 @@ class HostLink:
         """The session whose work ended the host, if the host itself said so."""
         self.unusable = False
         """Whether work that could not be stopped may still run there; no other session gets the host then."""
+        self.retiring = False
+        """Whether another host is to take its place as soon as its session is at rest."""
         self.patience_s = float("inf")
         """How long its session may block the host's loop."""
         self._on_outcome = on_outcome
@@ -176,6 +178,11 @@ class HostLink:
         self._closed = False
         self._checking: asyncio.Task[None] | None = None
         self._task = asyncio.create_task(self._listen(), name=f"link-{name}")
+
+    @property
+    def takes_nobody(self) -> bool:
+        """Whether no other session gets the host."""
+        return self.unusable or self.retiring
 
     @property
     def running(self) -> object | None:

@@ -182,6 +182,11 @@ class Gateway(Protocol):
         """Return the row of the gateway's process, if it has its own and runs."""
         ...
 
+    @property
+    def pending(self) -> int:
+        """How many requests have no answer yet."""
+        ...
+
     async def close(self) -> None:
         """Drop everything."""
         ...
@@ -282,6 +287,11 @@ class GatewayCore:
     def actors(self) -> list[ActorRow]:
         """Return an empty list, because this gateway shares its supervisor's process."""
         return []
+
+    @property
+    def pending(self) -> int:
+        """How many requests have no answer yet."""
+        return sum(each.asking is not None for each in self._conversations.values())
 
     async def close(self) -> None:
         """Drop everything."""
@@ -397,6 +407,11 @@ class GatewayLink:
             return []
         transport = self._link.transport
         return [ActorRow(self._link.name, "gateway", transport.pid, transport.level)]
+
+    @property
+    def pending(self) -> int:
+        """How many requests have no answer yet."""
+        return len(self._asked)
 
     async def close(self) -> None:
         """Drop everything and end the gateway."""

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sessiontree.browser.tunnels import Network
 from sessiontree.contracts.http_requests import HttpRequest, HttpResponse, HttpSender
 from sessiontree.contracts.nodes import NodeInfo, Nodes
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery, Web
+from sessiontree.contracts.runtime_control import OwnerConfiguration, RestartReport, RuntimeStatus
 from sessiontree.contracts.speech import Speaker, Speech, SpeechRequest
 from sessiontree.runtime.session_rights import Link
 from sessiontree.sandbox import speak_confined, speech_program
@@ -123,3 +125,26 @@ class SessionNodes:
         self.link.services()
         found = await self.known.nodes()
         return tuple(sorted(found, key=lambda node: (not node.is_alive, node.name, node.node_id)))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRuntime:
+    """The runtime, for one session while it is embodied here."""
+
+    link: Link
+    backend: Literal["local", "ray"]
+    open_configuration: Callable[[], OwnerConfiguration] | None
+
+    @property
+    def configuration(self) -> OwnerConfiguration | None:
+        """The owner's configuration; None = the tree was opened without one."""
+        self.link.services()
+        return None if self.open_configuration is None else self.open_configuration()
+
+    async def status(self) -> RuntimeStatus:
+        """Return what the runtime does."""
+        return await self.link.services().runtime_status(self.link.grant)
+
+    async def restart(self) -> RestartReport:
+        """Replace the hosts."""
+        return await self.link.services().replace_hosts(self.link.grant)

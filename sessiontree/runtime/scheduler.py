@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.runtime_control import PoolStatus, RestartReport
 from sessiontree.contracts.stimuli import ApprovalAnswered
 from sessiontree.runtime.fair_queue import FairQueue
 from sessiontree.runtime.frames import Feed, Kill, LetGo, Outcome, Release, Unfit
@@ -145,6 +146,49 @@ class Scheduler:
             if link is not None:
                 pool.free.append(link)
 
+    def pool_statuses(self) -> tuple[PoolStatus, ...]:
+        """Return the state of each pool."""
+        return tuple(
+            PoolStatus(
+                pool.name,
+                pool.size.most,
+                len(pool.links),
+                sum(bool(link.leases) for link in pool.links),
+                len(pool.wanting),
+                sum(link.retiring for link in pool.links),
+            )
+            for pool in self._pools.values()
+        )
+
+    def replace_hosts(self) -> RestartReport:
+        """End hosts that do not work now, and each other one once its session is at rest.
+
+        A session that leaves is adopted again by a new host when something happens to it; nothing of it is
+        cut short, so nothing runs twice. Hosts that start, and those of dedicated sessions, stay.
+        """
+        ended = retiring = dedicated = 0
+        for pool in self._pools.values():
+            dedicated += len(pool.dedicated)
+            old = sorted(pool.links - pool.dedicated - pool.starting, key=lambda link: link.born)
+            for link in old:
+                link.retiring = True  # all of them, before a session that waits could get the next one
+            before = ended
+            for link in old:
+                first = link.running
+                if isinstance(first, LiveSession) and first in pool.restful and _is_at_rest(first):
+                    self.settle(first)
+                elif not link.leases and link in pool.free:
+                    pool.free.remove(link)
+                    self._end(pool, link)
+                elif len(link.leases) > 1:
+                    self._take_back(link)
+                ended += link not in pool.links
+                retiring += link in pool.links
+            if ended > before and not pool.starting:
+                self.warm(pool.name)
+            self._match(pool)
+        return RestartReport(ended, retiring, dedicated)
+
     def close(self) -> None:
         """Start no more hosts."""
         for pool in self._pools.values():
@@ -171,9 +215,13 @@ class Scheduler:
         """Note whether a session can be passivated now."""
         pool = self._pool(live)
         if live.link is not None and not live.over and not live.dedicated and _is_at_rest(live):
-            if len(live.link.leases) > 1:
+            link = live.link
+            if len(link.leases) > 1 or link.retiring:
                 pool.restful.pop(live, None)
-                self._passivate(live.link, live)  # for example it waits for a person
+                self._passivate(link, live)  # for example it waits for a person
+                if not link.leases:
+                    self._put_free(pool, link)  # it ends: another one takes its place
+                    self._match(pool)
                 return
             pool.restful[live] = None
             pool.restful.move_to_end(live)
@@ -197,7 +245,7 @@ class Scheduler:
         self._let_go(
             link, live, Kill(live.session, live.epoch) if force else Release(live.session, live.epoch)
         )
-        if live.dedicated or link.unusable:
+        if live.dedicated or link.takes_nobody:
             self._end(pool, link)
         elif force and was_running:
             # Its work may not stop: the host takes no other session before it reports that it let go.
@@ -334,7 +382,7 @@ class Scheduler:
 
     def _put_free(self, pool: Pool, link: HostLink) -> None:
         """Let a host that nobody is at serve others, or end it if it can't."""
-        if link.unusable:
+        if link.takes_nobody:
             self._end(pool, link)
         elif link not in pool.free:
             pool.free.append(link)
@@ -346,7 +394,7 @@ class Scheduler:
             pool.free.append(keeper)
         while pool.free:
             free = pool.free.pop()
-            if not free.unusable and free.born > live.unfit_until:
+            if not free.takes_nobody and free.born > live.unfit_until:
                 return free
             self._end(pool, free)
         if pool.shared < pool.size.usual and len(pool.starting) < len(pool.wanting):
@@ -358,7 +406,7 @@ class Scheduler:
             link = rested.link
             if link is not None and _is_at_rest(rested):
                 self._passivate(link, rested)
-                if not link.unusable and link.born > live.unfit_until:
+                if not link.takes_nobody and link.born > live.unfit_until:
                     return link
                 self._end(pool, link)
         link = self._find_queue(pool, live, keeper)
@@ -377,7 +425,7 @@ class Scheduler:
             first = link.running
             if not isinstance(first, LiveSession) or link in pool.dedicated or link in pool.starting:
                 continue
-            fits = not link.unusable and link.born > live.unfit_until
+            fits = not link.takes_nobody and link.born > live.unfit_until
             if not fits or first.alone or now - link.since > self.take_back_s:
                 continue
             if len(link.leases) <= pool.size.ahead and link is keeper:

@@ -49,6 +49,7 @@ from sessiontree.contracts.ports import (
     Writer,
 )
 from sessiontree.contracts.previews import Previews, PublishedPage
+from sessiontree.contracts.runtime_control import RuntimeControl
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.speech import Speaker
 from sessiontree.contracts.stimuli import SendMode
@@ -332,6 +333,7 @@ class Handles:
     http: HttpSender | None
     """Not given to a Worker; None without the web."""
     previews: Previews
+    runtime: RuntimeControl
 
 
 def build_rights(
@@ -386,6 +388,7 @@ def build_rights(
         speech=handles.speech,
         nodes=handles.nodes,
         previews=handles.previews,
+        runtime=handles.runtime,
         images=handles.images,
         child_workspaces=handles.child_workspaces,
         cron=handles.cron if kind is SessionKind.MAIN else None,

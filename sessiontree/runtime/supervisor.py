@@ -35,6 +35,7 @@ from sessiontree.contracts.ports import (
     Transcript,
 )
 from sessiontree.contracts.previews import PublishedPage
+from sessiontree.contracts.runtime_control import RestartReport, RuntimeStatus
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
@@ -46,6 +47,7 @@ from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.containers import Containers
 from sessiontree.runtime.effects import ControllerDeps
 from sessiontree.runtime.grants import Grants
+from sessiontree.runtime.host_process import resident_bytes
 from sessiontree.runtime.link import HostLink, Transport
 from sessiontree.runtime.live_session import LiveSession, session_report
 from sessiontree.runtime.memory_api import Ended, MemoryPort, MemoryRight, Whose, ended_tree, memory_scope
@@ -66,6 +68,7 @@ from sessiontree.tree.canvas_state import CanvasState
 from sessiontree.tree.report import owed
 from sessiontree.tree.spawn import needs_copy
 from sessiontree.tree.state import TreeState, initial_tree
+from sessiontree.version import VERSION
 
 
 class SupervisorCore:
@@ -477,6 +480,24 @@ class SupervisorCore:
             ExecutionError, ValidationError: it is refused.
         """
         return await change_job(self.grants.check(grant, "schedule").controller, change, key, asked_by)
+
+    async def runtime_status(self, grant: str) -> RuntimeStatus:
+        """Return what the runtime does, in counts over all open trees."""
+        self.grants.check(grant, "operate")
+        return RuntimeStatus(
+            VERSION,
+            len(self.trees),
+            sum(node.is_live for tree in self.trees.values() for node in tree.state.sessions.values()),
+            sum(1 for tree in self.trees.values() for _ in tree.state.jobs.values()),
+            self._gateway.pending,
+            resident_bytes(),
+            self.scheduler.pool_statuses(),
+        )
+
+    async def replace_hosts(self, grant: str) -> RestartReport:
+        """Replace the hosts of the pools; one that works does so until its session is at rest."""
+        self.grants.check(grant, "operate")
+        return self.scheduler.replace_hosts()
 
     async def container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of a session's container; start it if it is not running."""

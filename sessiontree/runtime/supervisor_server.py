@@ -75,6 +75,7 @@ FOR_GRANTS: Final = frozenset(
         "changes_below", "changed_content", "settle_changes",
         "change_canvas", "ask_canvas",
         "timed_jobs", "job_history", "change_job",
+        "runtime_status", "replace_hosts",
     }
 )  # fmt: skip
 """What hosts may ask for the session that they embody."""

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import SessionTreeError, words_of
 from sessiontree.contracts.hooks import Hook
+from sessiontree.contracts.runtime_control import OwnerConfiguration
 from sessiontree.contracts.skills import Skill
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.port import GatewayModel, InProcessModel, Model
@@ -43,6 +44,8 @@ class TreeSetup:
     """The owner's skills by name."""
     hidden: tuple[Path, ...] = ()
     """Folders in the workspace that no session may read or write, besides the runtime's own."""
+    configuration: OwnerConfiguration | None = None
+    """The owner's configuration, for the tool that changes it; None = the tree was opened without one."""
 
     @classmethod
     def of(  # noqa: PLR0913 - one value for each thing it holds
@@ -57,6 +60,7 @@ class TreeSetup:
         hooks: tuple[Hook, ...],
         skills: Mapping[str, Skill],
         hidden: tuple[Path, ...] = (),
+        configuration: OwnerConfiguration | None = None,
     ) -> TreeSetup:
         """Return the setup for models of either sort, by the agents and summary keys they answer for."""
         instant: dict[str, InProcessModel] = {}
@@ -64,7 +68,7 @@ class TreeSetup:
         for agent, model in models.items():
             answering: dict[str, Any] = instant if callable(getattr(model, "reply", None)) else waiting
             answering[agent] = model
-        return cls(table, agents, instant, waiting, web, policy, group, hooks, skills, hidden)
+        return cls(table, agents, instant, waiting, web, policy, group, hooks, skills, hidden, configuration)
 
     def under(self, policy: PolicyConfig, group: str) -> TreeSetup:
         """Return the setup of the same tree under a journaled policy."""

@@ -37,6 +37,7 @@ from sessiontree.contracts.context import (
     NODES,
     PREVIEWS,
     READER,
+    RUNTIME,
     SESSIONS,
     SHELL,
     SPEECH,
@@ -88,9 +89,16 @@ from sessiontree.contracts.ports import (
 )
 from sessiontree.contracts.previews import Previews, PublishedPage
 from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.runtime_control import (
+    OwnerConfiguration,
+    RestartReport,
+    RuntimeControl,
+    RuntimeStatus,
+)
 from sessiontree.contracts.speech import Speaker
 from sessiontree.contracts.tool import RawTool, Tool, declared_by
 from sessiontree.dispatch.images import ImageProcess
+from sessiontree.version import VERSION
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
 SCOPE = MemoryScope("tree", "main", "default", "/workspace")
@@ -366,6 +374,25 @@ class RecordingPreviews:
 
 
 @dataclass(slots=True)
+class FixedRuntime:
+    """A runtime that does nothing, with the given configuration."""
+
+    configuration: OwnerConfiguration | None = None
+    backend: Literal["local", "ray"] = "local"
+    restarts: int = 0
+    """How often its hosts were to be replaced."""
+
+    async def status(self) -> RuntimeStatus:
+        """Return that one tree with one session is open."""
+        return RuntimeStatus(VERSION, 1, 1, 0, 0, 0, ())
+
+    async def restart(self) -> RestartReport:
+        """Count the request."""
+        self.restarts += 1
+        return RestartReport(0, 1, 0)
+
+
+@dataclass(slots=True)
 class RecordingCron:
     """Runs no job; keeps each change and answers with the given job.
 
@@ -450,6 +477,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     images: ImageInspector | ByKind | None = BY_KIND,
     speech: Speaker | None = None,
     nodes: Nodes | None = None,
+    runtime: RuntimeControl | None = None,
     shell: Shell | None = None,
     browser: Browser | None = None,
     previews: Previews | None = None,
@@ -480,6 +508,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         images: By default the real process for images; None removes it.
         speech: Speaks texts.
         nodes: Knows the machines of the runtime.
+        runtime: The runtime itself.
         shell: Runs commands.
         browser: Opens pages.
         previews: Publishes pages.
@@ -498,6 +527,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         images=_handle(IMAGES, kind, images, ImageProcess),
         speech=_handle(SPEECH, kind, speech),
         nodes=_handle(NODES, kind, nodes),
+        runtime=_handle(RUNTIME, kind, runtime),
         writer=_handle(WRITER, kind, writer, lambda: WorkspaceWriter(root)),
         shell=_handle(SHELL, kind, shell),
         browser=_handle(BROWSER, kind, browser),

@@ -18,6 +18,7 @@ from sessiontree_tools.deploy_preview import DeployPreview
 from sessiontree_tools.edit import Edit
 from sessiontree_tools.exec import Exec
 from sessiontree_tools.find import Find
+from sessiontree_tools.gateway import GatewayTool
 from sessiontree_tools.grep import Grep
 from sessiontree_tools.http_request import SendRequest
 from sessiontree_tools.image import LookAtImage
@@ -66,6 +67,7 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         SessionsSend(),
         AgentsList(),
         CronTool(),
+        GatewayTool(),
         WebSearch(),
         WebFetch(),
         BrowserTool(),

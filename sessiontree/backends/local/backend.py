@@ -329,7 +329,7 @@ class LocalBackend:
     def _equip_tree(self, tree_id: str, setup: TreeSetup) -> None:
         web = None if setup.web is None else OutboundWeb(setup.web)
         policy = compiled(setup.table.rows, setup.policy)
-        hooks = HookChain.for_hosts(setup.hooks)
+        hooks, configuration = HookChain.for_hosts(setup.hooks), setup.configuration
         self.equipment[tree_id] = HostEquipment(
             setup.table,
             setup.instant,
@@ -340,6 +340,7 @@ class LocalBackend:
             hooks,
             own_places(),
             setup.skills,
+            open_configuration=None if configuration is None else lambda: configuration,
         )
         self._models[tree_id] = setup.waiting
 

@@ -47,6 +47,7 @@ from sessiontree.contracts.ports import (
     Transcript,
 )
 from sessiontree.contracts.previews import PublishedPage
+from sessiontree.contracts.runtime_control import RestartReport, RuntimeStatus
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.interpreter.import_guard import tidy
@@ -194,6 +195,16 @@ class RemoteServices:
         """Carry out a change of timed jobs; return the job."""
         row: JobRow = await self._ask(grant, "change_job", change, key, asked_by)
         return row
+
+    async def runtime_status(self, grant: str) -> RuntimeStatus:
+        """Return what the runtime does."""
+        status: RuntimeStatus = await self._ask(grant, "runtime_status")
+        return status
+
+    async def replace_hosts(self, grant: str) -> RestartReport:
+        """Replace the hosts of the pools."""
+        report: RestartReport = await self._ask(grant, "replace_hosts")
+        return report
 
     async def container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of the session's container; start it if it is not running."""

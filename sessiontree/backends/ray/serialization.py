@@ -14,7 +14,7 @@ import os
 import pickle
 import zlib
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,8 +58,12 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> PackedResources:
     if setup.web is not None:
         OutboundWeb(setup.web)  # reports a wrong setting here and not in every host
     shared = (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, dict(setup.skills))
+    # Bytes of their own: most hosts never open it, and it imports much.
+    configuration = None if setup.configuration is None else packed(setup.configuration)
     try:
-        for_hosts = pack_value((*shared, setup.hooks, _places_as_bytes(own_places())), "the model")
+        for_hosts = pack_value(
+            (*shared, setup.hooks, _places_as_bytes(own_places()), configuration), "the model"
+        )
     except ConfigError:  # the error names the tool or the hook, if it is one
         for entry in setup.table:
             pack_value(entry.tool, f"tool {entry.name!r}")
@@ -106,7 +110,7 @@ def with_copies_in(packed: bytes, folder: Path) -> bytes:
 
 def open_for_host(packed: bytes) -> HostEquipment:
     """Unpack a tree's resources for hosts."""
-    table, instant, hidden, web, policy, group, skills, hooks, places = _opened(packed)
+    table, instant, hidden, web, policy, group, skills, hooks, places, configuration = _opened(packed)
     reads = None if web is None else OutboundWeb(web)
     chain = HookChain.for_hosts(hooks)
     rules = compiled(table.rows, policy)
@@ -114,7 +118,20 @@ def open_for_host(packed: bytes) -> HostEquipment:
         own_places()
     )  # those of the program and of this host, perhaps on another machine
     nodes = ClusterNodes()
-    return HostEquipment(table, instant, hidden, reads, rules, group, chain, both, skills, nodes)
+    return HostEquipment(
+        table,
+        instant,
+        hidden,
+        reads,
+        rules,
+        group,
+        chain,
+        both,
+        skills,
+        nodes,
+        "ray",
+        None if configuration is None else partial(opened, configuration),
+    )
 
 
 def open_for_gateway(packed: bytes) -> Mapping[str, GatewayModel]:

@@ -29,6 +29,7 @@ from sessiontree.contracts.context import (
     OBSERVING,
     PREVIEWS,
     READER,
+    RUNTIME,
     SESSIONS,
     SHELL,
     SPEECH,
@@ -66,6 +67,7 @@ ALL: tuple[Capability[Any], ...] = (
     CHILD_WORKSPACES,
     CANVAS,
     CRON,
+    RUNTIME,
 )
 Require = Callable[[ToolContext, Capability[Any]], Any]
 Narrow = Callable[[SessionRights, str, set[str]], SessionRights]

@@ -391,9 +391,8 @@ def test_explanations_show_themselves() -> None:
     assert "step='tools.allow'" in pretty_repr(gone)
     assert [each.tool for each in policy.removed(MAIN)] == [
         "apply_patch", "exec", "http_request", "sessions_list", "sessions_history", "sessions_send",
-        "browser", "canvas", "ask_user", "cron", "nodes", "agents_list", "image", "tts", "write_html",
-        "preview_screenshot",
-        "validate_page", "deploy_preview", "Station-List",
+        "browser", "canvas", "ask_user", "cron", "gateway", "nodes", "agents_list", "image", "tts",
+        "write_html", "preview_screenshot", "validate_page", "deploy_preview", "Station-List",
     ]  # fmt: skip
 
 

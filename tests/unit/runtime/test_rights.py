@@ -20,6 +20,7 @@ from sessiontree.runtime.outside_handles import LocalNode
 from sessiontree.runtime.session_rights import Handles, build_rights
 from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.testing.context import (
+    FixedRuntime,
     FixedStatus,
     PlainMemory,
     RecordingCanvas,
@@ -61,6 +62,7 @@ CHANGING = (
     "child_workspaces",
     "canvas",
     "cron",
+    "runtime",
 )
 """What no Worker holds."""
 
@@ -88,6 +90,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         child_workspaces=MappedChanges({}),
         canvas=RecordingCanvas(),
         nodes=LocalNode(),
+        runtime=FixedRuntime(),
     )
 
     @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
