@@ -265,7 +265,7 @@ def test_what_comes_before_the_nine_is_named_first() -> None:
     patch = removal_of("apply_patch", Standing(SessionKind.MAIN, True, model="anthropic/opus"), tools=denied)
     assert patch["step"] == "apply_patch"
     assert "'anthropic/opus' is not one of OpenAI's" in patch["why"]
-    gateway = removal_of("gateway", BRANCH, tools=denied)
+    gateway = removal_of("gateway", BRANCH, tools=ToolPolicy(allow=("gateway",), deny=("*",)))
     assert (gateway["step"], gateway["why"]) == ("owner only", "Tool restricted to owner senders.")
 
 
