@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from sessiontree.cli import bench_commands, journal_commands, memory_commands
+from sessiontree.cli import bench_commands, cron_commands, journal_commands, memory_commands
 from sessiontree.cli.options import (
     BODIES,
     AsJson,
@@ -478,5 +478,6 @@ def models(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
 
 app.add_typer(bench_commands.commands, name="bench")
+app.add_typer(cron_commands.commands, name="cron")
 app.add_typer(journal_commands.commands, name="journal")
 app.add_typer(memory_commands.commands, name="memory")

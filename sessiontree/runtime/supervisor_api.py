@@ -16,6 +16,7 @@ from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.author_errors import find_cause, frames_in
 from sessiontree.contracts.canvas import CanvasQuestion
 from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
+from sessiontree.contracts.cron import JobAction, JobRow
 from sessiontree.contracts.errors import (
     ExecutionError,
     PermissionDenied,
@@ -64,6 +65,8 @@ PersonsReply = Annotated[QuestionReply, Without(("sender",))]
 AnsweredAt = Annotated[str, OneOf(PEER_SURFACES), PeerDefault(PEER_SURFACES[0])]
 """Where a person answered; the program's own answers are given in the program."""
 PersonsEnding = Annotated[SessionStatus, OneOf((SessionStatus.CANCELLED, SessionStatus.COMPLETED))]
+PersonsChange = Annotated[JobAction, OneOf(("pause", "resume", "run", "remove"))]
+"""What can be done to a timed job as it is; its text and its times are the model's and the program's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +377,17 @@ class SupervisorApi(Protocol):
     @rpc(for_peers=True, urgent=True)
     async def leave_canvas(self, tree_id: str, session: str, viewer: str) -> None:
         """Note that a frame no longer shows a session's canvas."""
+        ...
+
+    @rpc(for_peers=True, in_order=True, urgent=True)
+    async def change_job(self, tree_id: str, job_id: Words, action: PersonsChange, key: Words) -> JobRow:
+        """Change a timed job of a tree with the owner's rights; durable when this returns.
+
+        A repeat with the same key changes nothing. Returns the job afterwards, or as it was when removed.
+
+        Raises:
+            ExecutionError: no job has the id, or it can't be done to it now.
+        """
         ...
 
     @rpc(urgent=True)

@@ -15,6 +15,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.canvas import CanvasQuestion
 from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
+from sessiontree.contracts.cron import JobAction, JobChange, JobRow
 from sessiontree.contracts.errors import (
     AnswerTooLate,
     ConfigError,
@@ -74,6 +75,7 @@ from sessiontree.runtime.supervisor_api import (
     SessionRecord,
     SupervisorApi,
 )
+from sessiontree.runtime.timed_jobs import change_job
 from sessiontree.runtime.tree_controller import TreeController
 from sessiontree.runtime.tree_fork import Identity
 from sessiontree.tree import protocol as tree_stimuli
@@ -321,6 +323,10 @@ class SupervisorService(SupervisorApi):
         for instruction in await self._supervisor.tree(tree_id).settle(asked, f"lift:{request_id}"):
             if isinstance(instruction, tree_stimuli.RefuseDecision):
                 raise instruction.error
+
+    async def change_job(self, tree_id: str, job_id: str, action: JobAction, key: str) -> JobRow:
+        """Change a timed job of a tree with the owner's rights; durable when this returns."""
+        return await change_job(self._supervisor.tree(tree_id), JobChange(action, job_id), key)
 
     async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
         """Record that a hook failed in the creating program; durable when this returns."""
