@@ -264,7 +264,7 @@ def _session_contracts() -> tuple[ToolContract, ...]:
             "nodes",
             ToolCase("their list", {"action": "status"}, says="nodes"),
             ToolCase(
-                "no such node", {"action": "describe", "node": "none"}, error=ExecutionError, says="none"
+                "no such node", {"action": "describe", "node": "none"}, error=ValidationError, says="none"
             ),
             ToolCase("nothing to say", {"action": "notify"}, error=ValidationError),
             not_checked={**rest, **SHORT},
