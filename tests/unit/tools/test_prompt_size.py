@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sessiontree import FunctionModel, ModelRequest, SessionTree
 
-MAX_CHARS = 7_200
+MAX_CHARS = 7_800
 
 
 async def first_request(tmp_path: Path) -> ModelRequest:
@@ -29,7 +29,7 @@ async def first_request(tmp_path: Path) -> ModelRequest:
 
 
 async def test_prompt_and_tools_of_a_hello_are_short(tmp_path: Path) -> None:
-    """A plain hello sends at most 7,200 characters of system prompt and tools, written as spaced JSON."""
+    """A plain hello sends at most 7,800 characters of system prompt and tools, written as spaced JSON."""
     request = await first_request(tmp_path)
     assert len(request.system_prompt) + len(json.dumps([asdict(spec) for spec in request.tools])) <= MAX_CHARS
 
