@@ -1,7 +1,7 @@
 """What tools with a process or a copy of their own cost: browser, background commands, patches, worktrees.
 
 Each figure is a call of a program in a tree on the local backend: checks, journal and sandbox
-are inside the clock. Beside it is the bare work, which the library or program does in the same round;
+are inside the clock. The bare work is what the library or program does without us in the same round;
 `ratio` is the call over the bare work. Milliseconds, medians of the rounds.
 
 - `browser_start`: the first `start` of a session; bare: Playwright starts the same Chromium unconfined.
