@@ -23,7 +23,7 @@ from sessiontree import (
 )
 from sessiontree.testing.tool_contract import ToolCase, ToolContract, check_tool_contract
 from tests.behaviour.contract_fixtures import AT_ONCE, LINES, SHORT, TEXT, TOOLS
-from tests.behaviour.tool_contract_cases import every_contract
+from tests.behaviour.tool_contract_fixtures import every_contract
 from tests.unit.web.site_fakes import Site, answer, serving
 
 LEFT: list[subprocess.Popen[bytes]] = []

@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 
 DOORS = {
-    "execute": {"dispatch/dispatcher.py", "runtime/tool_calls.py", "testing/context.py"},
+    "execute": {
+        "dispatch/dispatcher.py",
+        "runtime/tool_calls.py",
+        "testing/context.py",
+        "testing/tool_contract.py",
+    },
     "ToolContext": {"dispatch/dispatcher.py", "testing/context.py"},
     "Dispatcher": {"runtime/host.py"},
 }
 """What is called, and who calls it. The dispatcher runs tools; a host makes the dispatcher, and what keeps
-deadlines asks it. Tests of a tool alone have no dispatcher, and nothing but what they are handed."""
+deadlines asks it. Tests of a tool alone have no dispatcher, and nothing but what they are handed. A tool that
+is watched for its contract is called by the dispatcher, and calls the tool that it copies."""
 BY_NAME = {"getattr", "methodcaller", "attrgetter"}
 """What finds a method by a text."""
 SQL = (

@@ -380,7 +380,9 @@ def test_local_model_is_added_once_and_to_every_new_environment(sapling: Path) -
     assert (code, report.count("set-up:")) == (0, 1), report
 
 
-def set_up_with(sapling: Path, bin_: Path, there: Sequence[str] = ("chromium",)) -> tuple[int, str]:
+def set_up_with(
+    sapling: Path, bin_: Path, there: Sequence[str] = ("chromium", "espeak-ng")
+) -> tuple[int, str]:
     """Run the set-up script of a finished checkout, with nothing on the path but a directory's programs.
 
     Args:

@@ -59,7 +59,7 @@ def test_context_holds_no_more_than_its_kind_may(tmp_path: Path, kind: SessionKi
     """Defaults follow the table of kinds, so a tool tested here meets the rights it will have."""
     ctx = make_context(tmp_path, kind)
     held = {name for name in CAPABILITIES if getattr(ctx, name) is not None}
-    assert held == capabilities_of(kind) & {"reader", "writer", "channel", "sessions", "subtree"}
+    assert held == capabilities_of(kind) & {"reader", "writer", "channel", "sessions", "subtree", "images"}
     assert ctx.kind is kind
     assert ctx.workspace_root == tmp_path
     assert not ctx.cancelled

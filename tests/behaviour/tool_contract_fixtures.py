@@ -27,7 +27,7 @@ from tests.behaviour.contract_fixtures import (
     check_file,
     contract,
 )
-from tests.behaviour.web_contract_cases import media_contracts, page_contracts, web_contracts
+from tests.behaviour.web_contract_fixtures import media_contracts, page_contracts, web_contracts
 
 
 @contextlib.asynccontextmanager
