@@ -269,6 +269,19 @@ def _session_contracts() -> tuple[ToolContract, ...]:
             ToolCase("nothing to say", {"action": "notify"}, error=ValidationError),
             not_checked={**rest, **SHORT},
         ),
+        contract(
+            "cron",
+            ToolCase("a job", {"action": "add", "text": "look", "every_s": 3600}, says="job"),
+            ToolCase("no time", {"action": "add", "text": "look"}, error=ValidationError),
+            ToolCase("no such job", {"action": "run", "job_id": "none"}, error=ExecutionError, says="none"),
+            not_checked={**rest, **SHORT},
+        ),
+        contract(
+            "gateway",
+            ToolCase("its state", {"action": "status"}, says="local"),
+            ToolCase("no patch", {"action": "config.patch"}, error=ValidationError),
+            not_checked={**rest, **SHORT},
+        ),
         contract("agents_list", ToolCase("agents", {}, says="default"), not_checked={**rest, **SHORT}),
     )
 
