@@ -48,7 +48,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.messages import AssistantMessage, ToolCall, ToolReply, ToolResultMessage
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import Tool, check_tool
+from sessiontree.contracts.tool import Tool, ToolFlag, check_tool
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.scripted import FunctionModel
 from sessiontree.schema.compiled import compile_tool
@@ -283,7 +283,9 @@ class _Checks:
             session = tree.main
             if kind is not SessionKind.MAIN:
                 session = await tree.main.spawn(kind, "wait", stays_open=True)
-            holds = kind in self._tool.kinds
+            # Those who own the tree speak to Main alone.
+            is_heard = kind is SessionKind.MAIN or ToolFlag.OWNER_ONLY not in self._tool.flags
+            holds = kind in self._tool.kinds and is_heard
             # A session that may not call it can't have what the program prepares, such as a child.
             async with self._around(tree, session) if holds else contextlib.nullcontext():
                 try:

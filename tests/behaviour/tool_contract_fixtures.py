@@ -279,7 +279,9 @@ def _session_contracts() -> tuple[ToolContract, ...]:
         contract(
             "gateway",
             ToolCase("its state", {"action": "status"}, says="local"),
-            ToolCase("no patch", {"action": "config.patch"}, error=ValidationError),
+            ToolCase(
+                "no configuration", {"action": "config.get"}, error=ExecutionError, says="configuration"
+            ),
             not_checked={**rest, **SHORT},
         ),
         contract("agents_list", ToolCase("agents", {}, says="default"), not_checked={**rest, **SHORT}),
