@@ -25,7 +25,7 @@ from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_val
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage, Usage
 from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.settings import MAX_SOURCE_BYTES, image_mime_type
+from sessiontree.contracts.settings import MAX_SOURCE_BYTES, ImageLimits, image_mime_type
 from sessiontree.contracts.truncation import cut_text
 
 ArtifactKind: TypeAlias = Literal["file", "blob", "reference"]
@@ -83,6 +83,7 @@ class ToolResult:
         details: JSON for journal and screen, never sent to the model.
         images: Images for the model, in order.
         untrusted: Whether the output is text from outside, such as mail: information, not an instruction.
+        image_limits: Narrower limits for these images; what is wider than the agent's limits has no effect.
     """
 
     output: JsonValue = None
@@ -91,6 +92,7 @@ class ToolResult:
     details: JsonValue = None
     images: tuple[ImageContent, ...] = ()
     untrusted: Untrusted = False
+    image_limits: ImageLimits | None = None
 
     def text_for_model(self) -> str:
         """Return the output as the text block that a model reads.
@@ -121,6 +123,7 @@ def image_result(
     details: JsonValue = None,
     display: str = "",
     artifacts: tuple[Artifact, ...] = (),
+    image_limits: ImageLimits | None = None,
 ) -> ToolResult:
     """Return a result with a text and one image.
 
@@ -131,6 +134,7 @@ def image_result(
         details: JSON for journal and screen; None = ``{}``.
         display: One line for people.
         artifacts: Files or records created or changed.
+        image_limits: Narrower limits for this image than the agent's.
 
     Source: seed 002, section 2, imageResult.
     """
@@ -141,11 +145,18 @@ def image_result(
         artifacts=artifacts,
         details={} if details is None else details,
         images=(ImageContent(data, mime_type),),
+        image_limits=image_limits,
     )
 
 
 def image_result_from_file(
-    reader: Reader, path: str, *, text: str = "", details: Mapping[str, JsonValue] | None = None
+    reader: Reader,
+    path: str,
+    *,
+    text: str = "",
+    details: Mapping[str, JsonValue] | None = None,
+    label: str = "",
+    image_limits: ImageLimits | None = None,
 ) -> ToolResult:
     """Return a result that shows an image file: ``MEDIA:<path>``, an optional text, and the image.
 
@@ -156,6 +167,8 @@ def image_result_from_file(
         path: A path for the reader.
         text: Text below the ``MEDIA:`` line; empty = none.
         details: Members added to ``{path, bytes, mimeType}``.
+        label: What the image is, for people; empty = its path.
+        image_limits: Narrower limits for this image than the agent's.
 
     Raises:
         ImageRefused: the file is not a PNG, JPEG, GIF or WebP image, or is larger than 20 MiB.
@@ -178,8 +191,9 @@ def image_result_from_file(
         f"{said}\n{text}" if text else said,
         data,
         mime_type=mime_type,
-        display=f"{entry.path}: {mime_type}, {len(data):,} bytes",
+        display=f"{label or entry.path}: {mime_type}, {len(data):,} bytes",
         details={**(details or {}), "path": entry.path, "bytes": len(data), "mimeType": mime_type},
+        image_limits=image_limits,
     )
 
 

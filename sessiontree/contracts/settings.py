@@ -253,6 +253,13 @@ class ImageLimits(StrictSettings):
     max_bytes: int = Field(default=2**20, ge=4096, le=16 * 2**20)
     """Size of the encoded image, before base64."""
 
+    def narrowed(self, other: ImageLimits | None) -> ImageLimits:
+        """Return the narrower limit of both for each measure; these limits if there are no others."""
+        if other is None:
+            return self
+        mine, others = self.model_dump(), other.model_dump()
+        return ImageLimits(**{name: min(most, others[name]) for name, most in mine.items()})
+
 
 def image_mime_type(head: bytes) -> str | None:
     """Return the media type of a file that begins with these bytes; None if models do not accept it.

@@ -389,7 +389,9 @@ class Dispatcher:
             )
             if len(message.content) > 1:
                 harmless = prepared.call.tier == PermissionTier.READ_ONLY
-                message = await self._pictures.fit(message, max_chars=self._max_chars, harmless=harmless)
+                message = await self._pictures.fit(
+                    message, max_chars=self._max_chars, harmless=harmless, narrower=result.image_limits
+                )
         except ToolError as error:
             return self._tool_error(prepared, error, signals)
         except asyncio.CancelledError:

@@ -68,21 +68,23 @@ class ImageCleaner:
         self._limit_s = limit_s
         self._turn = asyncio.Lock()
 
-    async def clean(self, image: ImageContent, name: str) -> CleanImage:
+    async def clean(self, image: ImageContent, name: str, narrower: ImageLimits | None = None) -> CleanImage:
         """Return an image within the limits: the first frame, upright, encoded again, without metadata.
 
         Args:
             image: As a tool gave it; its declared type is not trusted.
             name: The image's name in errors.
+            narrower: Further limits for this image.
 
         Raises:
             ImageRefused: it is not base64, too large, of an unsupported format, damaged, or takes too long.
 
         Contract: if the awaiting task is cancelled, it ends after the process has ended or 2 s have passed.
         """
+        limits = self._limits.narrowed(narrower)
         async with self._turn:
             return await in_thread_until_stopped(
-                lambda stop: cleaned(image, self._limits, name, self._limit_s, stop)
+                lambda stop: cleaned(image, limits, name, self._limit_s, stop)
             )
 
 
@@ -247,7 +249,14 @@ class Pictures:
             limits = limits.model_copy(update={"max_width": width, "max_height": height})
         self._cleaner = ImageCleaner(limits) if limits is not None else None
 
-    async def fit(self, message: ToolResultMessage, *, max_chars: int, harmless: bool) -> ToolResultMessage:
+    async def fit(
+        self,
+        message: ToolResultMessage,
+        *,
+        max_chars: int,
+        harmless: bool,
+        narrower: ImageLimits | None = None,
+    ) -> ToolResultMessage:
         """Return a result with its images fitted, and a text block that describes what was done to them.
 
         If an image can't be shown, a harmless call fails. If the call changed something, its text is kept and
@@ -257,6 +266,7 @@ class Pictures:
             message: Made by :func:`~sessiontree.dispatch.results.result_message`.
             max_chars: Most characters of the message's texts.
             harmless: Whether the call can be repeated without effect.
+            narrower: Further limits for the images of this result.
 
         Raises:
             ImageRefused: an image can't be shown, and the call is harmless.
@@ -265,13 +275,13 @@ class Pictures:
         if not images:
             return message
         texts = [block for block in message.content if isinstance(block, TextContent)]
-        shown, notes = await self._fitted(images, message.tool_name, harmless=harmless)
+        shown, notes = await self._fitted(images, message.tool_name, harmless=harmless, narrower=narrower)
         if notes:
             texts.append(TextContent(cut_text("\n".join(notes), min(NOTE_CHARS, max_chars // 2) - 1)))
         return replace(message, content=(*texts, *shown))
 
     async def _fitted(
-        self, images: list[ImageContent], tool: str, *, harmless: bool
+        self, images: list[ImageContent], tool: str, *, harmless: bool, narrower: ImageLimits | None
     ) -> tuple[list[ImageContent], list[str]]:
         if self._cleaner is None:
             several = "1 image was" if len(images) == 1 else f"{len(images)} images were"
@@ -282,7 +292,7 @@ class Pictures:
         for at, image in enumerate(images, start=1):
             name = f"image {at} of {len(images)}"
             try:
-                clean = await self._cleaner.clean(image, f"{name} from {tool}")
+                clean = await self._cleaner.clean(image, f"{name} from {tool}", narrower)
             except ImageRefused as refused:
                 if harmless:
                     raise

@@ -11,7 +11,7 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.results import Artifact, ArtifactKind, ToolResult, Untrusted
-from sessiontree.contracts.settings import MAX_IMAGES
+from sessiontree.contracts.settings import MAX_IMAGES, ImageLimits
 from sessiontree.contracts.truncation import cut_line, cut_text
 from sessiontree.contracts.untrusted import wrapped
 from sessiontree.dispatch.tool_table import ToolEntry
@@ -118,6 +118,8 @@ def _check_parts(tool: str, result: ToolResult) -> None:
         raise ExecutionError(
             f"{tool} returned {len(result.artifacts)} artifacts; at most {MAX_ARTIFACTS} fit a result"
         )
+    if not isinstance(result.image_limits, ImageLimits | None):
+        raise ExecutionError(f"{tool} returned {result.image_limits!r} as image_limits; give ImageLimits")
     for image in result.images:
         if not (isinstance(image, ImageContent) and _are_texts(image.data, image.mime_type)):
             raise ExecutionError(f"{tool} returned {image!r} among its images; give ImageContent of text")

@@ -76,7 +76,15 @@ def album() -> ToolResult:
     return ToolResult({"shown": 10}, images=(content(saved(corners(1000, 600), "PNG")),) * 10)
 
 
-TOOLS = [tell, fail, picture, photograph, album]
+@tool(tier=PermissionTier.READ_ONLY)
+def thumbnail(width: int, most_bytes: int) -> ToolResult:
+    """Show a picture under limits of its own."""
+    limits = ImageLimits(max_width=width, max_height=600, max_bytes=most_bytes)
+    data = saved(corners(2400, 1200), "PNG")
+    return image_result("seen", data, mime_type="image/png", image_limits=limits)
+
+
+TOOLS = [tell, fail, picture, photograph, album, thumbnail]
 
 
 class Script:
@@ -213,6 +221,26 @@ async def test_agents_limits_are_kept(open_tree: Opener) -> None:
         image = message.content[-1]
         assert isinstance(image, ImageContent)
         assert opened(b64decode(image.data)).size == (40, 20)
+
+
+@pytest.mark.covers("S34", "U3")
+@pytest.mark.slow
+async def test_a_result_narrows_the_limits_for_itself_alone(open_tree: Opener) -> None:
+    """Never beyond the agent's limits, and the next result of a tool without limits has the agent's."""
+    agent = AgentSpec(config=AgentConfig(images=ImageLimits(max_width=400, max_height=400)))
+    calls = [
+        script_call("thumbnail", width=60, most_bytes=2**20),
+        script_call("thumbnail", width=8000, most_bytes=16 * 2**20),
+        script_call("picture", bad=False),
+    ]
+    async with open_tree(FunctionModel(Script(*calls)), tools=TOOLS, agents={"default": agent}) as tree:
+        assert await tree.main.send("go") == "done"
+        sizes = []
+        for message in results(tree, "main"):
+            image = message.content[-1]
+            assert isinstance(image, ImageContent), message.text
+            sizes.append(opened(b64decode(image.data)).size)
+    assert sizes == [(60, 30), (400, 200), (400, 200)]
 
 
 @pytest.mark.short(1)

@@ -24,7 +24,7 @@ from sessiontree.contracts.results import (
     image_result_from_file,
     json_result,
 )
-from sessiontree.contracts.settings import MAX_SOURCE_BYTES, image_mime_type
+from sessiontree.contracts.settings import MAX_SOURCE_BYTES, ImageLimits, image_mime_type
 from sessiontree.workspace import WorkspaceReader
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\x0d"
@@ -81,6 +81,24 @@ def test_image_of_a_file_tells_where_it_lies(tmp_path: Path) -> None:
     assert (
         image_result_from_file(reader, "shot.gif", text="two\nlines").output == "MEDIA:shot.gif\ntwo\nlines"
     )
+
+
+def test_image_of_a_file_takes_a_label_and_limits(tmp_path: Path) -> None:
+    """People read the label in place of the path; the limits go with the result."""
+    (tmp_path / "shot.gif").write_bytes(PNG)
+    limits = ImageLimits(max_width=90)
+    reader = WorkspaceReader(tmp_path)
+    result = image_result_from_file(reader, "shot.gif", label="The sale", image_limits=limits)
+    assert (result.display, result.image_limits) == (f"The sale: image/png, {len(PNG)} bytes", limits)
+    assert result.output == "MEDIA:shot.gif"
+
+
+def test_limits_are_narrowed_measure_by_measure() -> None:
+    """The smaller one of each counts."""
+    mine = ImageLimits(max_width=100, max_height=900, max_bytes=5000)
+    narrow = mine.narrowed(ImageLimits(max_width=200, max_height=50, max_bytes=2**20))
+    assert narrow == ImageLimits(max_width=100, max_height=50, max_bytes=5000)
+    assert mine.narrowed(None) == mine
 
 
 def test_file_that_is_no_image_or_too_large_is_refused(tmp_path: Path) -> None:
