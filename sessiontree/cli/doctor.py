@@ -44,6 +44,7 @@ from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.sandbox import CommandConfinement, command_confinement, speech_program
+from sessiontree.sandbox.jobs.job_output import can_draw
 
 _PROBE = "sessiontree.backends.ray.cluster_probe:look_at_cluster"
 
@@ -62,7 +63,8 @@ def doctor(
     ``leaves``), ``commands`` (``bubblewrap``: null = none that works, ``kernel``, ``failure``), ``speech``
     (``program``: where espeak-ng is; null = not installed), ``containers`` (each ``engine``, ``program``:
     null = not installed, ``failure``: empty = it answers), ``browser`` (``program``: null = none,
-    ``missing``: what to install, ``is_ready``), ``state`` (``directory``, ``mode``,
+    ``missing``: what to install, ``is_ready``), ``terminal`` (``draws``: whether the extra is installed that
+    draws the screens of commands), ``state`` (``directory``, ``mode``,
     ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``, ``failure``, ``writer``),
     ``runtime`` (null where none is at work; else ``release``, ``backend``, ``trees``, ``actors``: each
     ``name``, ``role``, ``pid``, ``confinement``, ``tree_id``, ``session``, ``epoch``, ``node``: empty = the
@@ -102,6 +104,7 @@ def doctor(
             "speech": {"program": speech_program()},
             "containers": [asdict(each) for each in engines],
             "browser": asdict(found_browser()),
+            "terminal": {"draws": can_draw()},
             "state": state.to_json(),
             "runtime": None if live is None else live.to_json(),
             "cluster": None if cluster is None else cluster.to_json(),
@@ -119,6 +122,8 @@ def doctor(
         _show_engines(screen, engines)
         _show_speech(screen, speech_program())
         _show_browser(screen, found_browser())
+        needs = "screens of commands need the extra terminal (pyte); their plain output is shown without it"
+        screen.line(f"terminal: {'ready: screens of commands are drawn' if can_draw() else needs}")
         _show_state(screen, state)
         _show_live(screen, live, state.writer)
         for other, its in others:

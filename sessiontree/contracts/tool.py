@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import CAPABILITIES, OBSERVING, ToolContext, highest_of
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.given_values import Choice, Give, Instance, Parts, Text, take_members
@@ -228,6 +229,18 @@ class Tool(ABC, Generic[P]):
     def tier_for(self, params: P) -> PermissionTier:
         """Return the tier of the final arguments ``params``; a tier below ``tier`` has no effect."""
         return self.tier
+
+    def check_allowed(self, params: P, config: AgentConfig) -> None:
+        """Refuse a call that no approval makes possible, before anybody is asked; pure.
+
+        Args:
+            params: The final arguments.
+            config: The agent's configuration, as strict as the sessions above make it.
+
+        Raises:
+            PermissionDenied: the owner does not allow such a call to the agent.
+        """
+        return
 
     def list_changed_paths(self, arguments: Mapping[str, JsonValue]) -> Collection[str]:
         """Return the paths of the files that a call would change: the values of ``changes``.

@@ -197,14 +197,11 @@ class Dispatcher:
         taint: str,
     ) -> PreparedCall | ImmediateOutcome:
         tool = entry.tool
-        tier = tool.tier
+        tier = self._tier_of(tool, params)
         try:
-            asked = tool.tier_for(params)
-            if asked is not tier:
-                tier = PermissionTier(max(tier, asked))
-        except Exception as error:  # noqa: BLE001 - a tool that fails to report its tier gets the highest
-            self._report(tool, "tier_for of tool", error, words_of(error))
-            tier = PermissionTier.ELEVATED
+            tool.check_allowed(params, self._rights.config)
+        except PermissionDenied as error:
+            return self._error_outcome(key, call_id, tool.name, error, "denied")
         outside = self._outside_places(tool, arguments)
         if outside:
             tier = PermissionTier.ELEVATED
@@ -235,6 +232,15 @@ class Dispatcher:
         digest = self._digest(tool, arguments, is_asked=needs_approval)
         checked = CheckedCall(key, tool.name, arguments, digest, int(tier), tool.idempotent)
         return PreparedCall(checked, call_id, entry, params, needs_approval, places, outside)
+
+    def _tier_of(self, tool: Tool[Any], params: Any) -> PermissionTier:
+        tier = tool.tier
+        try:
+            asked = tool.tier_for(params)
+            return tier if asked is tier else PermissionTier(max(tier, asked))
+        except Exception as error:  # noqa: BLE001 - a tool that fails to report its tier gets the highest
+            self._report(tool, "tier_for of tool", error, words_of(error))
+            return PermissionTier.ELEVATED
 
     def _outside_places(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
         """Return the names of the allowed places outside the workspace to which a call's arguments lead."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree import AgentConfig, AgentSpec, script_call
+from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.session_facts import ApprovalWanted, RunFinished
 from tests.behaviour.fact_fixtures import facts_of, results, until
 from tests.behaviour.job_fakes import process, steps
@@ -60,6 +61,7 @@ async def test_no_command_leaves_the_confinement_otherwise(
         (refused,) = results(tree, "main")
         assert refused.is_error
         assert words in refused.text
+        assert len(await facts_of(tree, ApprovalWanted)) == len(agents), "nobody is asked in vain"
     assert outside.name not in os.listdir(outside.parent)  # noqa: PTH208 - a name
 
 
@@ -70,6 +72,17 @@ async def test_a_node_is_refused_by_name(open_tree: Opener) -> None:
     async with open_tree(model, agents=HOST, approvals="auto") as tree:
         await tree.main.send("go")
         assert "commands on other nodes are not supported" in results(tree, "main")[0].text
+        assert await facts_of(tree, ApprovalWanted) == []
+
+
+@pytest.mark.covers("S51", "JOB9")
+async def test_an_agent_allows_its_children_no_host_that_those_above_have_not(open_tree: Opener) -> None:
+    """An agent's own setting widens nothing."""
+    agents = {"default": AgentSpec(), "lax": HOST["default"]}
+    async with open_tree(steps("done"), agents=agents, approvals="auto") as tree:
+        branch = await tree.main.spawn("branch", "work", agent="lax")
+        with pytest.raises(PermissionDenied, match="the owner did not allow it"):
+            await branch.call("exec", {"command": "true", "elevated": True})
 
 
 @pytest.mark.covers("S51")

@@ -13,7 +13,9 @@ from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import JOBS, ToolContext
+from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.jobs import (
     EARLY_END_S,
     MAX_COLUMNS,
@@ -280,6 +282,16 @@ class Exec(Tool[ExecParams]):
     def tier_for(self, params: ExecParams) -> PermissionTier:
         """Return Elevated for a command that is not confined."""
         return self.tier if params.runs_on == "gateway" else PermissionTier.ELEVATED
+
+    def check_allowed(self, params: ExecParams, config: AgentConfig) -> None:
+        """Refuse a host that the owner does not allow."""
+        if params.runs_on == "node":
+            why = "commands on other nodes are not supported; run it on host 'host' of a session there"
+        elif params.runs_on == "host" and "host" not in config.exec_hosts:
+            why = "the owner did not allow it to this agent (AgentConfig.exec_hosts)"
+        else:
+            return
+        raise PermissionDenied(PermissionTier.ELEVATED, f"can't run it on host {params.runs_on!r}: {why}")
 
     async def execute(self, params: ExecParams, ctx: ToolContext) -> ToolResult:
         """Run it, or start it.

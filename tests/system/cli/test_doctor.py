@@ -107,6 +107,7 @@ TOLD = exactly(
     speech=exactly(program=TEXT),
     containers=listed(exactly(engine=TEXT, program=MAYBE, failure=TEXT)),
     browser=exactly(program=MAYBE, missing=TEXT, is_ready={"type": "boolean"}),
+    terminal=exactly(draws={"type": "boolean"}),
     state=STATE,
     runtime=RUNTIME,
     cluster={"type": "null"},
@@ -169,6 +170,8 @@ def test_without_a_state_directory_all_is_fine_and_nothing_is_made(program: Prog
     bubblewrap = told["commands"]["bubblewrap"]
     assert f"commands: each confined by bubblewrap {bubblewrap} and {level}: no network" in done.out
     assert told["browser"]["is_ready"]
+    assert told["terminal"]["draws"]
+    assert "\nterminal: ready: screens of commands are drawn\n" in done.out
     assert "\nbrowser: ready: /usr/bin/chromium, in a sandbox of its own\n" in done.out
     assert "  not there yet; the first tree makes it\nruntime: none is at work here\n" in done.out
     assert done.lines[-1] == "fine: sessions can run here; nothing to beware of"
