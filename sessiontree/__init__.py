@@ -296,6 +296,13 @@ if TYPE_CHECKING:
     from sessiontree.contracts.results import image_result as image_result
     from sessiontree.contracts.results import image_result_from_file as image_result_from_file
     from sessiontree.contracts.results import json_result as json_result
+    from sessiontree.contracts.runtime_control import ConfigurationChange as ConfigurationChange
+    from sessiontree.contracts.runtime_control import OwnerConfiguration as OwnerConfiguration
+    from sessiontree.contracts.runtime_control import PoolStatus as PoolStatus
+    from sessiontree.contracts.runtime_control import RestartReport as RestartReport
+    from sessiontree.contracts.runtime_control import RuntimeControl as RuntimeControl
+    from sessiontree.contracts.runtime_control import RuntimeStatus as RuntimeStatus
+    from sessiontree.contracts.runtime_control import StoredConfiguration as StoredConfiguration
     from sessiontree.contracts.sandbox_spec import ContainerEngine as ContainerEngine
     from sessiontree.contracts.sandbox_spec import ContainerScope as ContainerScope
     from sessiontree.contracts.sandbox_spec import FilesWay as FilesWay
@@ -723,6 +730,15 @@ _ROOMS = {
         "JobRow",
         "JobRun",
         "JobWanted",
+    ),
+    "contracts.runtime_control": (
+        "ConfigurationChange",
+        "OwnerConfiguration",
+        "PoolStatus",
+        "RestartReport",
+        "RuntimeControl",
+        "RuntimeStatus",
+        "StoredConfiguration",
     ),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}

@@ -146,7 +146,7 @@ class Scheduler:
             if link is not None:
                 pool.free.append(link)
 
-    def pool_statuses(self) -> tuple[PoolStatus, ...]:
+    def pool_rows(self) -> tuple[PoolStatus, ...]:
         """Return the state of each pool."""
         return tuple(
             PoolStatus(

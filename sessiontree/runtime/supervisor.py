@@ -491,7 +491,7 @@ class SupervisorCore:
             sum(1 for tree in self.trees.values() for _ in tree.state.jobs.values()),
             self._gateway.pending,
             resident_bytes(),
-            self.scheduler.pool_statuses(),
+            self.scheduler.pool_rows(),
         )
 
     async def replace_hosts(self, grant: str) -> RestartReport:

@@ -90,15 +90,11 @@ from sessiontree.contracts.ports import (
 from sessiontree.contracts.previews import Previews, PublishedPage
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.runtime_control import (
-    OwnerConfiguration,
-    RestartReport,
     RuntimeControl,
-    RuntimeStatus,
 )
 from sessiontree.contracts.speech import Speaker
 from sessiontree.contracts.tool import RawTool, Tool, declared_by
 from sessiontree.dispatch.images import ImageProcess
-from sessiontree.version import VERSION
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
 SCOPE = MemoryScope("tree", "main", "default", "/workspace")
@@ -374,25 +370,6 @@ class RecordingPreviews:
 
 
 @dataclass(slots=True)
-class FixedRuntime:
-    """A runtime that does nothing, with the given configuration."""
-
-    configuration: OwnerConfiguration | None = None
-    backend: Literal["local", "ray"] = "local"
-    restarts: int = 0
-    """How often its hosts were to be replaced."""
-
-    async def status(self) -> RuntimeStatus:
-        """Return that one tree with one session is open."""
-        return RuntimeStatus(VERSION, 1, 1, 0, 0, 0, ())
-
-    async def restart(self) -> RestartReport:
-        """Count the request."""
-        self.restarts += 1
-        return RestartReport(0, 1, 0)
-
-
-@dataclass(slots=True)
 class RecordingCron:
     """Runs no job; keeps each change and answers with the given job.
 
@@ -525,21 +502,17 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         reader=_handle(READER, kind, reader, lambda: WorkspaceReader(root)),
         memory=_handle(MEMORY, kind, memory), web=_handle(WEB, kind, web), http=_handle(HTTP, kind, http),
         images=_handle(IMAGES, kind, images, ImageProcess),
-        speech=_handle(SPEECH, kind, speech),
-        nodes=_handle(NODES, kind, nodes),
-        runtime=_handle(RUNTIME, kind, runtime),
+        speech=_handle(SPEECH, kind, speech), nodes=_handle(NODES, kind, nodes),
+        runtime=_handle(RUNTIME, kind, runtime), shell=_handle(SHELL, kind, shell),
         writer=_handle(WRITER, kind, writer, lambda: WorkspaceWriter(root)),
-        shell=_handle(SHELL, kind, shell),
-        browser=_handle(BROWSER, kind, browser),
-        jobs=_handle(JOBS, kind, jobs),
+        browser=_handle(BROWSER, kind, browser), jobs=_handle(JOBS, kind, jobs),
         channel=_handle(CHANNEL, kind, channel, RecordingChannel),
         memory_writer=_handle(MEMORY_WRITER, kind, memory_writer),
         sessions=_handle(SESSIONS, kind, sessions, lambda: RecordingSessions(SESSION_IDS[kind])),
         subtree=_handle(SUBTREE, kind, subtree, RecordingSubtree),
         previews=_handle(PREVIEWS, kind, previews),
         child_workspaces=_handle(CHILD_WORKSPACES, kind, child_workspaces),
-        canvas=_handle(CANVAS, kind, canvas),
-        cron=_handle(CRON, kind, cron),
+        canvas=_handle(CANVAS, kind, canvas), cron=_handle(CRON, kind, cron),
     )  # fmt: skip
     return ToolContext(rights, call_id, signals or CallSignals(time.monotonic() + 60))
 

@@ -20,7 +20,6 @@ from sessiontree.runtime.outside_handles import LocalNode
 from sessiontree.runtime.session_rights import Handles, build_rights
 from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.testing.context import (
-    FixedRuntime,
     FixedStatus,
     PlainMemory,
     RecordingCanvas,
@@ -31,6 +30,7 @@ from sessiontree.testing.context import (
     RecordingSubtree,
     fresh_report,
 )
+from sessiontree.testing.fixed_runtime import FixedRuntime
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import OutboundWeb
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
