@@ -203,7 +203,7 @@ class PermissionDenied(ToolError):
     message: str = field(init=False)
     tier: PermissionTier
     reason: str
-    by_policy: bool = field(default=False, kw_only=True)
+    by_policy: bool = False
 
     def __post_init__(self) -> None:
         """Keep the reason as the message."""
