@@ -122,8 +122,7 @@ def doctor(
         _show_engines(screen, engines)
         _show_speech(screen, speech_program())
         _show_browser(screen, found_browser())
-        needs = "screens of commands need the extra terminal (pyte); their plain output is shown without it"
-        screen.line(f"terminal: {'ready: screens of commands are drawn' if can_draw() else needs}")
+        _show_terminal(screen, can_draw=can_draw())
         _show_state(screen, state)
         _show_live(screen, live, state.writer)
         for other, its in others:
@@ -211,6 +210,11 @@ def _show_speech(screen: RichScreen, program: str | None) -> None:
 
 def _show_browser(screen: RichScreen, found: FoundBrowser) -> None:
     screen.line(f"browser: {found.missing or f'ready: {found.program}, in a sandbox of its own'}")
+
+
+def _show_terminal(screen: RichScreen, *, can_draw: bool) -> None:
+    needs = "screens of commands need the extra terminal (pyte); their plain output is shown without it"
+    screen.line(f"terminal: {'ready: screens of commands are drawn' if can_draw else needs}")
 
 
 def _show_state(screen: RichScreen, state: State) -> None:
