@@ -102,7 +102,7 @@ class ConfigurationFile:
             return ConfigurationChange(_hash_of(text), tuple(changed))
 
     def _bytes(self) -> bytes | None:
-        """Return the file's bytes; None = there is no file.
+        """Return the file's bytes; None = the file does not exist.
 
         Raises:
             ExecutionError: it can't be read, others could have written it, or it is on another machine.

@@ -59,7 +59,7 @@ class StoredConfiguration:
     """The owner's configuration as its file has it. What could be a secret is replaced."""
 
     is_there: bool
-    """False: there is no file yet, and all members have their defaults."""
+    """False: the file does not exist yet, and all members have their defaults."""
     sha256: str
     """Of the file's bytes, in hexadecimal; of no bytes without a file."""
     values: Mapping[str, JsonValue]
@@ -92,6 +92,10 @@ class OwnerConfiguration(Protocol):
 
     async def patch(self, base_sha256: str, patch: Mapping[str, JsonValue]) -> ConfigurationChange:
         """Apply a JSON merge patch (RFC 7396) to it; all of it, or nothing.
+
+        Args:
+            base_sha256: Hash of the bytes that the patch is for, in hexadecimal.
+            patch: Members to set; null removes one.
 
         Raises:
             ValidationError: the file has other bytes than those of the hash, or the result is not valid;

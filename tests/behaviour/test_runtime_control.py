@@ -41,7 +41,7 @@ max_turns = 40  # enough
 [models.home]
 model = "openai:gpt-5"
 base_url = "https://me:pa55word@models.example/v1?token=s3cret"
-key_file = "/home/me/.keys/home"
+key_file = "/srv/keys/home"
 """
 
 
