@@ -254,7 +254,7 @@ class ImageLimits(StrictSettings):
     """Size of the encoded image, before base64."""
 
     def narrowed(self, other: ImageLimits | None) -> ImageLimits:
-        """Return the narrower limit of these and ``other`` for each measure; without another, these limits."""
+        """Return the narrower limit of these and ``other`` for each measure; without it, these limits."""
         if other is None:
             return self
         mine, others = self.model_dump(), other.model_dump()
