@@ -91,7 +91,7 @@ async def test_an_unconfined_job_ends_with_its_session(open_tree: Opener) -> Non
     os.mkfifo(open_tree.workspace / "pipe")
     model = steps(
         script_call("exec", command=HOLDING, background=True, elevated=True),
-        process("poll", wait_ms=60_000),
+        process("poll", offset=0, wait_ms=60_000),
         process("kill"),
         "done",
     )
