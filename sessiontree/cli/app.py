@@ -269,6 +269,11 @@ def serve(  # noqa: PLR0913 - each option is a parameter
         Path | None, typer.Option(help="A file with the token that lets browsers in, readable by you alone.")
     ] = None,
     opens: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    jobs: Annotated[
+        bool, typer.Option(help="Resume trees that nobody has open when their timed jobs come due.")
+    ] = True,
+    config: ConfigFile = None,
+    backend: Backend = "ray",
 ) -> None:
     """Show trees in a browser: live ones while they grow, past ones from the journal; answer there.
 

@@ -121,7 +121,7 @@ def show_runs(
         return 0
     rows = [(_time(each.slot_ms, zone), each.how, each.session, _outcome(each)) for each in runs]
     screen.table(("time", "how", "session", "outcome"), rows)
-    screen.line(f"job {job} of tree {tree_id}: {len(runs)} entries")
+    screen.line(f"job {job} of tree {tree_id}: {len(runs)} {'entry' if len(runs) == 1 else 'entries'}")
     return 0
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import webbrowser
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir, whole_tree_id
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.version import how_to_install
 
 
@@ -28,8 +30,14 @@ def serve(  # noqa: PLR0913 - each is an option of the command
     key: Path | None,
     token_file: Path | None,
     opens: bool,
+    jobs: bool,
+    config: Path | None,
+    backend: BackendName,
 ) -> int:
     """Serve the trees of a state directory, live and past ones, until interrupted; return the exit code.
+
+    With ``jobs``, trees at rest are resumed when their timed jobs come due, by ``backend`` with the models of
+    the configuration ``config``.
 
     Raises:
         ConfigError: the extra ``serve`` is not installed, or it can't listen there.
@@ -46,8 +54,34 @@ def serve(  # noqa: PLR0913 - each is an option of the command
         if opens:
             webbrowser.open(where)
 
-    asyncio.run(serving.run(ready))
+    async def run() -> None:
+        async with _due_trees(screen, given, config, backend) if jobs else nullcontext():
+            await serving.run(ready)
+
+    asyncio.run(run())
     return 0
+
+
+def _due_trees(
+    screen: RichScreen, state_dir: Path, config: Path | None, backend: BackendName
+) -> AbstractAsyncContextManager[None]:
+    """Return the context in which trees at rest are resumed for their timed jobs."""
+    make_due_trees, tree_class, find_app, load_configuration = (
+        load(name)
+        for name in (
+            "sessiontree.serve.due_trees:DueTrees",
+            "sessiontree.api.session_tree:SessionTree",
+            "sessiontree.cli.configured_tree:find_app",
+            "sessiontree.cli.configured_tree:load_configuration",
+        )
+    )
+
+    async def resumed(place: Path, left: TreeConfig) -> Any:
+        app = find_app(load_configuration(config, Path(left.workspace)), left.model, None)
+        return await tree_class.resume(left.tree_id, app, state_dir=place, backend=backend)
+
+    watched: AbstractAsyncContextManager[None] = make_due_trees(state_dir, resumed, screen.line).watched()
+    return watched
 
 
 @asynccontextmanager
