@@ -190,6 +190,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "memory_writer": MemoryWriter,
     "sessions": Sessions,
     "subtree": Subtree,
+    "runtime": RuntimeControl,
     "canvas": Canvas,
     "http": HttpSender,
     "previews": Previews,
@@ -279,21 +280,33 @@ class Notice(Generic[P]):
 
 
 def _facade_class(port: type[Any]) -> type[Facade]:
-    """Return the class of a protocol's facades: it has the protocol's methods and no other attribute."""
-    methods = {
-        name: _forwarded(name, member)
-        for name, member in vars(port).items()
-        if isinstance(member, FunctionType) and not name.startswith("_")
-    }
-    return type(f"{port.__name__}Facade", (Facade,), {"__slots__": (), "__doc__": port.__doc__, **methods})
+    """Return the class of a protocol's facades: it has the protocol's members and no other attribute."""
+    members: dict[str, Any] = {}
+    for name, member in vars(port).items():
+        if isinstance(member, FunctionType) and not name.startswith("_"):
+            members[name] = _forwarded(name, member)
+        elif isinstance(member, property):
+            members[name] = property(_read(name), doc=member.__doc__)
+    return type(f"{port.__name__}Facade", (Facade,), {"__slots__": (), "__doc__": port.__doc__, **members})
+
+
+def _read(name: str) -> Callable[[Facade], Any]:
+    def read(facade: Facade) -> Any:
+        return getattr(_behind(facade), name)
+
+    return read
+
+
+def _behind(facade: Facade) -> Any:
+    handle = _BEHIND.get(facade)
+    if handle is None:
+        raise SessionClosed(facade._session, "its host has let it go; nothing more is done for it")  # noqa: SLF001 - a method of its class
+    return handle
 
 
 def _forwarded(name: str, declared: FunctionType) -> Callable[..., Any]:
     def forwarded(facade: Facade, *given: Any, **named: Any) -> Any:
-        handle = _BEHIND.get(facade)
-        if handle is None:
-            raise SessionClosed(facade._session, "its host has let it go; nothing more is done for it")  # noqa: SLF001 - a method of its class
-        return getattr(handle, name)(*given, **named)
+        return getattr(_behind(facade), name)(*given, **named)
 
     forwarded.__name__, forwarded.__doc__ = name, declared.__doc__
     return forwarded

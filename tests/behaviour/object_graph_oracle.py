@@ -103,5 +103,9 @@ def insides(found: Iterable[tuple[str, Any]]) -> list[str]:
 
 
 def _offers(thing: Any, port: type[Any]) -> bool:
-    methods = [name for name in vars(port) if not name.startswith("_")]
-    return all(callable(getattr(type(thing), name, None)) for name in methods)
+    members = [name for name in vars(port) if not name.startswith("_")]
+    own = {name: getattr(type(thing), name, None) for name in members}
+    return all(
+        callable(own[name]) or (isinstance(vars(port)[name], property) and own[name] is not None)
+        for name in members
+    )

@@ -60,8 +60,8 @@ async def test_fields_of_the_runtime_are_data_in_arguments(open_tree: Opener) ->
     assert json.loads(told.text) == {"ran_for": "main", "kind": "main", "given": list(FIELDS)}
 
 
-OWN = {("sessions_spawn", "kind"), ("sessions_list", "kind"), ("sessions_send", "mode")}
-"""Parameters that mean something else: the kind of a child, and how a message is read."""
+OWN = {("cron", "kind"), ("sessions_spawn", "kind"), ("sessions_list", "kind"), ("sessions_send", "mode")}
+"""Parameters that mean something else: the kind of a child or of a job's session, how a message is read."""
 
 
 @pytest.mark.covers("REL-L12")

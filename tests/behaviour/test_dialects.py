@@ -31,7 +31,7 @@ from tests.behaviour.tree_fixtures import Opener
 class Canvas(RawTool):
     """A tool whose schema most providers refuse as it is."""
 
-    name = "canvas"
+    name = "easel"
     description = "Shows something."
     tier = PermissionTier.READ_ONLY
 
@@ -65,8 +65,8 @@ class Plain(RawTool):
 
 
 def parameters(request: ModelRequest) -> str:
-    """Return the schema of the canvas as the session's final message."""
-    return json.dumps(next(tool.parameters for tool in request.tools if tool.name == "canvas"))
+    """Return the schema of the easel as the session's final message."""
+    return json.dumps(next(tool.parameters for tool in request.tools if tool.name == "easel"))
 
 
 MERGED = {
@@ -109,11 +109,11 @@ async def test_the_session_s_model_chooses_what_it_is_shown(
     """By the name of the tree's model; what it was not shown is still asked of every call."""
     async with open_tree(FunctionModel(parameters, model), tools=[Canvas()]) as tree:
         assert json.loads(await tree.main.send("what is there?")) == shown
-        assert (await tree.main.call("canvas", {"action": "show", "node": "n1"})).output == "show"
+        assert (await tree.main.call("easel", {"action": "show", "node": "n1"})).output == "show"
         with pytest.raises(ValidationError, match="node"):
-            await tree.main.call("canvas", {"action": "show", "node": "m"})
+            await tree.main.call("easel", {"action": "show", "node": "m"})
         with pytest.raises(ValidationError):
-            await tree.main.call("canvas", {"action": "eat"})
+            await tree.main.call("easel", {"action": "eat"})
 
 
 @pytest.mark.filterwarnings("ignore::sessiontree.SchemaWarning")
@@ -132,7 +132,7 @@ async def test_an_agent_s_model_goes_before_the_tree_s(open_tree: Opener) -> Non
 async def test_a_schema_that_providers_refuse_is_warned_of(open_tree: Opener) -> None:
     """Once a tree, with the tool, the place and what to do instead; one without faults is not."""
     with pytest.warns(
-        SchemaWarning, match=r"tool 'canvas': the root: a union \(anyOf\); use one enum"
+        SchemaWarning, match=r"tool 'easel': the root: a union \(anyOf\); use one enum"
     ) as seen:
         open_tree(ScriptedModel(["fine"]), tools=[Canvas()])
     assert len(seen) == 1

@@ -31,7 +31,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.context import CAPABILITIES, Capability, capabilities_of
+from sessiontree.contracts.context import CAPABILITIES, Capability, capabilities_of, highest_of
 from sessiontree.contracts.hooks import CalledTool, HookContext, HookResult, HookText, KeptResult, Spawning
 from sessiontree.contracts.jsonable import to_json_value
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
@@ -43,7 +43,8 @@ from tests.behaviour.object_graph_oracle import handles, insides, reachable
 from tests.behaviour.tree_fixtures import Opener
 
 SYSTEM, ELEVATED = PermissionTier.SYSTEM, PermissionTier.ELEVATED
-EVERYTHING = frozenset(CAPABILITIES)
+EVERYTHING = capabilities_of(SessionKind.BRANCH)
+"""What Main and Branches may hold; timed jobs are Main's alone."""
 SETS: tuple[frozenset[str], ...] = (
     frozenset(),
     frozenset({"reader"}),
@@ -102,9 +103,11 @@ class Look(Tool[Nothing]):
 def looks(declared: Iterable[str], number: int) -> Tool[Any]:
     """Return a tool with these capabilities, the last of them optional."""
     names = sorted(declared)
+    highest = highest_of(names)
 
     class Declared(Look):
         name = f"look_{number}"
+        tier = SYSTEM if highest is None else max(SYSTEM, highest.tier)
         capabilities = frozenset(names[:-1])
         optional_capabilities = frozenset(names[-1:])
 
@@ -195,7 +198,8 @@ async def test_a_tool_holds_what_it_declares_and_nothing_else(
 ) -> None:
     """A20, seed 004: by name, by ``require``, and by every way a plain look can follow."""
     given = [looks(declared, number) for number, declared in enumerate(SETS)]
-    async with open_tree(asking(*(each.name for each in given)), tools=given, hooks=hooks) as tree:
+    model = asking(*(each.name for each in given))
+    async with open_tree(model, tools=given, hooks=hooks, approvals="auto") as tree:
         _, told_ = await answers(tree, kind)
         for number, (declared, message) in enumerate(zip(SETS, told_, strict=True)):
             found = json.loads(message.text)

@@ -24,7 +24,7 @@ def web_contracts(url: str, port: int) -> tuple[ToolContract, ...]:
         contract(
             "web_fetch",
             ToolCase("a page", {"url": f"{url}/page"}, says="hello"),
-            ToolCase("a private place", {"url": "http://127.0.0.1:1/"}, error=PermissionDenied),
+            ToolCase("a private place", {"url": "http://127.0.0.1:8181/"}, error=PermissionDenied),
             ToolCase("no address", {"url": "nowhere"}, error=ValidationError, says="nowhere"),
             slow=ToolCase("a page that does not come", {"url": f"{url}/slow"}),
             huge=ToolCase("a long page", {"url": f"{url}/huge"}, says="line"),
@@ -36,7 +36,7 @@ def web_contracts(url: str, port: int) -> tuple[ToolContract, ...]:
             "http_request",
             ToolCase("a request", {"url": f"{url}/page", "body": "x"}, says="hello"),
             ToolCase("saved", {"url": f"{url}/page", "save_as": "a"}, check=check_file("a", b"hello")),
-            ToolCase("a private place", {"url": "http://127.0.0.1:1/"}, error=PermissionDenied),
+            ToolCase("a private place", {"url": "http://127.0.0.1:8181/"}, error=PermissionDenied),
             ToolCase(
                 "two bodies", {"url": url, "body": "x", "file": "a"}, error=ValidationError, says="body"
             ),
@@ -51,7 +51,7 @@ def web_contracts(url: str, port: int) -> tuple[ToolContract, ...]:
             ToolCase("a page", {"action": "open", "url": f"{url}/page"}, says="opened"),
             ToolCase("not running", {"action": "stop"}, says="was not running"),
             ToolCase(
-                "a private place", {"action": "open", "url": "http://127.0.0.1:1/"}, error=PermissionDenied
+                "a private place", {"action": "open", "url": "http://127.0.0.1:8181/"}, error=PermissionDenied
             ),
             ToolCase("no address", {"action": "open"}, error=ValidationError, says="url"),
             ToolCase("no tab", {"action": "focus", "tab": "t9"}, error=ExecutionError, says="t9"),

@@ -17,7 +17,7 @@ from sessiontree.contracts.context import CAPABILITIES, SessionRights, capabilit
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.runtime.outside_handles import LocalNode
-from sessiontree.runtime.session_rights import Handles, build_rights
+from sessiontree.runtime.session_rights import PORTS, Handles, build_rights
 from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.testing.context import (
     FixedStatus,
@@ -132,3 +132,9 @@ def test_one_handle_too_many_is_found(tmp_path: Path, handle: str) -> None:
 
     with pytest.raises(AssertionError):
         rights_are_bounded_by_kind(careless, tmp_path)
+
+
+@pytest.mark.covers("RGT9")
+def test_every_handle_has_a_facade() -> None:
+    """A handle without one would lead a tool to the runtime behind it."""
+    assert set(PORTS) == {"status", *CAPABILITIES}

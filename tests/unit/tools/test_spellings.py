@@ -33,7 +33,7 @@ def sample(schema: dict[str, Any]) -> Any:
         return max(1, schema.get("minimum", 1))
     if kind == "array":
         return [sample(schema["items"])]
-    return {"string": "x", "boolean": True, "object": {}}[kind]
+    return {"string": "x" * schema.get("minLength", 1), "boolean": True, "object": {}}[kind]
 
 
 def cases_of(name: str) -> set[str]:
