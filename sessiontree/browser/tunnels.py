@@ -92,7 +92,7 @@ class Tunnels:
 
     async def serve(self, listener: socket.socket) -> None:
         """Begin to accept connections."""
-        self._server = await asyncio.start_server(self._take, sock=listener, limit=STEP_BYTES)
+        self._server = await asyncio.start_server(self._accept, sock=listener, limit=STEP_BYTES)
 
     def close(self) -> None:
         """Close the socket and end all connections."""
@@ -101,18 +101,18 @@ class Tunnels:
         for task in self._tasks:
             task.cancel()
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection; it ends with its task, also if that is cancelled before its first step."""
+        task = asyncio.create_task(self._take(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())
+        if self._server is None or not self._server.is_serving() or len(self._tasks) > MAX_AT_ONCE:
+            task.cancel()
+
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a server's handler is a task
-        try:
-            if len(self._tasks) < MAX_AT_ONCE:
-                self._tasks.add(task)
-                await self._lead(reader, writer)
-        except (OSError, EOFError, ExceptionGroup, TimeoutError, asyncio.CancelledError):
-            pass
-        finally:
-            self._tasks.discard(task)
-            writer.transport.abort()
+        with suppress(OSError, EOFError, ExceptionGroup, TimeoutError):
+            await self._lead(reader, writer)
 
     async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(ASKING_S):
