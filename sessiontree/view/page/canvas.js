@@ -132,9 +132,9 @@ export class CanvasView {
   }
 
   #begin() {
-    const isFirst = !this.isReady; // a frame can load itself again
+    const isFirst = !this.isReady; // a frame can load itself again, and what was said of it stays
     this.isReady = true;
-    setText(this.note, "");
+    if (isFirst) setText(this.note, "");
     const head = this.heads.find(({ session }) => session === this.session);
     if (head?.shows === "a2ui") this.#send(head);
     if (isFirst) this.#listen(this.session, this.viewer);
@@ -179,8 +179,12 @@ export class CanvasView {
 
   /** @param {unknown} action */
   async #act(action) {
-    // A script can send without a person. Whoever clicked in the frame has also activated this page.
-    if (!navigator.userActivation.isActive) return setText(this.note, "An action without a click was dropped.");
+    // A script can send without a person. Whoever clicked in the frame has activated this page, and the focus is in the
+    // frame then; a click elsewhere activates this page as well, and leaves the focus elsewhere.
+    const root = this.element.getRootNode();
+    const focused = root instanceof Document || root instanceof ShadowRoot ? root.activeElement : null;
+    const isClicked = navigator.userActivation.isActive && focused === this.frame;
+    if (!isClicked) return setText(this.note, "An action without a click was dropped.");
     let text = "";
     try {
       text = JSON.stringify(action) ?? "";

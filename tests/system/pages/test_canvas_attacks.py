@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
+from sessiontree.contracts.session_facts import MessageReceived
+from tests.behaviour.fact_fixtures import facts_of
 from tests.system.pages.canvas_fixtures import canvas_site, do, frame_in, lines_of
 from tests.system.pages.page_fixtures import Screen
 
@@ -107,6 +109,8 @@ async def test_a_hostile_page_reaches_nothing(tmp_path: Path, browser: Browser) 
         found = await found_by(screen)
         left = {name: what for name, what in found.items() if not what.startswith("stopped: ")}
         assert left == HARMLESS
+        await expect(screen.panel.locator(".note")).to_contain_text("An action without a click was dropped.")
+        assert not [fact for fact in await facts_of(tree, MessageReceived) if fact.message.origin == "canvas"]
         assert came == []
         assert "/t/" in screen.page.url
         await expect(screen.page.get_by_role("dialog")).to_have_count(0)
