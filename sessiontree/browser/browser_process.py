@@ -229,7 +229,7 @@ class BrowserProcess:
         except (OSError, EOFError):
             self._fail("it ended unexpectedly")
         except FrameError as error:
-            self._fail(f"it sent something that is no answer ({error})")
+            self._fail(f"it sent something that is not an answer ({error})")
         self.kill()
 
     async def _answer(self, message: dict[str, Any]) -> None:

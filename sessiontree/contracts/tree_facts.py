@@ -448,7 +448,7 @@ class CronJobSaved:
 @recorded("cron_job_removed")
 @dataclass(frozen=True, slots=True)
 class CronJobRemoved:
-    """A timed job is no more."""
+    """A timed job was removed."""
 
     job_id: str
     key: str

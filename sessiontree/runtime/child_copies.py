@@ -219,7 +219,7 @@ def _child(controller: Controller, parent: str, target: str) -> SessionSpec:
     sessions = controller.state.sessions
     node = sessions.get(target) or sessions.get(controller.state.labels.get((parent, target)) or "")
     if node is None or node.spec.parent != parent:
-        raise SessionNotFound(target, f"it is no child of {parent}; name one by its id")
+        raise SessionNotFound(target, f"it is not a child of {parent}; name one by its id")
     return node.spec
 
 

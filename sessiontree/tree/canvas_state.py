@@ -157,7 +157,7 @@ def _path_fault(data: JsonValue, parts: Sequence[str]) -> str:
     for number, part in enumerate(parts):
         if isinstance(data, list):
             if not _is_index(part, len(data), is_last=number == len(parts) - 1):
-                return f"path: {part[:40]!r} is no place in a list of {len(data)}"
+                return f"path: {part[:40]!r} is not a place in a list of {len(data)}"
             data = data[int(part)] if int(part) < len(data) else None
         elif isinstance(data, dict):
             data = data.get(part)

@@ -22,7 +22,7 @@ def save_job(state: TreeState, fact: CronJobSaved) -> None:
 
 
 def remove_job(state: TreeState, fact: CronJobRemoved) -> None:
-    """Book that a job is no more."""
+    """Book that a job was removed."""
     state.jobs.drop(fact.job_id)
     if fact.key:
         state.job_keys.put(fact.key, (fact.job_id, ""))

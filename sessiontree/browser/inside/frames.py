@@ -16,7 +16,7 @@ _LENGTHS: Final = struct.Struct("!II")
 
 
 class FrameError(Exception):
-    """What arrived is no frame."""
+    """What arrived is not a frame."""
 
 
 def frame(message: dict[str, Any], blob: bytes = b"") -> bytes:
@@ -35,7 +35,7 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[dict[str, Any], byte
     """Return the next message and its bytes.
 
     Raises:
-        FrameError: it is no frame, or too long.
+        FrameError: it is not a frame, or too long.
         EOFError, OSError: the other side has ended.
     """
     json_bytes, blob_bytes = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
@@ -45,7 +45,7 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[dict[str, Any], byte
     blob = await reader.readexactly(blob_bytes)
     try:
         message = json.loads(text)
-        if b"\\u" in text:  # an escape may spell half of a surrogate pair, which is no text
+        if b"\\u" in text:  # an escape may spell half of a surrogate pair, which is not text
             message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise FrameError("a frame holds no JSON") from error

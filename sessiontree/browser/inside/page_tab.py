@@ -281,7 +281,7 @@ class PageTab:
                 await target.click(timeout=ACT_S * 1000)
             await (await chosen.value).set_files(files, timeout=ACT_S * 1000)
         except PlaywrightTimeout as error:
-            raise Refusal("page", f"[{ref}] is no file input, and opens no choice of files") from error
+            raise Refusal("page", f"[{ref}] is not a file input, and opens no choice of files") from error
 
     async def answer_dialog(self, accept: bool, text: str) -> None:
         """Answer the open dialog, and wait until the page has settled."""

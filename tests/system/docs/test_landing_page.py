@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.browser.found import found_browser
 from tests.system.docs.test_documents_run import CHECKOUT, run_program
 
 SCORES = re.compile(r"^ *(\w[\w ]*?) +(\d+) -> +(\d+)$", re.MULTILINE)
@@ -16,7 +15,6 @@ SCORES = re.compile(r"^ *(\w[\w ]*?) +(\d+) -> +(\d+)$", re.MULTILINE)
 
 @pytest.mark.covers("U21")
 @pytest.mark.slow
-@pytest.mark.skipif(not found_browser().is_ready, reason="no browser is installed")
 def test_a_page_with_faults_is_corrected_shown_and_published(tmp_path: Path) -> None:
     """It is measured, corrected by what was measured, measured again, looked at thrice, and served."""
     example = CHECKOUT / "docs/examples/landing_page.py"
