@@ -177,7 +177,7 @@ async def test_a_child_s_child_has_a_copy_of_that_copy(open_tree: Opener) -> Non
         sharing = await child.spawn("branch", "c.txt shared")
         await sharing.result()
         merged = await child.child_workspaces.merge(inner.session_id)
-        with pytest.raises(Exception, match="no child of main"):
+        with pytest.raises(Exception, match="not a child of main"):
             await tree.main.child_workspaces.merge(inner.session_id)
         await child.result()
         outer = await tree.main.child_workspaces.merge(child.session_id)
