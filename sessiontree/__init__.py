@@ -315,6 +315,10 @@ if TYPE_CHECKING:
     from sessiontree.contracts.settings import ImageLimits as ImageLimits
     from sessiontree.contracts.settings import Limits as Limits
     from sessiontree.contracts.settings import MessagePolicy as MessagePolicy
+    from sessiontree.contracts.speech import AudioFormat as AudioFormat
+    from sessiontree.contracts.speech import Speech as Speech
+    from sessiontree.contracts.speech import SpeechRequest as SpeechRequest
+    from sessiontree.contracts.speech import SpeechSynthesizer as SpeechSynthesizer
     from sessiontree.contracts.stimuli import SendMode as SendMode
     from sessiontree.contracts.tool import AllowEmpty as AllowEmpty
     from sessiontree.contracts.tool import RawTool as RawTool
@@ -739,6 +743,12 @@ _ROOMS = {
         "RuntimeControl",
         "RuntimeStatus",
         "StoredConfiguration",
+    ),
+    "contracts.speech": (
+        "AudioFormat",
+        "Speech",
+        "SpeechRequest",
+        "SpeechSynthesizer",
     ),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}

@@ -45,6 +45,7 @@ from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.sandbox import CommandConfinement, command_confinement, speech_program
 from sessiontree.sandbox.jobs.job_output import can_draw
+from sessiontree.workspace.git_files import find_git
 
 _PROBE = "sessiontree.backends.ray.cluster_probe:look_at_cluster"
 
@@ -64,8 +65,9 @@ def doctor(
     (``program``: where espeak-ng is; null = not installed), ``containers`` (each ``engine``, ``program``:
     null = not installed, ``failure``: empty = it answers), ``browser`` (``program``: null = none,
     ``missing``: what to install, ``is_ready``), ``terminal`` (``draws``: whether the extra is installed that
-    draws the screens of commands), ``state`` (``directory``, ``mode``,
-    ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``, ``failure``, ``writer``),
+    draws the screens of commands), ``git`` (``program``: null = not installed), ``state`` (``directory``,
+    ``mode``, ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``, ``failure``,
+    ``writer``),
     ``runtime`` (null where none is at work; else ``release``, ``backend``, ``trees``, ``actors``: each
     ``name``, ``role``, ``pid``, ``confinement``, ``tree_id``, ``session``, ``epoch``, ``node``: empty = the
     supervisor's; ``ray``: its security settings, null on the local backend), ``cluster`` (null without
@@ -105,6 +107,7 @@ def doctor(
             "containers": [asdict(each) for each in engines],
             "browser": asdict(found_browser()),
             "terminal": {"draws": can_draw()},
+            "git": {"program": find_git()},
             "state": state.to_json(),
             "runtime": None if live is None else live.to_json(),
             "cluster": None if cluster is None else cluster.to_json(),
@@ -120,9 +123,7 @@ def doctor(
         _show_machine(screen, installation, room, confinement)
         _show_commands(screen, commands)
         _show_engines(screen, engines)
-        _show_speech(screen, speech_program())
-        _show_browser(screen, found_browser())
-        _show_terminal(screen, can_draw=can_draw())
+        _show_components(screen)
         _show_state(screen, state)
         _show_live(screen, live, state.writer)
         for other, its in others:
@@ -203,6 +204,13 @@ def _show_engines(screen: RichScreen, engines: Sequence[ContainerProgram]) -> No
     screen.line(f"containers: {'; '.join(told)}")
 
 
+def _show_components(screen: RichScreen) -> None:
+    _show_speech(screen, speech_program())
+    _show_browser(screen, found_browser())
+    _show_terminal(screen, can_draw=can_draw())
+    _show_git(screen, find_git())
+
+
 def _show_speech(screen: RichScreen, program: str | None) -> None:
     missing = "install the package espeak-ng, or give WebSettings(speech_url=…)"
     screen.line(f"speech: {f'tts speaks by {program}' if program else f'tts needs a program: {missing}'}")
@@ -215,6 +223,12 @@ def _show_browser(screen: RichScreen, found: FoundBrowser) -> None:
 def _show_terminal(screen: RichScreen, *, can_draw: bool) -> None:
     needs = "screens of commands need the extra terminal (pyte); their plain output is shown without it"
     screen.line(f"terminal: {'ready: screens of commands are drawn' if can_draw else needs}")
+
+
+def _show_git(screen: RichScreen, program: str | None) -> None:
+    ready = f"ready: {program} lists what a child's own workspace holds and makes the patch of its changes"
+    missing = "install the package git; without it a child's own workspace is a copy of all files, and its"
+    screen.line(f"git: {ready if program else f'{missing} changes can be merged but have no patch'}")
 
 
 def _show_state(screen: RichScreen, state: State) -> None:

@@ -40,7 +40,7 @@ from sessiontree.contracts.ports import (
 )
 from sessiontree.contracts.previews import Previews
 from sessiontree.contracts.runtime_control import RuntimeControl
-from sessiontree.contracts.speech import Speaker
+from sessiontree.contracts.speech import SpeechSynthesizer
 
 H = TypeVar("H")
 
@@ -67,7 +67,7 @@ HTTP: Capability[HttpSender] = Capability("http", PermissionTier.SYSTEM)
 """Sends HTTP requests that may change something."""
 IMAGES: Capability[ImageInspector] = Capability("images", PermissionTier.READ_ONLY)
 """Finds out what an image is."""
-SPEECH: Capability[Speaker] = Capability("speech", PermissionTier.WORKSPACE)
+SPEECH: Capability[SpeechSynthesizer] = Capability("speech", PermissionTier.WORKSPACE)
 """Speaks texts."""
 NODES: Capability[Nodes] = Capability("nodes", PermissionTier.SYSTEM)
 """Knows the machines of the runtime."""
@@ -182,7 +182,7 @@ class SessionRights:
     http: HttpSender | None = None
     previews: Previews | None = None
     images: ImageInspector | None = None
-    speech: Speaker | None = None
+    speech: SpeechSynthesizer | None = None
     child_workspaces: ChildWorkspaces | None = None
     canvas: Canvas | None = None
     nodes: Nodes | None = None
@@ -364,7 +364,7 @@ class ToolContext:
         return self._rights.images
 
     @property
-    def speech(self) -> Speaker | None:
+    def speech(self) -> SpeechSynthesizer | None:
         """Speaks texts; None for a Worker, or if the tool does not declare it."""
         return self._rights.speech
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from sessiontree.contracts.jsonable import JsonValue
+
+NO_CONFIGURATION: Final = "this tree was opened without a configuration of its owner's"
+"""Message of the error where a session asks for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class ConfigurationChange:
 
 
 class OwnerConfiguration(Protocol):
-    """The owner's configuration. No running tree reads it again, so no change of it reaches one."""
+    """The owner's configuration, as a runtime opens it. A tool uses it through ``RuntimeControl``."""
 
     async def read(self) -> StoredConfiguration:
         """Return the configuration.
@@ -113,15 +116,44 @@ class RuntimeControl(Protocol):
         """What the runtime runs on."""
         ...
 
-    @property
-    def configuration(self) -> OwnerConfiguration | None:
-        """The owner's configuration; None = the tree was opened without one."""
-        ...
-
     async def status(self) -> RuntimeStatus:
         """Return what the runtime does."""
         ...
 
     async def restart(self) -> RestartReport:
         """Replace the hosts. Each finishes the work of its session first; then a new one goes on with it."""
+        ...
+
+    async def read_configuration(self) -> StoredConfiguration:
+        """Return the owner's configuration.
+
+        Raises:
+            ExecutionError: the tree was opened without one, or its file can't be read here.
+        """
+        ...
+
+    async def configuration_schema(self) -> Mapping[str, JsonValue]:
+        """Return the JSON Schema of the owner's configuration.
+
+        Raises:
+            ExecutionError: the tree was opened without one.
+        """
+        ...
+
+    async def patch_configuration(
+        self, base_sha256: str, patch: Mapping[str, JsonValue]
+    ) -> ConfigurationChange:
+        """Apply a JSON merge patch (RFC 7396) to the owner's configuration; all of it, or nothing.
+
+        No running tree reads the configuration again, so no change of it reaches one.
+
+        Args:
+            base_sha256: Hash of the bytes that the patch is for, in hexadecimal.
+            patch: Members to set; null removes one.
+
+        Raises:
+            ValidationError: the file has other bytes than those of the hash, or the result is not valid;
+                names the member.
+            ExecutionError: the tree was opened without one, or its file can't be read or written here.
+        """
         ...

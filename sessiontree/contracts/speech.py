@@ -37,11 +37,11 @@ class Speech:
     """``espeak-ng``, or the model of the owner's speech service."""
 
 
-class Speaker(Protocol):
+class SpeechSynthesizer(Protocol):
     """Speaks texts: by the owner's speech service if there is one, else by espeak-ng on this machine."""
 
     async def speak(self, wanted: SpeechRequest) -> Speech:
-        """Return the audio file of a text.
+        """Return the audio file of the text that is ``wanted``.
 
         Raises:
             ValidationError: the voice or the format is not one of this speaker's; names the field.

@@ -7,22 +7,31 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 from sessiontree.browser.tunnels import Network
+from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.http_requests import HttpRequest, HttpResponse, HttpSender
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.nodes import NodeInfo, Nodes
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery, Web
-from sessiontree.contracts.runtime_control import OwnerConfiguration, RestartReport, RuntimeStatus
-from sessiontree.contracts.speech import Speaker, Speech, SpeechRequest
+from sessiontree.contracts.runtime_control import (
+    NO_CONFIGURATION,
+    ConfigurationChange,
+    OwnerConfiguration,
+    RestartReport,
+    RuntimeStatus,
+    StoredConfiguration,
+)
+from sessiontree.contracts.speech import Speech, SpeechRequest, SpeechSynthesizer
 from sessiontree.runtime.session_rights import Link
 from sessiontree.sandbox import speak_confined, speech_program
 
 
-class HostWeb(Web, HttpSender, Network, Speaker, Protocol):
+class HostWeb(Web, HttpSender, Network, SpeechSynthesizer, Protocol):
     """Web access as a host has it."""
 
     @property
@@ -135,12 +144,6 @@ class SessionRuntime:
     backend: Literal["local", "ray"]
     open_configuration: Callable[[], OwnerConfiguration] | None
 
-    @property
-    def configuration(self) -> OwnerConfiguration | None:
-        """The owner's configuration; None = the tree was opened without one."""
-        self.link.services()
-        return None if self.open_configuration is None else self.open_configuration()
-
     async def status(self) -> RuntimeStatus:
         """Return what the runtime does."""
         return await self.link.services().runtime_status(self.link.grant)
@@ -148,3 +151,24 @@ class SessionRuntime:
     async def restart(self) -> RestartReport:
         """Replace the hosts."""
         return await self.link.services().replace_hosts(self.link.grant)
+
+    async def read_configuration(self) -> StoredConfiguration:
+        """Return the owner's configuration."""
+        return await self._configuration().read()
+
+    async def configuration_schema(self) -> Mapping[str, JsonValue]:
+        """Return the JSON Schema of the owner's configuration."""
+        return await self._configuration().schema()
+
+    async def patch_configuration(
+        self, base_sha256: str, patch: Mapping[str, JsonValue]
+    ) -> ConfigurationChange:
+        """Apply a JSON merge patch to the owner's configuration."""
+        return await self._configuration().patch(base_sha256, patch)
+
+    def _configuration(self) -> OwnerConfiguration:
+        """Return what reads and changes the file; no tool holds it, because it has the file's path."""
+        self.link.services()
+        if self.open_configuration is None:
+            raise ExecutionError(NO_CONFIGURATION)
+        return self.open_configuration()

@@ -51,7 +51,7 @@ from sessiontree.contracts.ports import (
 from sessiontree.contracts.previews import Previews, PublishedPage
 from sessiontree.contracts.runtime_control import RuntimeControl
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.speech import Speaker
+from sessiontree.contracts.speech import SpeechSynthesizer
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import PolicyRow, RemovedTools, SessionSpec, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
@@ -195,7 +195,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "http": HttpSender,
     "previews": Previews,
     "images": ImageInspector,
-    "speech": Speaker,
+    "speech": SpeechSynthesizer,
     "child_workspaces": ChildWorkspaces,
     "nodes": Nodes,
     "cron": Cron,
@@ -341,7 +341,7 @@ class Handles:
     canvas: Canvas | None
     """None = no session at or above this one has a channel."""
     images: ImageInspector
-    speech: Speaker
+    speech: SpeechSynthesizer
     nodes: Nodes
     http: HttpSender | None
     """Not given to a Worker; None without the web."""

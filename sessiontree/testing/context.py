@@ -92,7 +92,7 @@ from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.runtime_control import (
     RuntimeControl,
 )
-from sessiontree.contracts.speech import Speaker
+from sessiontree.contracts.speech import SpeechSynthesizer
 from sessiontree.contracts.tool import RawTool, Tool, declared_by
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
@@ -452,7 +452,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     web: Web | None = None,
     http: HttpSender | None = None,
     images: ImageInspector | ByKind | None = BY_KIND,
-    speech: Speaker | None = None,
+    speech: SpeechSynthesizer | None = None,
     nodes: Nodes | None = None,
     runtime: RuntimeControl | None = None,
     shell: Shell | None = None,

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sessiontree.contracts.runtime_control import OwnerConfiguration, RestartReport, RuntimeStatus
+from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.runtime_control import (
+    NO_CONFIGURATION,
+    ConfigurationChange,
+    OwnerConfiguration,
+    RestartReport,
+    RuntimeStatus,
+    StoredConfiguration,
+)
 from sessiontree.version import VERSION
 
 
@@ -26,3 +36,22 @@ class FixedRuntime:
         """Count the request."""
         self.restarts += 1
         return RestartReport(0, 1, 0)
+
+    async def read_configuration(self) -> StoredConfiguration:
+        """Return the configuration that was given."""
+        return await self._given().read()
+
+    async def configuration_schema(self) -> Mapping[str, JsonValue]:
+        """Return its schema."""
+        return await self._given().schema()
+
+    async def patch_configuration(
+        self, base_sha256: str, patch: Mapping[str, JsonValue]
+    ) -> ConfigurationChange:
+        """Change it."""
+        return await self._given().patch(base_sha256, patch)
+
+    def _given(self) -> OwnerConfiguration:
+        if self.configuration is None:
+            raise ExecutionError(NO_CONFIGURATION)
+        return self.configuration

@@ -51,7 +51,7 @@ class GitFiles:
     @staticmethod
     def is_ready() -> bool:
         """Whether git is installed."""
-        return _program() is not None
+        return find_git() is not None
 
     def prepare(self, workspace: Path) -> str:
         """Borrow the objects of a workspace's repository.
@@ -102,7 +102,7 @@ class GitFiles:
         return self._run(words, folder, good=(0, 1))
 
     def _run(self, words: Sequence[str], workspace: Path, good: tuple[int, ...] = (0,)) -> bytes:
-        program = _program()
+        program = find_git()
         if program is None:
             raise ExecutionError("git is not installed")
         environment = {
@@ -198,6 +198,6 @@ def _quoted(path: Path) -> bytes:
     return b'"' + escaped + b'"'
 
 
-def _program() -> str | None:
+def find_git() -> str | None:
     """Return the path of the system's git; what a workspace offers does not count."""
     return shutil.which("git", path=os.defpath)

@@ -25,8 +25,8 @@ DOUBLE_FORK = (
 )
 """Ignores SIGTERM, closes its outputs, and leaves a process without its parent; all hold the other end of the
 pipe."""
-UP = process("poll", wait_ms=60_000)
-"""Waits until the command has said something, so that it is not ended before."""
+UP = process("poll", offset=0, wait_ms=60_000)
+"""Waits until the command has said something, at once if it has, so that it is not ended before."""
 
 
 def notices(tree: SessionTree, session: str = "main") -> list[str]:

@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar, Literal, assert_never
 from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.context import RUNTIME, ToolContext
-from sessiontree.contracts.errors import ExecutionError, ValidationError
+from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.runtime_control import OwnerConfiguration, RuntimeControl
+from sessiontree.contracts.runtime_control import RuntimeControl
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
 
 HASH_CHARS = 64
@@ -72,11 +72,11 @@ class GatewayTool(Tool[GatewayParams]):
             case "status":
                 return await _shown_status(runtime)
             case "config.get":
-                return await _shown_configuration(_configuration(runtime), params.section)
+                return await _shown_configuration(runtime, params.section)
             case "config.schema":
-                return await _shown_schema(_configuration(runtime), params.section)
+                return await _shown_schema(runtime, params.section)
             case "config.patch":
-                return await _patched(_configuration(runtime), params)
+                return await _patched(runtime, params)
             case "restart":
                 return await _restarted(runtime)
             case _:
@@ -96,13 +96,6 @@ def _check_arguments(params: GatewayParams) -> None:
         raise ValidationError(f"{params.action} takes no {name}; leave it out", f"/{name}")
 
 
-def _configuration(runtime: RuntimeControl) -> OwnerConfiguration:
-    found = runtime.configuration
-    if found is None:
-        raise ExecutionError("this tree was opened without a configuration of its owner's")
-    return found
-
-
 async def _shown_status(runtime: RuntimeControl) -> ToolResult:
     found = await runtime.status()
     output: dict[str, Any] = {"backend": runtime.backend, **asdict(found)}
@@ -112,8 +105,8 @@ async def _shown_status(runtime: RuntimeControl) -> ToolResult:
     return ToolResult(output=output, display=said, details=output)
 
 
-async def _shown_configuration(configuration: OwnerConfiguration, section: str | None) -> ToolResult:
-    found = await configuration.read()
+async def _shown_configuration(runtime: RuntimeControl, section: str | None) -> ToolResult:
+    found = await runtime.read_configuration()
     values: Mapping[str, JsonValue] = found.values
     if section is not None:
         values = {section: values[section]} if section in values else {}
@@ -122,8 +115,8 @@ async def _shown_configuration(configuration: OwnerConfiguration, section: str |
     return ToolResult(output=output, display=f"configuration {found.sha256[:8]}: {said}")
 
 
-async def _shown_schema(configuration: OwnerConfiguration, section: str | None) -> ToolResult:
-    schema = dict(await configuration.schema())
+async def _shown_schema(runtime: RuntimeControl, section: str | None) -> ToolResult:
+    schema = dict(await runtime.configuration_schema())
     if section is not None:
         members = schema.get("properties")
         if not isinstance(members, dict) or section not in members:
@@ -133,12 +126,12 @@ async def _shown_schema(configuration: OwnerConfiguration, section: str | None) 
     return ToolResult(output=schema, display=f"schema of {section or 'the configuration'}")
 
 
-async def _patched(configuration: OwnerConfiguration, params: GatewayParams) -> ToolResult:
+async def _patched(runtime: RuntimeControl, params: GatewayParams) -> ToolResult:
     if params.base_hash is None:
         raise ValidationError("config.patch needs base_hash; config.get shows it", "/base_hash")
     if not params.patch:
         raise ValidationError("config.patch needs patch, an object with the members to change", "/patch")
-    change = await configuration.patch(params.base_hash.lower(), params.patch)
+    change = await runtime.patch_configuration(params.base_hash.lower(), params.patch)
     # Rights of a running tree come from its journal, so none of the members reaches it.
     output: dict[str, Any] = {
         "hash": change.sha256,

@@ -24,6 +24,7 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalLock, JournalPlace
 from sessiontree.sandbox import available_level
 from sessiontree.version import VERSION
+from sessiontree.workspace.git_files import find_git
 from tests.system.cli.command_fixtures import Done, Program
 from tests.system.cli.errand_program import errands
 from tests.system.cli.lingering_fakes import linger
@@ -108,6 +109,7 @@ TOLD = exactly(
     containers=listed(exactly(engine=TEXT, program=MAYBE, failure=TEXT)),
     browser=exactly(program=MAYBE, missing=TEXT, is_ready={"type": "boolean"}),
     terminal=exactly(draws={"type": "boolean"}),
+    git=exactly(program=MAYBE),
     state=STATE,
     runtime=RUNTIME,
     cluster={"type": "null"},
@@ -171,6 +173,8 @@ def test_without_a_state_directory_all_is_fine_and_nothing_is_made(program: Prog
     assert f"commands: each confined by bubblewrap {bubblewrap} and {level}: no network" in done.out
     assert told["browser"]["is_ready"]
     assert told["terminal"]["draws"]
+    assert told["git"] == {"program": find_git()}
+    assert f"\ngit: ready: {find_git()} lists" in done.out
     assert "\nterminal: ready: screens of commands are drawn\n" in done.out
     assert "\nbrowser: ready: /usr/bin/chromium, in a sandbox of its own\n" in done.out
     assert "  not there yet; the first tree makes it\nruntime: none is at work here\n" in done.out

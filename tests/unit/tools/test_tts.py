@@ -13,7 +13,7 @@ import pytest
 from sessiontree.contracts.errors import ConfigError, ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.speech import MAX_AUDIO_BYTES, Speaker, Speech, SpeechRequest
+from sessiontree.contracts.speech import MAX_AUDIO_BYTES, Speech, SpeechRequest, SpeechSynthesizer
 from sessiontree.sandbox import speak_confined
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.web.settings import WebSettings
@@ -35,7 +35,7 @@ class ConfinedSpeaker:
         return await speak_confined(wanted, self.root, ())
 
 
-async def spoken(root: Path, speaker: Speaker | None = None, **arguments: Any) -> ToolResult:
+async def spoken(root: Path, speaker: SpeechSynthesizer | None = None, **arguments: Any) -> ToolResult:
     """Return what the tool says."""
     ctx = make_context(root, speech=speaker or ConfinedSpeaker(root))
     return await call_tool(Speak(), ctx, **{"text": "hello there", "path": "a.wav", **arguments})

@@ -10,22 +10,29 @@ from sessiontree import (
     AgentConfig,
     ApprovalRequest,
     ChildResult,
+    Cron,
+    CronTable,
     Event,
     Fact,
     FactReader,
     FailureReason,
+    JobChange,
+    JobRow,
+    JobRun,
     PendingApproval,
     PendingReply,
     PermissionTier,
     Progress,
     ProgressReader,
     ReceiptLine,
+    RuntimeControl,
     SessionFailed,
     SessionHandle,
     SessionKind,
     SessionResult,
     SessionStatus,
     SessionTree,
+    StoredConfiguration,
     ToolContext,
     ToolReply,
     Usage,
@@ -125,3 +132,11 @@ def use_tools(ctx: ToolContext) -> None:
     """A tool is still the function it was made of."""
     assert_type(count_words(text="a b"), int)
     assert_type(ctx.config, AgentConfig)
+
+
+async def use_timed_jobs(cron: Cron, runtime: RuntimeControl) -> None:
+    """A Main's timed jobs, and the runtime of an owner's session."""
+    assert_type(await cron.jobs(), CronTable)
+    assert_type(await cron.history("job-1", limit=5), tuple[JobRun, ...])
+    assert_type(await cron.change(JobChange("pause", "job-1"), key="k"), JobRow)
+    assert_type(await runtime.read_configuration(), StoredConfiguration)
