@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from sessiontree.channels.program_channels import Answerer as Answerer
     from sessiontree.channels.program_channels import AnswerLike as AnswerLike
     from sessiontree.channels.program_channels import Approver as Approver
+    from sessiontree.channels.program_channels import BelowListener as BelowListener
     from sessiontree.channels.program_channels import CallbackChannel as CallbackChannel
     from sessiontree.channels.program_channels import DisplayListener as DisplayListener
     from sessiontree.channels.program_channels import Listener as Listener
@@ -390,6 +391,7 @@ _ROOMS = {
         "AnswerLike",
         "Answerer",
         "Approver",
+        "BelowListener",
         "CallbackChannel",
         "DisplayListener",
         "Listener",

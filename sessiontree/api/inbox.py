@@ -25,7 +25,8 @@ from sessiontree.api.questions import (
 )
 from sessiontree.api.runtime import show_in_waiting_cell
 from sessiontree.channels.port import HumanChannel
-from sessiontree.channels.program_channels import DisplayListener
+from sessiontree.channels.program_channels import BelowListener, DisplayListener
+from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.author_errors import report_error, report_frames
 from sessiontree.contracts.errors import (
@@ -46,10 +47,11 @@ from sessiontree.contracts.questions import (
     Surface,
 )
 from sessiontree.contracts.senders import Sender, sender_of
+from sessiontree.contracts.session_facts import RunFinished, TurnStarted
 from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.journal.record import kind_in
-from sessiontree.journal.replay import read_fact
+from sessiontree.journal.replay import read_fact, read_facts
 from sessiontree.runtime.supervisor_api import (
     CodeRaised,
     InboxEvent,
@@ -65,6 +67,28 @@ UNHEEDED_S = 1.0
 _LOG = logging.getLogger("sessiontree")
 MAX_STRANGERS = 16
 """Maximum times a request is asked on a channel if people who are not owners answer; then it waits."""
+
+
+MAX_LINES_BELOW = 20
+"""Maximum display lines of sessions below that a channel gets within one turn of its session."""
+_BORDERS = (TurnStarted, RunFinished)
+
+
+class DisplayLimit:
+    """Admits a bounded number of lines within each turn, and counts the others."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def admit(self) -> bool:
+        """Return whether one more line is shown in this turn."""
+        self._seen += 1
+        return self._seen <= MAX_LINES_BELOW
+
+    def begin_turn(self) -> int:
+        """Begin a turn; return how many lines the last one did not admit."""
+        omitted, self._seen = max(0, self._seen - MAX_LINES_BELOW), 0
+        return omitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +203,11 @@ class HumanInbox:
         for session, channel in self._channels.items():
             if after:
                 self._show_waiting(session)
-            if (show := channel_members(channel).get("show")) is not None:
+            members = channel_members(channel)
+            if (show := members.get("show")) is not None:
                 self._showing.append(asyncio.create_task(self._show_displays(session, show, after)))
+            if (show_below := members.get("show_below")) is not None:
+                self._showing.append(asyncio.create_task(self._show_below(session, show_below, after)))
         self._reader = asyncio.create_task(self._follow(after))
 
     async def close(self) -> None:
@@ -282,6 +309,24 @@ class HumanInbox:
                 display = display_of(message)
                 if display is not None:
                     await _hand_over(session, show, message.tool_name, display)
+
+    async def _show_below(self, session: str, show: BelowListener, after: int) -> None:
+        """Show the lines of the sessions below, within the bound."""
+        beneath, lines = f"{session}/", DisplayLimit()
+        with contextlib.suppress(SessionTreeError):
+            async for record in facts_after(self._backend.supervisor, self._tree_id, after):
+                if record.session == session:
+                    is_border = any(isinstance(fact, _BORDERS) for fact in read_facts(record.text))
+                    if is_border and (omitted := lines.begin_turn()):
+                        await _hand_over(
+                            session, show, session, "", f"{omitted} more lines of sessions below"
+                        )
+                elif kind_in(record.text) == "call_resolved" and record.session.startswith(beneath):
+                    message: ToolResultMessage = read_fact(record.text).message
+                    display = display_of(message)
+                    if display is not None and lines.admit():
+                        display = make_visible(display)
+                        await _hand_over(session, show, record.session, message.tool_name, display)
 
     async def _say(self, session: str, text: str) -> None:
         """Send a message to a session's channel; if that only answers requests, to the next one above."""

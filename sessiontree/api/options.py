@@ -17,7 +17,13 @@ from sessiontree.api.agents import AgentSpec, check_not_inside
 from sessiontree.api.approval_modes import mode_of
 from sessiontree.api.model_choice import check_prices
 from sessiontree.channels.port import HumanChannel
-from sessiontree.channels.program_channels import Approver, CallbackChannel, DisplayListener, QueueChannel
+from sessiontree.channels.program_channels import (
+    Approver,
+    BelowListener,
+    CallbackChannel,
+    DisplayListener,
+    QueueChannel,
+)
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.context import READER
@@ -403,6 +409,8 @@ class ChannelMembers(TypedDict, total=False):
     """Its setting for System calls."""
     show: Annotated[DisplayListener | None, Give("a function of tool and display")]
     """Shows display lines of tools."""
+    show_below: Annotated[BelowListener | None, Give("a function of session, tool and display")]
+    """Shows those of the sessions below."""
     message_policy: Annotated[MessagePolicy | None, Instance("a MessagePolicy, or None")]
     """Limits on messages of Branches."""
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 from sessiontree.api.telemetry import TracePlan, unusable
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.hooks.redact import Redact
+from sessiontree.hooks.redact import redactor
 from sessiontree.runtime.span_sender import SpanSender
 from sessiontree.runtime.tree_spans import Content
 from sessiontree.runtime.tree_tracer import TreeTracer
@@ -95,16 +94,7 @@ class TraceExport:
 
 def content_by(plan: TracePlan, hooks: Iterable[Hook]) -> Content | None:
     """Return what passes contents on without secrets; None = contents are left out."""
-    if not plan.content:
-        return None
-    redacting = [Redact(), *(hook for hook in hooks if isinstance(hook, Redact))]
-
-    def shown(value: JsonValue) -> JsonValue:
-        for each in redacting:
-            value = each.value(value)
-        return value
-
-    return shown
+    return redactor(hooks) if plan.content else None
 
 
 def _otlp_export(load: Callable[[], type[OtlpExport]]) -> OtlpExport:

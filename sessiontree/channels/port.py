@@ -33,6 +33,10 @@ class HumanChannel(Protocol):
 
     Optional function ``show(tool, display)``: receives the display line that each tool of the channel's
     session gave with its result. It may be async; the next line waits until it returns.
+
+    Optional function ``show_below(session, tool, display)``: receives those lines of all sessions below, each
+    with the session's path and with its invisible characters made visible. Within one turn of the channel's
+    session at most 20 lines come; at the turn's end the number of others follows, as a line of no tool.
     """
 
     async def send(self, text: str) -> None:

@@ -26,6 +26,8 @@ Listener: TypeAlias = Callable[[str], Awaitable[None] | None]
 """A function, plain or async, that receives the text of a message."""
 DisplayListener: TypeAlias = Callable[[str, str], Awaitable[None] | None]
 """A function, plain or async, that receives a tool's name and the line to display."""
+BelowListener: TypeAlias = Callable[[str, str, str], Awaitable[None] | None]
+"""A function, plain or async, that receives the path of a session below, a tool's name and the line."""
 
 
 class CallbackChannel:
@@ -40,9 +42,11 @@ class CallbackChannel:
         show: Receives a tool's name and the display line that it gave with its result.
         answerer: Receives each question for a person; returns a QuestionReply, a text, a sequence with an
             answer for each of its items, or None to leave it pending.
+        show_below: Receives the lines of sessions below, each with the session's path; None = they are not
+            shown.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a function or a setting, given by name
         self,
         approver: Approver | None = None,
         listener: Listener | None = None,
@@ -51,11 +55,13 @@ class CallbackChannel:
         message_policy: MessagePolicy | None = None,
         show: DisplayListener | None = None,
         answerer: Answerer | None = None,
+        show_below: BelowListener | None = None,
     ) -> None:
         self.owners = owners
         self.system_tier = system_tier
         self.message_policy = message_policy
         self.show = show
+        self.show_below = show_below
         self._approver = approver
         self._listener = listener
         self._answerer = answerer

@@ -51,6 +51,10 @@ class TerminalChannel:
         """Print the display line of a tool of the session."""
         await self.send(f"({tool}: {display})")
 
+    async def show_below(self, session: str, tool: str, display: str) -> None:
+        """Print the display line of a tool of a session below."""
+        await self.send(f"({session}, {tool}: {display})" if tool else f"({session}: {display})")
+
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Show a request and wait for a key; anything but a known answer asks again. None = it stays open.
 

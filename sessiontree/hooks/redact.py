@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -188,6 +188,18 @@ class Redact(Hook):
         """Return the child's task and label without secrets."""
         label = None if not spawning.label else self.text(spawning.label)
         return Rewrite(self.text(spawning.task), label)
+
+
+def redactor(hooks: Iterable[Hook]) -> Callable[[JsonValue], JsonValue]:
+    """Return a function that removes secrets from a value: all known shapes, and what the hooks remove."""
+    redacting = [Redact(), *(hook for hook in hooks if isinstance(hook, Redact))]
+
+    def redacted(value: JsonValue) -> JsonValue:
+        for each in redacting:
+            value = each.value(value)
+        return value
+
+    return redacted
 
 
 def _forms(secret: str) -> set[str]:

@@ -1,7 +1,7 @@
 """Log records as JSON lines: those of the package, and a line for whatever ended in a tree.
 
 The lines of a tree are made from its spans, which are made from its facts. So they cover all its processes,
-and hold ids, names and numbers, but no content.
+and hold ids, names and numbers. Their only content is the line that a tool gives to people.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "gen_ai.usage.output_tokens": "output_tokens",
     "sessiontree.usage.cost_usd": "cost_usd",
     "sessiontree.call.outcome": "outcome",
+    "sessiontree.call.display": "display",
     "sessiontree.session.status": "status",
 }
 """Members of a line by the attribute of a span."""

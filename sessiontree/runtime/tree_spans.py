@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts import session_facts, tree_facts
 from sessiontree.contracts.codec import kind_of, recorded_classes
+from sessiontree.contracts.events import display_of
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.kinds import PermissionTier, SessionStatus
 from sessiontree.contracts.messages import ToolCall, Usage
@@ -39,6 +41,8 @@ Content: TypeAlias = Callable[[JsonValue], JsonValue]
 _KINDS: Final = recorded_classes()
 ROOT_NAME: Final = "session tree"
 """Name of the span of a whole tree."""
+DISPLAY: Final = "sessiontree.call.display"
+"""Attribute of a call: the line that its tool gave to people."""
 MAX_CONTENT_CHARS: Final = 32_768
 """Longest text of one attribute with content."""
 _SETTLED: Final = frozenset({SessionStatus.COMPLETED, SessionStatus.CANCELLED})
@@ -64,11 +68,15 @@ class TreeSpans:
     Args:
         config: The tree's configuration.
         content: Passes what sessions read and wrote on to attributes, without secrets; None = it is left out.
+        display: The same for the lines that tools give to people.
     """
 
-    def __init__(self, config: TreeConfig, content: Content | None = None) -> None:
+    def __init__(
+        self, config: TreeConfig, content: Content | None = None, display: Content | None = None
+    ) -> None:
         self._config = config
         self._content = content
+        self._display = display
         self._tools = frozenset(row.name for row in config.tools)
         self._spans = OpenSpans(config)
         self._sessions: dict[str, _Session] = {}
@@ -419,6 +427,8 @@ class TreeSpans:
     def _call_resolved(self, session: str, fact: session_facts.CallResolved) -> None:
         what = _call(session, fact.key)
         self._spans.note(what, {"sessiontree.call.outcome": fact.outcome})
+        if self._display is not None and (display := display_of(fact.message)) is not None:
+            self._spans.note(what, {DISPLAY: make_visible(str(self._display(display)))})
         self._note(what, "gen_ai.tool.call.result", fact.message.text)
         self._end(what, None if fact.outcome in {"ok", "pending"} else fact.outcome)
 

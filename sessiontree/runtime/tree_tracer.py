@@ -100,6 +100,7 @@ class TreeTracer:
             when the tree is closed are left out.
         content: What of contents spans may hold; None = nothing.
         settled_s: Time after which spans that were handed over have left the program.
+        display: What of tools' lines for people spans may hold; None = nothing.
     """
 
     def __init__(
@@ -110,11 +111,12 @@ class TreeTracer:
         journal_dir: Path | None,
         content: Content | None = None,
         settled_s: float = SETTLED_S,
+        display: Content | None = None,
     ) -> None:
         self._supervisor = supervisor
         self._tree_id = config.tree_id
         self._sender = sender
-        self._spans = TreeSpans(config, content)
+        self._spans = TreeSpans(config, content, display)
         self._traced = Traced(self._spans.trace_id, tuple(_programs_spans(os.environ)))
         self._marks_path = (
             None if journal_dir is None else JournalPlace(journal_dir).trace_marks(config.tree_id)

@@ -155,6 +155,7 @@ class CrossedChannel:
         self.system_tier = members.get("system_tier", "allow")
         self.message_policy = members.get("message_policy")
         self.show = members.get("show")
+        self.show_below = members.get("show_below")
         self._asking = asking
 
     async def send(self, text: str) -> None:

@@ -22,6 +22,7 @@ from sessiontree import (
     ToolResult,
     tool,
 )
+from sessiontree.api.inbox import MAX_LINES_BELOW
 from tests.behaviour.fact_fixtures import PATIENCE_S
 from tests.behaviour.tree_fixtures import Opener
 
@@ -112,6 +113,28 @@ async def test_what_tools_say_to_people_is_shown_on_the_channel(open_tree: Opene
         assert [await shown.get(), await shown.get()] == [("weigh", "stone: 7 g"), ("weigh", "apple: 7 g")]
     loop.set_exception_handler(before)
     assert [str(each["exception"]) for each in troubles] == ["no paper"]
+
+
+@pytest.mark.covers("A22")
+async def test_lines_of_sessions_below_reach_the_channel_within_bounds(open_tree: Opener) -> None:
+    """With path, visible characters, and a bound for each turn of the session that has the channel."""
+    below: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue()
+    channel = CallbackChannel(show_below=lambda *line: below.put_nowait(line))
+    async with asyncio.timeout(PATIENCE_S), open_tree(MODEL, channel=channel, tools=[weigh]) as tree:
+        branch = await tree.main.spawn("branch", "go on")
+        inner = await branch.spawn("branch", "go on", approver=lambda request: True)
+        await tree.main.call("weigh", {"thing": "main's own"})
+        await branch.call("weigh", {"thing": "dead\u202eman"})
+        assert await below.get() == ("main/b1", "weigh", "dead\\u{202e}man: 7 g")
+        for _ in range(MAX_LINES_BELOW + 2):
+            await inner.call("weigh", {"thing": "plum"})
+        await tree.main.send("go on")
+        seen = [await below.get() for _ in range(MAX_LINES_BELOW)]
+        assert set(seen[:-1]) == {("main/b1/b1", "weigh", "plum: 7 g")}
+        assert seen[-1] == ("main", "", "3 more lines of sessions below")
+        await inner.call("weigh", {"thing": "fig"})
+        assert await below.get() == ("main/b1/b1", "weigh", "fig: 7 g")
+        assert below.empty()
 
 
 async def test_a_message_passes_a_branch_whose_approver_hears_none(open_tree: Opener) -> None:

@@ -21,6 +21,7 @@ from sessiontree import ConfigError, Runtime, ScriptedModel, SessionTree, Stored
 from sessiontree.runtime import tree_tracer
 from sessiontree.runtime.json_log import JsonLines
 from tests.behaviour.collector_fakes import SECRET, Collector, Received
+from tests.behaviour.traced_program import KEY
 from tests.behaviour.tree_fixtures import Opener
 
 PROGRAM = "tests.behaviour.traced_program"
@@ -222,8 +223,9 @@ async def test_erasing_a_tree_erases_what_is_known_of_its_trace(tmp_path: Path) 
     assert list((state / "traces").iterdir()) == []
 
 
+@pytest.mark.covers("A22")
 def test_log_lines_tell_of_a_tree_without_its_content(tmp_path: Path) -> None:
-    """One JSON object for each span that ended, with the ids of tree, session and call, and no content."""
+    """One JSON object for each span that ended, with ids, and what a tool says to people, without secrets."""
     places = ("local", tmp_path / "workspace", tmp_path / "state")
     places[1].mkdir()
     tree_id, _, _, errors = run({"SESSIONTREE_LOG": "json"}, *places)
@@ -233,6 +235,7 @@ def test_log_lines_tell_of_a_tree_without_its_content(tmp_path: Path) -> None:
     (deployed,) = [line for line in lines if line["message"] == "execute_tool deploy"]
     assert (deployed["session"], deployed["call"], deployed["outcome"]) == ("main/b1", "1.0", "ok")
     assert deployed["level"] == "INFO"
+    assert deployed["display"].startswith("deployed staging with token=") and KEY not in errors
     assert "approval.decided" in deployed["events"]
     failed = {line["session"] for line in lines if line["level"] == "WARNING"}
     assert failed == {"main/w2"}

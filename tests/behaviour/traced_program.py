@@ -22,6 +22,7 @@ from sessiontree import (
     SessionFailed,
     SessionKind,
     SessionTree,
+    ToolResult,
     script_call,
     tool,
 )
@@ -32,6 +33,8 @@ from sessiontree.runtime import tree_tracer
 from tests.behaviour.collector_fakes import SECRET
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+KEY = "sk-ant-0123456789abcdefghij"
+"""Has the form of a key, and is none."""
 WORKER_TASK = "count the words"
 
 LOOKS = 30
@@ -39,7 +42,7 @@ LOOKS = 30
 
 
 @tool
-def deploy(target: str) -> str:
+def deploy(target: str) -> ToolResult:
     """Deploy a target; says which processes of this machine's user hold the exporter's secret."""
     own = f"{SECRET}-{urlsplit(os.environ.get(ENDPOINT, '')).port or ''}"
     # Again and again: what is forked and has not yet become its program shows the environment of this one.
@@ -49,7 +52,8 @@ def deploy(target: str) -> str:
             break
         threading.Event().wait(1.0)
         holders &= _holders_of(own)
-    return f"{os.getpid()} {' '.join(sorted(holders))}"
+    line = f"deployed {target.partition('-')[0]} with token={KEY}"
+    return ToolResult(f"{os.getpid()} {' '.join(sorted(holders))}", display=line)
 
 
 def _holders_of(secret: str) -> set[str]:
