@@ -30,8 +30,10 @@ MAX_CANVASES: Final = 16
 """Most sessions of one tree that have a canvas at once."""
 MAX_CODE_CHARS: Final = 20_000
 """Longest script of one question."""
-MAX_ANSWER_CHARS: Final = 64 * 1024
+MAX_ANSWER_CHARS: Final = 200 * 1024
 """Longest answer of a frame, as JSON text; a longer one is refused by the frame."""
+WITH_DOCUMENT: Final = "document"
+"""In place of a script, asks a snapshot for the document too, so that a picture can be made of it."""
 MAX_DEPTH: Final = 32
 """How deeply a value of a canvas may be nested."""
 MAX_ACTION_CHARS: Final = 8_000
@@ -93,7 +95,7 @@ class Canvas(Protocol):
 
         Args:
             kind: ``eval`` runs ``code`` in the frame; ``snapshot`` describes what it shows.
-            code: A script; empty for a snapshot.
+            code: A script; for a snapshot empty, or ``WITH_DOCUMENT``.
             key: Identifies this call; a frame gets a question once.
             timeout_s: How long to wait for the answer.
         """

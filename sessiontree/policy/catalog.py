@@ -177,7 +177,7 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
         "session_status", "Session status", "sessions", _READ, "", "minimal coding messaging", kinds=ALL_KINDS
     ),
     _row("browser", "Browser", "ui", _SYSTEM, "browser web", flags=_NAMED, optional="reader writer"),
-    _row("canvas", "Canvas", "ui", _SYSTEM, "canvas", flags=_NAMED, optional="reader web"),
+    _row("canvas", "Canvas", "ui", _SYSTEM, "canvas", flags=_NAMED, optional="reader web browser"),
     _row("message", "Send message", "messaging", _SYSTEM, "channel", "messaging"),
     _row("ask_user", "Ask the person", "messaging", _READ, "", "coding messaging", flags=_NAMED),
     _row(

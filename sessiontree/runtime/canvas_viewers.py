@@ -116,10 +116,11 @@ class CanvasViewers:
         canvas.seen_s[viewer] = float("inf")
         try:
             async with asyncio.timeout(wait_s):
-                while not canvas.waiting:
+                while not canvas.waiting and viewer in canvas.seen_s:
                     canvas.news.clear()
                     await canvas.news.wait()
-            return canvas.waiting.popleft()
+            # a question for a frame that was closed while it waited would be lost
+            return canvas.waiting.popleft() if viewer in canvas.seen_s else None
         except TimeoutError:
             return None
         finally:
@@ -131,6 +132,7 @@ class CanvasViewers:
         canvas = self._canvases.get((tree_id, session))
         if canvas is not None:
             canvas.seen_s.pop(viewer, None)
+            canvas.news.set()
 
     def answer(self, question_id: str, text: str) -> None:
         """Take the answer of a frame; one that nobody waits for any more is dropped.

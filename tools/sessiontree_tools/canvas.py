@@ -5,22 +5,26 @@ What a frame answers is text from outside: its content may come from anywhere, a
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.canvas import MAX_CODE_CHARS, MAX_CONTENT_BYTES, CanvasReport
+from sessiontree.contracts.canvas import MAX_CODE_CHARS, MAX_CONTENT_BYTES, WITH_DOCUMENT, CanvasReport
 from sessiontree.contracts.context import CANVAS, READER, ToolContext
 from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.thread_calls import in_call_thread
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, AllowEmpty, Stripped, Tool, ToolFlag
 from sessiontree.contracts.untrusted import wrapped
 from sessiontree_tools.a2ui_messages import parse_messages
+from sessiontree_tools.canvas_picture import NO_BROWSER, draw_document
 from sessiontree_tools.text_file import read_whole, text_of
 from sessiontree_tools.web_characters import decode_page
 
@@ -73,7 +77,7 @@ class CanvasTool(Tool[CanvasParams]):
     flags = frozenset({ToolFlag.OPTIONAL})
     kinds = MAIN_AND_BRANCH
     capabilities = frozenset({"canvas"})
-    optional_capabilities = frozenset({"reader", "web"})
+    optional_capabilities = frozenset({"reader", "web", "browser"})
     sequential = True
     param_aliases: ClassVar[Mapping[str, str]] = {"javaScript": "code", "jsonlPath": "jsonl_path"}
 
@@ -82,7 +86,8 @@ class CanvasTool(Tool[CanvasParams]):
 
         The output of a change is ``{status, page, surfaces, viewers, note}``: ``shown`` or ``hidden``, what
         is shown, components by surface, and how many pages show it now. ``eval`` and ``snapshot`` give a
-        marked text with the frame's answer as JSON.
+        marked text with the frame's answer as JSON. Where the session holds a browser, a snapshot has a
+        picture too; else a line says how to get one.
 
         Raises:
             ValidationError: an argument is missing or not of this action, or the A2UI is not valid.
@@ -92,10 +97,11 @@ class CanvasTool(Tool[CanvasParams]):
         """
         _check_arguments(params)
         canvas = ctx.require(CANVAS)
-        if params.action == "eval" or params.action == "snapshot":
-            script = params.code or ""
-            answer = await canvas.ask(params.action, script, key=ctx.call_id, timeout_s=params.timeout_s)
-            return _answered(params.action, answer, ctx)
+        if params.action == "snapshot":
+            return await _snapshot(params, ctx)
+        if params.action == "eval":
+            answer = await canvas.ask("eval", params.code or "", key=ctx.call_id, timeout_s=params.timeout_s)
+            return _answered("eval", answer, ctx)
         content = await _content_of(params, ctx)
         report = await canvas.change(params.action, content, key=ctx.call_id)
         return _changed(params.action, report)
@@ -194,6 +200,20 @@ def _changed(action: str, report: CanvasReport) -> ToolResult:
         output["note"] = NO_VIEWER_NOTE
     display = f"canvas: {action}; {output['status']}, seen in {report.viewers} pages"
     return ToolResult(output=output, display=display, details=output)
+
+
+async def _snapshot(params: CanvasParams, ctx: ToolContext) -> ToolResult:
+    wanted = "" if ctx.browser is None else WITH_DOCUMENT
+    answer = await ctx.require(CANVAS).ask("snapshot", wanted, key=ctx.call_id, timeout_s=params.timeout_s)
+    seen = dict(answer) if isinstance(answer, dict) else {}
+    html = seen.pop("html", None)
+    picture, note = None, NO_BROWSER
+    if ctx.browser is not None:
+        picture, note = await draw_document(ctx.browser, html, seen)
+    result = _answered("snapshot", seen or answer, ctx)
+    display = f"{result.display}, {note if picture is None else f'a picture of {len(picture):,} bytes'}"
+    shown = () if picture is None else (ImageContent(b64encode(picture).decode("ascii"), "image/png"),)
+    return replace(result, output=f"{result.output}\n{note}", display=display, images=shown)
 
 
 def _answered(kind: str, answer: JsonValue, ctx: ToolContext) -> ToolResult:

@@ -12,7 +12,7 @@ import { wordsOf } from "./text.js";
 /** @import { Desk } from "./session_tree.js" */
 
 const MAX_ACTION = 8_000;
-const MAX_ANSWER = 64 * 1024;
+const MAX_ANSWER = 200 * 1024;
 const PAUSE_MS = 1_000;
 const READY_MS = 10_000;
 const KINDS_OF_PAGES = new Map([["html", "A page"], ["file", "A page"], ["web", "A web page"], ["a2ui", "Surfaces"]]);

@@ -4,9 +4,12 @@
  * It runs beside whatever the frame shows, which can lie in its place: nobody trusts what comes out of a frame.
  */
 
+import { documentText } from "./canvas_document.js";
+
 /** @typedef {Record<string, any>} Said */
 
 const MAX_ANSWER_CHARS = 60_000;
+const MAX_PICTURE_BYTES = 200_000; // as the console sends it: a string in JSON
 const MAX_OUTLINE_LINES = 800;
 const MAX_LINE_CHARS = 300;
 const MAX_NODES_READ = 20_000;
@@ -28,7 +31,7 @@ export function openBridge() {
     if (event.source !== parent || !event.data) return;
     const { kind, id, code } = event.data;
     if (kind === "eval") sayAbove({ kind: "answer", id, text: await runScript(String(code)) });
-    if (kind === "snapshot") sayAbove({ kind: "answer", id, text: bounded(outline()) });
+    if (kind === "snapshot") sayAbove({ kind: "answer", id, text: described(String(code)) });
   });
   Object.defineProperty(globalThis, "sendAction", {
     value: (/** @type {unknown} */ name, /** @type {unknown} */ context = {}) =>
@@ -36,6 +39,19 @@ export function openBridge() {
   });
   if (document.readyState === "complete") sayAbove({ kind: "ready" });
   else addEventListener("load", () => sayAbove({ kind: "ready" }));
+}
+
+/** @param {string} wanted `document` = with the document, if it is short enough to be sent. @returns {string} */
+function described(wanted) {
+  const said = outline();
+  if (wanted !== "document") return bounded(said);
+  try {
+    const text = JSON.stringify({ ...said, html: documentText() });
+    if (new TextEncoder().encode(JSON.stringify(text)).length <= MAX_PICTURE_BYTES) return text;
+  } catch {
+    // the page changed what this needs; there is no picture of it
+  }
+  return bounded(said);
 }
 
 /** @param {string} code @returns {Promise<string>} */
@@ -75,7 +91,7 @@ export function outline() {
   if (document.body) walk(document.body, 0);
   const text = lines.join("\n");
   return {
-    title: document.title.slice(0, MAX_LINE_CHARS), width: innerWidth, height: innerHeight,
+    title: document.title.slice(0, MAX_LINE_CHARS), width: innerWidth, height: innerHeight, scroll: Math.round(scrollY),
     text: text.slice(0, MAX_ANSWER_CHARS / 2), is_whole: lines.length < MAX_OUTLINE_LINES && left > 0,
   };
 }

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from playwright.async_api import Browser, expect
 
-from sessiontree import ExecutionError
-from sessiontree.contracts.session_facts import MessageReceived
-from tests.behaviour.fact_fixtures import until
+from sessiontree import ExecutionError, SessionTree
+from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.session_facts import CallResolved, MessageReceived
+from sessiontree_tools.canvas_picture import DRAWN
+from tests.behaviour.fact_fixtures import facts_of, until
 from tests.system.pages.canvas_fixtures import (
     FIRST,
     LATER,
@@ -76,6 +81,44 @@ async def test_the_frame_is_asked(tmp_path: Path, browser: Browser) -> None:
         await expect(screen.page.locator("iframe")).to_have_count(0)
         with pytest.raises(ExecutionError, match="no page shows the canvas"):
             await do(tree, "snapshot")
+
+
+PAGE = """<style>body { margin: 0; background: rgb(200, 30, 60) }
+input { display: block; width: 200px; height: 40px; background: white }</style><input aria-label="Name">
+<div style="height: 4000px"></div><div style="height: 2000px; background: rgb(0, 90, 40)"></div>
+<script>document.querySelector("input").addEventListener("input", (event) => {
+  document.body.style.background = event.target.value;
+});</script>"""
+
+
+@pytest.mark.covers("U12")
+async def test_a_snapshot_is_a_picture_of_the_frame_as_it_is(tmp_path: Path, browser: Browser) -> None:
+    """With what was entered and changed since the page was presented, at the place that is scrolled to."""
+    async with canvas_site(tmp_path, browser) as (tree, site):
+        await do(tree, "present", html=PAGE)
+        screen = await site.open_tree(tree.tree_id)
+        await frame_in(screen).get_by_label("Name").fill("rgb(20, 40, 220)")
+        top = await picture_of(tree)
+        assert top.getpixel((top.width // 2, top.height // 2)) == (20, 40, 220)
+        field = {top.getpixel((x, 20)) for x in range(4, 190)}
+        assert (255, 255, 255) in field and len(field) > 3  # letters
+        await do(tree, "eval", code="scrollTo(0, 4500)")
+        low = await picture_of(tree)
+        assert low.size == top.size
+        assert low.getpixel((low.width // 2, low.height // 2)) == (0, 90, 40)
+        await do(tree, "a2ui_push", jsonl=lines_of(LATER))
+        await expect(frame_in(screen).get_by_text("A table for tonight")).to_be_visible()
+        surfaces = await picture_of(tree)
+        assert len(surfaces.getcolors(1 << 24) or ()) > 50
+
+
+async def picture_of(tree: SessionTree) -> Image.Image:
+    """Return the picture of a snapshot, as the image process leaves it."""
+    result = await tree.main.call("canvas", {"action": "snapshot"})
+    assert DRAWN in str(result.output)
+    message = (await facts_of(tree, CallResolved))[-1].message
+    (block,) = [each for each in message.content if isinstance(each, ImageContent)]
+    return Image.open(BytesIO(b64decode(block.data))).convert("RGB")
 
 
 @pytest.mark.covers("U13")

@@ -44,6 +44,22 @@ async def test_a_question_goes_to_one_frame_once() -> None:
     rest.pop().cancel()
 
 
+async def test_a_frame_that_left_takes_no_question() -> None:
+    """Its request may still wait when the next frame comes: the question is for that one."""
+    viewers = CanvasViewers(Clock())
+    old = asyncio.create_task(viewers.next_question("t", "main", "a", 60))
+    await asyncio.sleep(0)
+    viewers.leave("t", "main", "a")
+    new = asyncio.create_task(viewers.next_question("t", "main", "b", 60))
+    await asyncio.sleep(0)
+    asking = asyncio.create_task(viewers.ask("t", "main", "snapshot", "", "k", 60))
+    assert await old is None
+    question = await new
+    assert question is not None
+    viewers.answer(question.id, "2")
+    assert await asking == "2"
+
+
 async def test_without_a_frame_nothing_is_asked() -> None:
     """A frame counts for some seconds after it asked last; one that left, or of another session, does not."""
     clock = Clock()

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from base64 import b64decode
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
-from sessiontree.contracts.canvas import MAX_CONTENT_BYTES
+from sessiontree.contracts.canvas import MAX_CONTENT_BYTES, WITH_DOCUMENT
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError, ValidationError
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.testing.context import RecordingCanvas, call_tool, make_context
 from sessiontree_tools.canvas import CanvasTool
+from sessiontree_tools.canvas_picture import NO_BROWSER, TOO_LARGE, draw_document
+from tests.unit.browser.browser_fixtures import browsing
 from tests.unit.tools.web_fakes import FixedWeb, page_of
+from tests.unit.web.site_fakes import answer, serving
 
 CREATE = '{"version": "v1.0", "createSurface": {"surfaceId": "s"}}'
 
@@ -104,6 +112,59 @@ async def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         await handed_over(tmp_path, action="a2ui_push", jsonl_path="ui.jsonl")
 
 
+@pytest.mark.covers("U12")
+async def test_a_snapshot_without_a_browser_says_how_to_get_a_picture(tmp_path: Path) -> None:
+    """The document is not asked for then; the line comes after the marks."""
+    canvas = RecordingCanvas(answer={"text": "heading 1: Plan"})
+    context = make_context(tmp_path, canvas=canvas, call_id="c1")
+    result = await call_tool(CanvasTool(), context, action="snapshot")
+    assert canvas.asked == {"c1": ("snapshot", "")}
+    assert result.images == ()
+    assert str(result.output).endswith(f">>>\n{NO_BROWSER}")
+
+
+@pytest.mark.covers("U12")
+async def test_what_a_hostile_frame_sends_is_drawn_or_refused(tmp_path: Path) -> None:
+    """No script runs, nothing is loaded, whatever sizes it gives; without a document there is no picture."""
+    fetched: list[str] = []
+
+    async def respond(request: str, writer: asyncio.StreamWriter) -> None:
+        fetched.append(request)
+        await answer(b"never")(request, writer)
+
+    async with serving(respond) as site, browsing(site) as browser:
+        address = f"http://127.0.0.1:{site.port}/"
+        hostile = (
+            f'<body style="margin:0;background:#0a0 url({address}a)"><img src="{address}b" onerror="go()">'
+            f'<iframe src="{address}c"></iframe>\ud800'
+            "<script>document.body.style.background = 'red'</script>"
+        )
+        seen: dict[str, Any] = {"html": hostile, "width": 1e300, "height": -5, "scroll": "far"}
+        leads_away = f'<meta http-equiv="refresh" content="0;url={address}d">'
+        await draw_document(browser, leads_away, {})
+        cases: list[tuple[JsonValue, bool]] = [
+            (seen, True),
+            ({**seen, "width": True, "height": None}, True),
+            ({**seen, "html": 7}, False),
+            ({"text": "x"}, False),
+        ]
+        for given, has_picture in cases:
+            canvas = RecordingCanvas(answer=given)
+            context = make_context(tmp_path, canvas=canvas, browser=browser)
+            result = await call_tool(CanvasTool(), context, action="snapshot")
+            assert canvas.asked["call-1"] == ("snapshot", WITH_DOCUMENT)
+            assert "onerror" not in str(result.output)
+            assert len(result.images) == has_picture
+            if has_picture:
+                picture = Image.open(BytesIO(b64decode(result.images[0].data))).convert("RGB")
+                assert picture.size == (1280, 800)
+                assert picture.getpixel((1200, 700)) == (0, 170, 0)
+            else:
+                assert TOO_LARGE in str(result.output)
+        assert (await browser.status()).tabs == ()
+    assert fetched == []
+
+
 @pytest.mark.parametrize("kind", ["eval", "snapshot"])
 async def test_answers_are_marked(tmp_path: Path, kind: str) -> None:
     """They can't end their marks, and a long one is cut inside of them."""
@@ -115,7 +176,7 @@ async def test_answers_are_marked(tmp_path: Path, kind: str) -> None:
     text = str(result.output)
     assert result.untrusted == "marked"
     assert text.count("<<<END_EXTERNAL_UNTRUSTED_CONTENT") == 1
-    assert text.rstrip().endswith(">>>")
+    assert text.removesuffix(f"\n{NO_BROWSER}").endswith(">>>")
     assert "more characters]" in text
     assert len(text) < 60_000
 
