@@ -72,7 +72,7 @@ _LATE = {
     "trace_export": "sessiontree.api.trace_export:TraceExport",
     "otlp_export": "sessiontree.runtime.otlp_export:OtlpExport",
     "log_as_json": "sessiontree.runtime.json_log:log_as_json",
-    "redactor": "sessiontree.hooks.redact:redactor",
+    "redact_with": "sessiontree.hooks.redact:redact_with",
     "tree_log": "sessiontree.runtime.json_log:TreeLog",
     "tree_tracer": "sessiontree.runtime.tree_tracer:TreeTracer",
     "trace_content": "sessiontree.api.trace_export:content_by",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from sessiontree.api.telemetry import TracePlan, unusable
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook
-from sessiontree.hooks.redact import redactor
+from sessiontree.hooks.redact import redact_with
 from sessiontree.runtime.span_sender import SpanSender
 from sessiontree.runtime.tree_spans import Content
 from sessiontree.runtime.tree_tracer import TreeTracer
@@ -94,7 +94,7 @@ class TraceExport:
 
 def content_by(plan: TracePlan, hooks: Iterable[Hook]) -> Content | None:
     """Return what passes contents on without secrets; None = contents are left out."""
-    return redactor(hooks) if plan.content else None
+    return redact_with(hooks) if plan.content else None
 
 
 def _otlp_export(load: Callable[[], type[OtlpExport]]) -> OtlpExport:

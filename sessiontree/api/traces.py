@@ -55,7 +55,7 @@ class Traces:
         """Return what traces and logs a tree that opens now; empty = nobody asks for it."""
         found: list[TreeTracer] = []
         if self._logs:
-            log, display = self._load("tree_log")(), self._load("redactor")(hooks)
+            log, display = self._load("tree_log")(), self._load("redact_with")(hooks)
             found.append(self._load("tree_tracer")(supervisor, config, log, None, display=display))
         plan = plan_of(self._telemetry)
         export = None if plan is None else self._export_by(plan)

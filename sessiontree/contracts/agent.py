@@ -88,7 +88,8 @@ class AgentConfig(StrictSettings):
     ``context_tokens`` at 4 characters per token, and never less than 2,000. By default it is that share."""
     images: ImageLimits | None = ImageLimits()
     """Size limits of images in tool results; None = the model reads only text. The images of one result take
-    at most 30 % of ``context_tokens`` at 750 pixels per token. A line of text replaces each omitted image."""
+    at most 30 % of ``context_tokens`` at 750 pixels per token, those of a conversation half of it: older ones
+    go first. A line of text replaces each omitted image."""
 
     @field_validator("outside_roots")
     @classmethod

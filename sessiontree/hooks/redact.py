@@ -190,16 +190,16 @@ class Redact(Hook):
         return Rewrite(self.text(spawning.task), label)
 
 
-def redactor(hooks: Iterable[Hook]) -> Callable[[JsonValue], JsonValue]:
+def redact_with(hooks: Iterable[Hook]) -> Callable[[JsonValue], JsonValue]:
     """Return a function that removes secrets from a value: all known shapes, and what the hooks remove."""
     redacting = [Redact(), *(hook for hook in hooks if isinstance(hook, Redact))]
 
-    def redacted(value: JsonValue) -> JsonValue:
+    def remove(value: JsonValue) -> JsonValue:
         for each in redacting:
             value = each.value(value)
         return value
 
-    return redacted
+    return remove
 
 
 def _forms(secret: str) -> set[str]:

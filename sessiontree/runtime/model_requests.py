@@ -20,6 +20,7 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.answers import checked_reply, failure_of
 from sessiontree.models.port import InProcessModel, ModelRequest, ToolSpec, model_name
 from sessiontree.runtime.frames import AskModel, ModelPrompt
+from sessiontree.runtime.shown_images import ShownImages
 from sessiontree.schema.dialect import dialect_for_model
 from sessiontree.session.compaction import summary_question
 from sessiontree.session.decide import unlisted
@@ -68,6 +69,7 @@ class ModelRequestBuilder:
         self.given = 0
         """How many messages of the conversation the gateway holds."""
         self._reads_details = bool(getattr(instant, "reads_details", False))
+        self._images = None if config.context_tokens is None else ShownImages(config.context_tokens)
         self._source: list[Message] | None = None
         self._shown: list[Message] = []
         self._asked_of: list[Message] | None = None
@@ -109,7 +111,7 @@ class ModelRequestBuilder:
         spec, begun = state.spec, state.compacting
         messages = state.transcript
         if begun is not None:
-            messages = [shown(each) for each in summary_question(state, begun)]
+            messages = self._seen(state.transcript, summary_question(state, begun), 0)
         elif not self._reads_details:
             messages = self._grown(messages)
         return ModelRequest(
@@ -182,10 +184,12 @@ class ModelRequestBuilder:
         if begun is not None:
             conversation = summary_question(state, begun)
             base, self.given = 0 if writer else min(base, begun.upto), 0
+        if self._first_changed(state.transcript, base) < base:
+            base = 0  # the gateway holds images that went since
         prompt = None
         if base == 0:
             prompt = ModelPrompt(*self._shown_to(state, gone, writer), state.spec.result_schema)
-        messages = tuple([shown(each) for each in conversation[base:]])
+        messages = tuple(self._seen(state.transcript, conversation, base))
         unseen = self.unseen or begun is not None
         return AskModel(
             state.turn,
@@ -212,8 +216,26 @@ class ModelRequestBuilder:
         """Return the conversation as the model may see it; only new messages are processed."""
         if transcript is not self._source:  # a compaction replaced it
             self._source, self._shown = transcript, []
-        self._shown.extend([shown(each) for each in transcript[len(self._shown) :]])
+        del self._shown[self._first_changed(transcript, len(self._shown)) :]
+        self._shown.extend(self._seen(transcript, transcript, len(self._shown)))
         return self._shown
+
+    def _seen(self, transcript: list[Message], asked: list[Message], base: int) -> list[Message]:
+        """Return the messages of a question from one on as the model may see them.
+
+        ``asked`` is the transcript, or the beginning of it and a last message.
+        """
+        if self._images is None:
+            return [shown(each) for each in asked[base:]]
+        self._images.follow(transcript)
+        return [self._images.view(at, each) for at, each in enumerate(asked[base:], base)]
+
+    def _first_changed(self, transcript: list[Message], base: int) -> int:
+        """Return the first message before one that lost images since only those before it were shown."""
+        if self._images is None:
+            return base
+        self._images.follow(transcript)
+        return self._images.first_changed(base)
 
     def forget(self) -> None:
         """Begin the next request with the first message."""

@@ -9,8 +9,20 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
-from sessiontree import AgentSpec, FunctionModel, ImageContent, ModelRequest, ToolResultMessage, script_call
+from sessiontree import (
+    AgentSpec,
+    AsyncFunctionModel,
+    FunctionModel,
+    ImageContent,
+    Model,
+    ModelRequest,
+    TextContent,
+    ToolCall,
+    ToolResultMessage,
+    script_call,
+)
 from sessiontree.models.answers import Answer
+from sessiontree.runtime.shown_images import image_tokens
 from tests.behaviour.tree_fixtures import Opener
 from tests.unit.dispatch.image_fixtures import SECRET, saved
 
@@ -58,3 +70,37 @@ async def test_a_model_that_reads_only_text_gets_the_facts(open_tree: Opener) ->
     assert "PNG, 40 x 20 px" in said["text"]
     assert "#0000ff 100%" in said["text"]
     assert "1 image was left out: the model reads only text" in said["text"]
+
+
+LOOKS = 4
+
+
+def look_again(request: ModelRequest) -> Answer:
+    """Look several times; each question says how many tokens of images and how many notes the model saw."""
+    blocks = [block for message in request.messages for block in message.content]
+    shown = [block for block in blocks if isinstance(block, ImageContent)]
+    notes = sum("was here" in block.text for block in blocks if isinstance(block, TextContent))
+    results = [each for each in request.messages if isinstance(each, ToolResultMessage)]
+    seen = f"{sum(map(image_tokens, shown))}/{notes}"
+    if len(results) < LOOKS:
+        return script_call("image", images=["a.png"], question=f"{len(results)}. {seen}")
+    asked = [str(block.arguments["question"])[3:] for block in blocks if isinstance(block, ToolCall)]
+    assert all(question in each.text for question, each in zip(asked, results, strict=True))
+    return " ".join([*asked, seen])
+
+
+async def look_later(request: ModelRequest) -> Answer:
+    """The same, for a model that is awaited."""
+    return look_again(request)
+
+
+@pytest.mark.covers("Z4")
+@pytest.mark.slow
+@pytest.mark.on_ray
+@pytest.mark.parametrize("model", [AsyncFunctionModel(look_later), FunctionModel(look_again)])
+async def test_the_images_of_a_conversation_fit_its_model(open_tree: Opener, model: Model) -> None:
+    """Each request has the newest picture, and all of them use at most half of the context; texts stay."""
+    (open_tree.workspace / "a.png").write_bytes(saved(Image.new("RGB", (1200, 1200), (0, 200, 0)), "PNG"))
+    agents = {"default": AgentSpec(tools=["image"], context_tokens=8_000)}
+    async with open_tree(model, agents=agents) as tree:
+        assert await tree.main.send("look") == "0/0 1920/0 3840/0 1920/2 3840/2"

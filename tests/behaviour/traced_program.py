@@ -34,7 +34,7 @@ from tests.behaviour.collector_fakes import SECRET
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 KEY = "sk-ant-0123456789abcdefghij"
-"""Has the form of a key, and is none."""
+"""Looks like a key."""
 WORKER_TASK = "count the words"
 
 LOOKS = 30

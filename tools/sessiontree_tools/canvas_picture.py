@@ -37,7 +37,7 @@ _SCROLL: Final = "(y) => { scrollTo({ top: y, behavior: 'instant' }); return nul
 async def draw_document(
     browser: Browser, html: JsonValue, seen: Mapping[str, JsonValue]
 ) -> tuple[bytes | None, str]:
-    """Return a picture as PNG, or None, and a line that says what it is or why there is none.
+    """Return a picture as PNG, or None, and a line that says what it is or why it is missing.
 
     Args:
         browser: Draws it, in a tab of its own.

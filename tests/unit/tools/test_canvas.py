@@ -125,7 +125,7 @@ async def test_a_snapshot_without_a_browser_says_how_to_get_a_picture(tmp_path: 
 
 @pytest.mark.covers("U12")
 async def test_what_a_hostile_frame_sends_is_drawn_or_refused(tmp_path: Path) -> None:
-    """No script runs, nothing is loaded, whatever sizes it gives; without a document there is no picture."""
+    """No script runs, nothing is loaded, whatever sizes it gives; without a document nothing is drawn."""
     fetched: list[str] = []
 
     async def respond(request: str, writer: asyncio.StreamWriter) -> None:
