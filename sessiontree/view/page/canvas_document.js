@@ -38,7 +38,8 @@ function keepState(element, copy) {
   } else if (element instanceof HTMLCanvasElement) {
     const image = document.createElement("img");
     image.src = drawn(element);
-    image.style.cssText = `width: ${element.clientWidth}px; height: ${element.clientHeight}px`;
+    image.style.setProperty("width", `${element.clientWidth}px`);
+    image.style.setProperty("height", `${element.clientHeight}px`);
     copy.replaceWith(image);
   }
 }

@@ -22,6 +22,8 @@ const ALLOWED = new Map([
     "link.href = `#${placeOf(parts)}`;", "image.src = `data:${mime};base64,${base64}`;"]],
   ["canvas.js", ["frame.src = address;"]],
   ["canvas_bridge.js", ["const value = await (0, eval)(code);", 'if (kind === "eval")']],
+  ["canvas_document.js", ["return copy.outerHTML;", 'const style = document.createElement("style");',
+    "(rule) => rule.cssText", "image.src = drawn(element);"]],
   ["surface_view.js", ["image.src = url;"]],
   ["source_folder.js", ['const script = document.createElement("script");',
     "script.src = this.policy.createScriptURL(name);"]],
