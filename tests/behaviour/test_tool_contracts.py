@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -21,7 +21,7 @@ from sessiontree import (
     ValidationError,
     tool,
 )
-from sessiontree.testing.tool_contract import ToolCase, ToolContract, check_tool_contract
+from sessiontree.testing.tool_contract import Part, ToolCase, ToolContract, check_tool_contract
 from tests.behaviour.contract_fixtures import AT_ONCE, LINES, SHORT, TEXT, TOOLS
 from tests.behaviour.tool_contract_fixtures import every_contract
 from tests.unit.web.site_fakes import Site, answer, serving
@@ -45,12 +45,30 @@ async def site() -> AsyncIterator[Site]:
         yield site
 
 
-@pytest.mark.parametrize("name", TOOLS)
+ON_PAGES = ("browser", "preview_screenshot", "validate_page")
+"""Tools of which almost every check starts a browser."""
+LATER: dict[Part, str] = dict.fromkeys(get_args(Part), "it starts a browser: in the long run")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in ON_PAGES)) for name in TOOLS]
+)
 async def test_a_built_in_tool_keeps_its_contract(name: str, site: Site, tmp_path: Path) -> None:
     """Each check of the contract, in trees on the local backend."""
     contracts = every_contract(site.url, site.port)
     report = await check_tool_contract(contracts[name], tmp_path)
     assert report.passed
+
+
+@pytest.mark.parametrize("name", ON_PAGES)
+async def test_a_tool_for_pages_keeps_the_first_parts_of_its_contract(
+    name: str, site: Site, tmp_path: Path
+) -> None:
+    """Schema, a success, kinds, tier and handles: the short form of the test above."""
+    whole = every_contract(site.url, site.port)[name]
+    short = replace(whole, cases=whole.cases[:1], slow=None, huge=None, undecodable=None, not_checked=LATER)
+    report = await check_tool_contract(short, tmp_path)
+    assert {"kind: worker", "capability: without its handles it is refused"} <= set(report.passed)
 
 
 @pytest.mark.long
