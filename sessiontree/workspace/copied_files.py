@@ -1,7 +1,8 @@
 """Copying a workspace's files to a place of their own, and finding later what differs there.
 
 Every file is opened below an open directory without following links, so a link that is swapped in meanwhile
-leads nowhere. What is named ``.git`` is never copied, wherever it is: it decides which programs git runs.
+leads nowhere. What is named ``.git`` is never copied to a child's workspace, wherever it is: it decides
+which programs git runs. Templates of suites are copied by the same walk, :class:`FileCopy`, with other rules.
 A copy shares nothing with its source: no hard link, and blocks of the disk only where the file system copies
 them on the first write (``FICLONE``). Source: ioctl_ficlone(2).
 """
@@ -111,55 +112,104 @@ def copy_files(
         ExecutionError: there is more.
         OSError: the system refused.
     """
-    work = _CopyRun(bounds or FileBounds(), frozenset(hidden), only)
-    with _opened(source) as top, _opened(target) as place:
-        work.folder(top, place, "", 0)
+    work = _WorkspaceCopy(bounds or FileBounds(), frozenset(hidden), only)
+    work.copy(source, target)
     return work.copied
 
 
-class _CopyRun:
-    def __init__(self, bounds: FileBounds, hidden: frozenset[Identity], only: Collection[str] | None) -> None:
-        self.copied = Copied()
-        self._bounds = bounds
-        self._hidden = hidden
-        self._only = None if only is None else frozenset(only)
-        self._ways = frozenset(_ways(only or ()))
+class FileCopy:
+    """Copies what a directory holds into an empty one; a subclass decides what that is.
+
+    Raises:
+        ExecutionError: it is too deep, or the subclass refuses it.
+        OSError: the system refused.
+    """
+
+    def __init__(self) -> None:
         self._clones = True
         """Whether the file system may share blocks; the first refusal ends the attempts."""
 
-    def folder(self, source: int, target: int, place: str, depth: int) -> None:
-        """Copy what an open directory holds into another one."""
+    def copy(self, source: str, target: str) -> None:
+        """Copy everything that the subclass takes."""
+        with _opened(source) as top, _opened(target) as place:
+            self._folder(top, place, "", 0)
+
+    def takes(self, path: str, name: str, status: os.stat_result) -> bool:
+        """Return whether an entry belongs to the copy."""
+        raise NotImplementedError
+
+    def takes_opened(self, status: os.stat_result) -> bool:
+        """Return whether what was opened in its place does; it may be another thing by then."""
+        raise NotImplementedError
+
+    def count(self, entries: int, more: int) -> None:
+        """Refuse to go on where the copy would hold too much, with further files or links, and bytes."""
+        raise NotImplementedError
+
+    def count_folder(self, path: str) -> None:
+        """Refuse a directory where the copy would hold too much."""
+
+    def fill(self, old: int, new: int, status: os.stat_result) -> tuple[str, int]:
+        """Copy the content of an open file; return its digest, if it is wanted, and its length."""
+        raise NotImplementedError
+
+    def made_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
+        """Note a file that is copied; ``new`` is open."""
+        raise NotImplementedError
+
+    def made_folder(self, path: str, made: int, status: os.stat_result) -> None:
+        """Note a directory whose content is copied; ``made`` is open."""
+
+    def take_link(self, path: str, to: str, name: str, target: int) -> None:
+        """Make a link in the open directory ``target``, or note it."""
+        raise NotImplementedError
+
+    def refuse(self, path: str) -> None:
+        """Refuse or leave out what is neither a file, a directory nor a link."""
+
+    def clone(self, old: int, new: int) -> bool:
+        """Let an empty file share the blocks of an open one until either is written; False = it can't."""
+        if self._clones:
+            try:
+                fcntl.ioctl(new, _FICLONE, old)
+            except OSError:
+                self._clones = False
+        return self._clones
+
+    def _folder(self, source: int, target: int, place: str, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise ExecutionError(f"{place!r} is below more than {MAX_DEPTH} directories")
         for name, status in _entries(source):
             path = f"{place}{name}"
-            if file_identity(status) in self._hidden:
+            if not self.takes(path, name, status):
                 continue
             if stat.S_ISDIR(status.st_mode):
-                if self._only is None or path in self._ways:
-                    self._inner(source, target, name, path, depth)
-            elif self._only is None or path in self._only:
-                if stat.S_ISLNK(status.st_mode):
-                    self._link(source, target, name, path)
-                elif stat.S_ISREG(status.st_mode):
-                    self._file(source, target, name, path)
+                self._inner(source, target, name, path, depth)
+            elif stat.S_ISLNK(status.st_mode):
+                self._link(source, target, name, path)
+            elif stat.S_ISREG(status.st_mode):
+                self._file(source, target, name, path)
+            else:
+                self.refuse(path)
 
     def _inner(self, source: int, target: int, name: str, path: str, depth: int) -> None:
         with suppress(FileNotFoundError, NotADirectoryError), _opened(name, source) as inner:
-            if file_identity(os.fstat(inner)) in self._hidden:
+            status = os.fstat(inner)
+            if not self.takes_opened(status):
                 return
+            self.count_folder(path)
             os.mkdir(name, 0o755, dir_fd=target)
             with _opened(name, target) as made:
-                self.folder(inner, made, f"{path}/", depth + 1)
+                self._folder(inner, made, f"{path}/", depth + 1)
+                self.made_folder(path, made, status)
 
     def _link(self, source: int, target: int, name: str, path: str) -> None:
         try:
             to = os.readlink(name, dir_fd=source)
         except OSError:  # it is gone, or another thing now
             return
-        self._bounds.check(len(self.copied.files) + 1, self.copied.bytes)
-        os.symlink(to, name, dir_fd=target)
-        self.copied.files[path] = _seen_link(to, os.stat(name, dir_fd=target, follow_symlinks=False))
+        self.count(1, 0)
+        self.take_link(path, to, name, target)
 
     def _file(self, source: int, target: int, name: str, path: str) -> None:
         try:
@@ -170,34 +220,54 @@ class _CopyRun:
             raise
         try:
             status = os.fstat(old)
-            if not stat.S_ISREG(status.st_mode) or file_identity(status) in self._hidden:
+            if not stat.S_ISREG(status.st_mode) or not self.takes_opened(status):
                 return
-            self._bounds.check(len(self.copied.files) + 1, self.copied.bytes + status.st_size)
+            self.count(1, status.st_size)
             new = os.open(name, _NEW, (status.st_mode & 0o777) | 0o600, dir_fd=target)
             try:
-                digest, size = self._fill(old, new, status.st_size)
+                digest, size = self.fill(old, new, status)
                 os.fchmod(new, (status.st_mode & 0o777) | 0o600)
-                made = os.fstat(new)
+                self.made_file(path, new, status, digest, size)
             finally:
                 os.close(new)
         finally:
             os.close(old)
-        self.copied.bytes += size
-        self.copied.files[path] = _seen(digest, size, made)
 
-    def _fill(self, old: int, new: int, size: int) -> tuple[str, int]:
+
+class _WorkspaceCopy(FileCopy):
+    """Copies what counts of a workspace, with digests; bounds count files and links."""
+
+    def __init__(self, bounds: FileBounds, hidden: frozenset[Identity], only: Collection[str] | None) -> None:
+        super().__init__()
+        self.copied = Copied()
+        self._bounds = bounds
+        self._hidden = hidden
+        self._only = None if only is None else frozenset(only)
+        self._ways = frozenset(_ways(only or ()))
+
+    def takes(self, path: str, name: str, status: os.stat_result) -> bool:
+        if _is_never_copied(name) or not self.takes_opened(status):
+            return False
+        return self._only is None or path in (self._ways if stat.S_ISDIR(status.st_mode) else self._only)
+
+    def takes_opened(self, status: os.stat_result) -> bool:
+        return file_identity(status) not in self._hidden
+
+    def count(self, entries: int, more: int) -> None:
+        self._bounds.check(len(self.copied.files) + entries, self.copied.bytes + more)
+
+    def fill(self, old: int, new: int, status: os.stat_result) -> tuple[str, int]:
         """Copy an open file; return its digest and its length, which may differ from what it was."""
-        if self._clones and size:
-            try:
-                fcntl.ioctl(new, _FICLONE, old)
-            except OSError:
-                self._clones = False
-            else:
-                return _digest(old, self._rest)
-        return _digest(old, self._rest, new)
+        is_shared = bool(status.st_size) and self.clone(old, new)
+        return _digest(old, lambda more: self.count(0, more), None if is_shared else new)
 
-    def _rest(self, more: int) -> None:
-        self._bounds.check(len(self.copied.files), self.copied.bytes + more)
+    def made_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
+        self.copied.bytes += size
+        self.copied.files[path] = _seen(digest, size, os.fstat(new))
+
+    def take_link(self, path: str, to: str, name: str, target: int) -> None:
+        os.symlink(to, name, dir_fd=target)
+        self.copied.files[path] = _seen_link(to, os.stat(name, dir_fd=target, follow_symlinks=False))
 
 
 def scan_files(
@@ -231,6 +301,8 @@ def _walk(top: int, place: str, depth: int) -> Iterator[tuple[int, str, str, os.
     if depth > MAX_DEPTH:
         raise ExecutionError(f"{place!r} is below more than {MAX_DEPTH} directories")
     for name, status in _entries(top):
+        if _is_never_copied(name):
+            continue
         path = f"{place}{name}"
         if stat.S_ISDIR(status.st_mode):
             with _opened(name, top) as inner:
@@ -272,13 +344,15 @@ def read_file(root: str, path: str) -> bytes:
         os.close(here)
 
 
+def _is_never_copied(name: str) -> bool:
+    return name.lower() == GIT or name.startswith(TEMPORARY_PREFIX)
+
+
 def _entries(folder: int) -> list[tuple[str, os.stat_result]]:
-    """Return names and states of what an open directory holds, by name, without what is never copied."""
+    """Return names and states of what an open directory holds, by name."""
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.lower() == GIT or entry.name.startswith(TEMPORARY_PREFIX):
-                continue
             with suppress(FileNotFoundError):
                 found.append((entry.name, entry.stat(follow_symlinks=False)))
     return sorted(found, key=lambda each: each[0])

@@ -20,8 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, Final, Literal, TypeAlias, cast
 
-from sessiontree import ConfigError
+from sessiontree import ConfigError, ExecutionError
 from sessiontree.bench.suite.suite import Sample, Suite
+from sessiontree.workspace.copied_files import FileCopy
 from sessiontree.workspace.removal import remove_tree
 
 Keep: TypeAlias = Literal["failed", "all", "none"]
@@ -37,7 +38,6 @@ MAX_HEADER_BYTES: Final = 128 * 2**20
 """Most bytes of all of them together."""
 _NEAR: Final = 1 << 20
 _CHUNK: Final = 1 << 20
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOG = logging.getLogger("sessiontree")
 
 
@@ -104,7 +104,7 @@ def make_workspace(
         raise ConfigError(
             f"workspace {path.name!r}: the template {str(template)!r} can't be "
             f"{'unpacked' if template is None or not template.is_dir() else 'copied'}: "
-            f"{error if isinstance(error, ConfigError | OSError) else f'{type(error).__name__}: {error}'}"
+            f"{error if isinstance(error, ConfigError | ExecutionError | OSError) else f'{type(error).__name__}: {error}'}"
         ) from error
 
 
@@ -151,8 +151,12 @@ class _NewContent:
             raise ConfigError(f"its files have more than {self.max_bytes:,} bytes; make it smaller")
 
     def link(self, name: str, target: str) -> None:
+        """Count and note a link."""
+        self.note_link(self._place(name), target)
+
+    def note_link(self, place: Path, target: str) -> None:
         """Note a link; links are made last, so that nothing is written through one."""
-        self._links[self._place(name)] = target
+        self._links[place] = target
 
     def refuse(self, name: str) -> None:
         """Refuse a pipe, a socket or a device.
@@ -183,10 +187,18 @@ class _NewContent:
                 "relative link to what the template holds"
             )
 
-    def _place(self, name: str) -> Path:
-        self._entries += 1
+    def count_entries(self, more: int) -> None:
+        """Count files, directories and links.
+
+        Raises:
+            ConfigError: they are too many.
+        """
+        self._entries += more
         if self._entries > self._max_entries:
             raise ConfigError(f"it has more than {self._max_entries:,} entries; make it smaller")
+
+    def _place(self, name: str) -> Path:
+        self.count_entries(1)
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts:
             raise ConfigError(f"{name!r} is outside; pack names below the workspace")
@@ -201,25 +213,56 @@ def _is_inside(path: Path, folder: Path) -> bool:
         return False
 
 
+class _TemplateCopy(FileCopy):
+    """Copies all that a directory holds, ``.git`` too; what may not be in a workspace is refused."""
+
+    def __init__(self, content: _NewContent) -> None:
+        super().__init__()
+        self._content = content
+
+    def takes(self, path: str, name: str, status: os.stat_result) -> bool:
+        return True
+
+    def takes_opened(self, status: os.stat_result) -> bool:
+        return True
+
+    def count(self, entries: int, more: int) -> None:
+        self._content.count_entries(entries)
+
+    def count_folder(self, path: str) -> None:
+        self._content.count_entries(1)
+
+    def fill(self, old: int, new: int, status: os.stat_result) -> tuple[str, int]:
+        if status.st_size and self.clone(old, new):
+            size = os.fstat(new).st_size
+            self._content.count(size)
+            return "", size
+        size = 0
+        while data := os.read(old, _CHUNK):
+            self._content.count(len(data))
+            left = memoryview(data)
+            while left:
+                left = left[os.write(new, left) :]
+            size += len(data)
+        return "", size
+
+    def made_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
+        os.utime(new, ns=(status.st_mtime_ns, status.st_mtime_ns))
+
+    def made_folder(self, path: str, made: int, status: os.stat_result) -> None:
+        os.fchmod(made, (status.st_mode & 0o777) | 0o700)
+
+    def take_link(self, path: str, to: str, name: str, target: int) -> None:
+        self._content.note_link(self._content.root / path, to)
+
+    def refuse(self, path: str) -> None:
+        self._content.refuse(path)
+
+
 def _copy(template: Path, content: _NewContent) -> None:
     if _is_inside(content.root, template):
         raise ConfigError("the run's directory is inside it, so it would hold itself; use another one")
-    waiting = [""]
-    while waiting:
-        folder = waiting.pop()
-        for entry in sorted(os.scandir(template / folder), key=lambda entry: entry.name):
-            name = f"{folder}{entry.name}"
-            found = entry.stat(follow_symlinks=False)
-            if entry.is_symlink():
-                content.link(name, str(Path(entry.path).readlink()))
-            elif stat.S_ISDIR(found.st_mode):
-                content.folder(name, found.st_mode)
-                waiting.append(f"{name}/")
-            elif stat.S_ISREG(found.st_mode):
-                with open(entry.path, "rb") as source:  # noqa: PTH123 - the path of a directory's entry
-                    content.file(name, source, found.st_mode, found.st_mtime)
-            else:
-                content.refuse(name)
+    _TemplateCopy(content).copy(str(template.resolve()), str(content.root))
 
 
 class _TarSource:

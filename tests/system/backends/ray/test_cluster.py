@@ -110,7 +110,7 @@ def test_cluster_is_looked_at_node_by_node(tmp_path: Path, short_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.covers("SHD4", "SHD5", "SHD6", "SHD8")
+@pytest.mark.covers("C14", "SHD4", "SHD5", "SHD6", "SHD8")
 def test_shards_follow_the_nodes_and_each_reads_its_own_key(tmp_path: Path, short_path: Path) -> None:
     """Nodes with the label get trees, also one that joins; the key of each is that of its environment."""
     found = played(PROGRAM.with_name("following_program.py"), tmp_path, short_path)

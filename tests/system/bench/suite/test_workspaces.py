@@ -71,6 +71,32 @@ def test_a_template_is_copied_or_unpacked(tmp_path: Path, form: str) -> None:
     assert not (place / "more").exists()
 
 
+def test_a_directory_is_copied_whole(tmp_path: Path) -> None:
+    """Empty directories, a repository, times, names of any bytes; no file is shared with the copy."""
+    source, place, name = tmp_path / "template", tmp_path / "one", os.fsdecode(b"a\xff")
+    (source / "empty").mkdir(parents=True)
+    (source / ".git").mkdir()
+    (source / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (source / name).write_bytes(b"\xff" * 3_000_000)
+    os.utime(source / name, (1_000_000_000, 1_000_000_000))
+    make_workspace(place, source)
+    assert (place / "empty").is_dir()
+    assert (place / ".git" / "HEAD").read_text() == "ref: refs/heads/main\n"
+    assert (place / name).stat().st_mtime == 1_000_000_000
+    with (place / name).open("r+b") as file:
+        file.write(b"changed")
+    assert (source / name).read_bytes() == b"\xff" * 3_000_000
+
+
+def test_a_template_has_a_maximum_depth(tmp_path: Path) -> None:
+    """Each directory on the way is open while it is copied."""
+    source = tmp_path / "template"
+    source.joinpath(*["d"] * 201).mkdir(parents=True)
+    with pytest.raises(ConfigError, match="below more than 200 directories"):
+        make_workspace(tmp_path / "one", source)
+    assert not (tmp_path / "one").exists()
+
+
 @pytest.mark.parametrize(
     "bad",
     [
