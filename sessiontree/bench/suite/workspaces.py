@@ -101,10 +101,11 @@ def make_workspace(
             content.finish()
     except Exception as error:  # a damaged archive raises almost anything
         remove_tree(path)
+        is_plain = isinstance(error, ConfigError | ExecutionError | OSError)
         raise ConfigError(
             f"workspace {path.name!r}: the template {str(template)!r} can't be "
             f"{'unpacked' if template is None or not template.is_dir() else 'copied'}: "
-            f"{error if isinstance(error, ConfigError | ExecutionError | OSError) else f'{type(error).__name__}: {error}'}"
+            f"{error if is_plain else f'{type(error).__name__}: {error}'}"
         ) from error
 
 
