@@ -167,7 +167,7 @@ class FileCopy:
     def refuse(self, path: str) -> None:
         """Refuse or leave out what is neither a file, a directory nor a link."""
 
-    def clone(self, old: int, new: int) -> bool:
+    def share_content(self, old: int, new: int) -> bool:
         """Let an empty file share the blocks of an open one until either is written; False = it can't."""
         if self._clones:
             try:
@@ -258,7 +258,7 @@ class _WorkspaceCopy(FileCopy):
 
     def fill(self, old: int, new: int, status: os.stat_result) -> tuple[str, int]:
         """Copy an open file; return its digest and its length, which may differ from what it was."""
-        is_shared = bool(status.st_size) and self.clone(old, new)
+        is_shared = bool(status.st_size) and self.share_content(old, new)
         return _digest(old, lambda more: self.count(0, more), None if is_shared else new)
 
     def made_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:

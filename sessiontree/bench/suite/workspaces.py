@@ -234,7 +234,7 @@ class _TemplateCopy(FileCopy):
         self._content.count_entries(1)
 
     def fill(self, old: int, new: int, status: os.stat_result) -> tuple[str, int]:
-        if status.st_size and self.clone(old, new):
+        if status.st_size and self.share_content(old, new):
             size = os.fstat(new).st_size
             self._content.count(size)
             return "", size
