@@ -76,6 +76,7 @@ def by_task(request: ModelRequest) -> Answer:
 MODEL = FunctionModel(by_task)
 
 
+@pytest.mark.covers("OWN1", "OWN2", "OWN3", "OWN4")
 @pytest.mark.slow
 @pytest.mark.on_ray
 async def test_a_child_changes_its_copy_alone_until_its_parent_merges(open_tree: Opener) -> None:
@@ -118,6 +119,7 @@ async def test_a_child_changes_its_copy_alone_until_its_parent_merges(open_tree:
     assert inside_git(root) == before
 
 
+@pytest.mark.covers("OWN4")
 async def test_three_of_several_children_conflict(open_tree: Opener) -> None:
     """Those that wrote a file that another one has changed by then; their changes are kept."""
     root = open_tree.workspace
@@ -165,6 +167,7 @@ def test_the_example_merges_all_but_three(tmp_path: Path, children: int) -> None
     assert sorted(line.split(": ")[1] for line in said[:-1]) == ["part_00.txt", "part_01.txt", "part_02.txt"]
 
 
+@pytest.mark.covers("OWN2")
 async def test_a_child_s_child_has_a_copy_of_that_copy(open_tree: Opener) -> None:
     """It begins with what its parent has written; only its parent merges it."""
     root = open_tree.workspace
@@ -188,6 +191,7 @@ async def test_a_child_s_child_has_a_copy_of_that_copy(open_tree: Opener) -> Non
     assert (root / "b.txt").read_text() == "deep\n"
 
 
+@pytest.mark.covers("OWN3", "OWN6")
 @pytest.mark.own_runtime
 async def test_a_copy_outlives_its_program_and_a_failed_child(open_tree: Opener) -> None:
     """A tree that is taken up again goes on in the copy; what a cancelled child wrote is kept.
@@ -216,6 +220,7 @@ async def test_a_copy_outlives_its_program_and_a_failed_child(open_tree: Opener)
     assert (root / "a.txt").read_text() == "1\n"
 
 
+@pytest.mark.covers("OWN7")
 async def test_agent_and_tree_choose_and_a_worker_needs_none(open_tree: Opener) -> None:
     """The spawn says so first, then the agent, then the tree; a read-only session never gets one."""
     agents: dict[str, Any] = {

@@ -398,6 +398,30 @@ def _by_identity(state: SessionState, fact: facts.CallIntended) -> None:
         call.checked = replace(call.final, arguments={})
 
 
+# Jobs.
+
+
+def _begin_job_again(state: SessionState, stimulus: stimuli.JobBegan) -> Decision:
+    decision = decide(state, stimulus)
+    return decision if decision.facts else decided([stimulus.started])
+
+
+def _lose_in_silence(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    if not (isinstance(one, facts.MessageReceived) and one.message_id.startswith("job.")):
+        yield one
+
+
+def _find_again(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    """A process with the number of a lost job's is taken for the job."""
+    lost = isinstance(cause, stimuli.Recovered) and isinstance(one, facts.JobEnded)
+    if not (lost and state.jobs[one.job_id].pid % 2):
+        yield one
+
+
+def _end_all(state: SessionState, stimulus: stimuli.JobOver) -> Decision:
+    return decided([facts.JobEnded(job_id, stimulus.ended.status) for job_id in state.jobs])
+
+
 PLANTED: dict[str, tuple[str, Machine]] = {
     "the same mistake may be made three times": ("P21", changed(_patient)),
     "a fourth attempt is allowed": ("P21", changed(_generous)),
@@ -429,6 +453,13 @@ PLANTED: dict[str, tuple[str, Machine]] = {
     "every call is the program's": ("ASKER", _for_nobody(todo.PrepareCall)),
     "a call forgets whom it is for": ("ASKER", evolving(facts.TurnReplied, _lose_who_asked)),
     "a late outcome is nobody's": ("ASKER", _for_nobody(facts.MessageReceived)),
+    "a job begins twice": ("JOB", instead(stimuli.JobBegan, _begin_job_again)),
+    "a job that is over runs on": ("JOB", deaf(stimuli.JobOver)),
+    "one end of a job ends them all": ("JOB", instead(stimuli.JobOver, _end_all)),
+    "a lost job is never recorded": ("JOB", deaf(stimuli.Recovered)),
+    "a lost job is matched to another process": ("JOB", changed(_find_again)),
+    "nobody hears of a lost job": ("JOB", changed(_lose_in_silence)),
+    "a job is nobody's": ("JOB", _for_nobody(facts.JobStarted)),
     "a turn's number is skipped": ("TURN", changed(_skip_a_number)),
     "the model is asked twice": ("TURN", instead(stimuli.Incoming, _ask_again)),
     "a new host does not ask the model": ("TURN", deaf(stimuli.Recovered)),

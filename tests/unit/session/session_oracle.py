@@ -22,6 +22,7 @@ from tests.unit.session.asker_oracle import AskerBooks
 from tests.unit.session.call_oracle import CallBook, CallBooks
 from tests.unit.session.effect_oracle import EffectBooks
 from tests.unit.session.ending_oracle import judge_ending
+from tests.unit.session.job_oracle import BackgroundJobBooks
 from tests.unit.session.judge_oracle import Judge
 from tests.unit.session.machine_fixtures import Machine
 from tests.unit.session.replay_oracle import Replay
@@ -49,6 +50,7 @@ class Watcher:
         self._given_up: set[str] = set()
         self._had_news = False
         self._fresh: CallBook | None = None
+        self._jobs_before: tuple[facts.JobStarted, ...] = ()
         self._open_books()
 
     def _open_books(self) -> None:
@@ -56,6 +58,7 @@ class Watcher:
         self.retries = RetryBooks(self.judge, self.calls)
         self.turns = TurnBooks(self.judge, self.calls, self.spec, self.limits)
         self.askers = AskerBooks(self.judge, self.spec)
+        self.jobs = BackgroundJobBooks(self.judge, self.askers, self.turns)
 
     def begin(self, stimulus: Stimulus, *, repeats: bool) -> None:
         """Note what is about to happen; ``repeats``: it happened before."""
@@ -64,6 +67,7 @@ class Watcher:
         self._given_up = set(self.retries.given_up)
         self._had_news = self.turns.has_news
         self._fresh = None
+        self._jobs_before = tuple(self.jobs.running.values())
         if isinstance(stimulus, stimuli.IntentsCommitted):
             self.effects.committed(stimulus.keys)
         elif isinstance(stimulus, stimuli.Recovered):
@@ -76,6 +80,7 @@ class Watcher:
         self.calls.book(fact, in_turn=self.turns.in_turn)
         self.turns.book(fact)
         self.askers.book(fact)
+        self.jobs.book(fact)
 
     def rolled_back(self, durable: Sequence[SessionFact], live: SessionState) -> None:
         """Forget everything that is not durable."""
@@ -123,6 +128,8 @@ class Watcher:
         judge_ending(
             self.judge, self.turns, self.calls, told, is_nothing=self._is_nothing(stimulus, new_facts)
         )
+        stops = self.turns.stopping is not None
+        self.jobs.judge_step(stimulus, self._jobs_before, new_facts, live, stops=stops)
         self._judge_transcript(live)
 
     @staticmethod

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sessiontree.contracts import stimuli
+from sessiontree.contracts.jobs import JobStatus
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage, ToolCall
 from sessiontree.contracts.senders import Principal
@@ -236,6 +237,24 @@ class SessionRules(RuleBasedStateMachine):
         """Bring a call of the creating program."""
         self.said += new
         self.world.give(stimuli.CallAsked(self.world.at_ms, f"o{self.said}", asked.name, asked.arguments))
+
+    @rule(
+        ends=st.sampled_from(["", "", "exited", "exited", "killed", "cut"]),
+        pick=picks,
+        before=moves,
+        moves=moves,
+    )
+    def job_goes_on_or_ends(self, ends: Any, pick: int, before: Moves, moves: Moves) -> None:
+        """A command goes on in the background, or one that does ends; its host may be lost at either."""
+        self.go_on(before)
+        if not ends or not self.world.jobs:
+            self.world.begin_job()
+        else:
+            status: JobStatus = "failed" if ends == "cut" else ends
+            self.world.end_job(status, pick, is_known=ends == "killed")
+        if ends == "cut":
+            self.lose()
+        self.go_on(moves)
 
     # Messages and the family.
 

@@ -15,11 +15,18 @@ from typing import Any, TypeVar
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.codec import Outcome
+from sessiontree.contracts.jobs import JobStatus
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.session_facts import ApproverReplied, CallIntended, SessionFact
+from sessiontree.contracts.session_facts import (
+    ApproverReplied,
+    CallIntended,
+    JobEnded,
+    JobStarted,
+    SessionFact,
+)
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import (
     ApprovalAsked,
@@ -31,6 +38,7 @@ from sessiontree.contracts.stimuli import (
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
+from sessiontree.session.jobs import job_message_id
 from sessiontree.session.state import initial
 from tests.unit.session.machine_fixtures import REAL, Machine
 from tests.unit.session.session_fixtures import TOOLS, finished, reply, sent, spec, verdict
@@ -85,6 +93,7 @@ class World:
         self.running: dict[str, ToolCall] = {}
         self._cancelled: set[str] = set()
         self.consulting: list[str] = []
+        self.jobs: list[JobStarted] = []
         self.unreported: list[SessionFact] = []
         self.held_back: list[SessionInstruction] = []
         self._due: deque[Stimulus] = deque()
@@ -105,6 +114,7 @@ class World:
         """Approval requests that reached their end."""
         self.returned: dict[str, str] = {}
         """Answers of approver functions."""
+        self.jobs_begun = 0
         self._past: list[tuple[Stimulus, bool]] = []
         """What reached the session, and whether it outlives its host."""
         self._supervise: dict[type[Any], Callable[[Any], None]] = {
@@ -218,6 +228,25 @@ class World:
         self.consulting.remove(request_id)
         self.say(stimuli.ApproverAnswered(self.at_ms, ApproverReplied(request_id, answer, "so")))
 
+    def begin_job(self) -> None:
+        """Let a command go on in the background."""
+        self.jobs_begun += 1
+        job_id = f"job-{self.jobs_begun}"
+        self.jobs.append(JobStarted(job_id, "make", 100 + self.jobs_begun, 7))
+        self.say(stimuli.JobBegan(self.at_ms, self.jobs[-1]))
+
+    def end_job(self, status: JobStatus, pick: int = 0, *, is_known: bool = False) -> None:
+        """End a job; the message about it comes before the record, unless the session knows already."""
+        job_id = self.jobs.pop(pick % len(self.jobs)).job_id
+        news: list[Stimulus] = [stimuli.JobOver(self.at_ms, JobEnded(job_id, status, total_bytes=3))]
+        if not is_known:
+            text, by = f"{job_id} ended", self.live.jobs[job_id].asked_by
+            joins = self.live.interrupted
+            name = job_message_id(job_id)
+            news.insert(0, stimuli.Incoming(self.at_ms, name, text, "follow_up", "notice", by, joins=joins))
+        for each in news:
+            self.say(each)
+
     def _begin(self, execute: todo.ExecuteCall) -> None:
         key = execute.call.key
         call = self.live.calls.get(key)
@@ -264,7 +293,7 @@ class World:
     @property
     def is_restful(self) -> bool:
         """Whether the session may be passivated: nothing runs and nothing is on its way."""
-        on_host = (self.preparing, self.running, self.consulting, self.unreported, self.held_back)
+        on_host = (self.preparing, self.running, self.consulting, self.jobs, self.unreported, self.held_back)
         return not any((*on_host, self.untaken, self.committing))
 
     def passivate(self) -> None:
@@ -275,7 +304,7 @@ class World:
 
     def _leave(self) -> list[Stimulus]:
         untaken = self.untaken
-        self.preparing, self.running, self.consulting = {}, {}, []
+        self.preparing, self.running, self.consulting, self.jobs = {}, {}, [], []
         self.unreported, self.held_back, self.untaken = [], [], []
         self._cancelled.clear()
         self._due.clear()

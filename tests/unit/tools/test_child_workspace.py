@@ -38,6 +38,7 @@ def conflicts(output: Any) -> dict[str, str]:
     return {row["path"]: row["reason"] for row in output["conflicts"]}
 
 
+@pytest.mark.covers("OWN4", "OWN5")
 async def test_files_are_added_updated_removed_and_made_executable(tmp_path: Path) -> None:
     """One merge, once: a repeated one changes nothing, whatever the files are by then."""
     (tmp_path / "old").write_bytes(b"1\n")
@@ -78,6 +79,7 @@ async def test_files_are_added_updated_removed_and_made_executable(tmp_path: Pat
     assert given.settled == {"main/b1": "merged"}
 
 
+@pytest.mark.covers("OWN5")
 async def test_a_merge_that_was_cut_is_completed(tmp_path: Path) -> None:
     """What an earlier attempt wrote already is not a conflict."""
     (tmp_path / "a").write_bytes(b"new a")
@@ -89,6 +91,7 @@ async def test_a_merge_that_was_cut_is_completed(tmp_path: Path) -> None:
     assert (tmp_path / "b").read_bytes() == b"new b"
 
 
+@pytest.mark.covers("OWN4")
 async def test_what_changed_on_both_sides_is_a_conflict_and_nothing_is_changed(tmp_path: Path) -> None:
     """Each reason is named; files that would fit stay as they are, too."""
     for name in ("fits", "edited", "made", "dir/kept", "edited_then_removed"):
@@ -130,6 +133,7 @@ async def test_what_changed_on_both_sides_is_a_conflict_and_nothing_is_changed(t
     assert given.settled == {}
 
 
+@pytest.mark.covers("OWN4")
 async def test_a_refused_file_takes_the_others_back(tmp_path: Path) -> None:
     """Hooks of git are protected: no merge writes there, and what was written before is as it was."""
     (tmp_path / ".git").mkdir()

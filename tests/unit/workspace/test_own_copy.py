@@ -38,6 +38,7 @@ def source(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.covers("OWN1")
 def test_a_copy_has_files_and_links_and_shares_nothing(tmp_path: Path, source: Path) -> None:
     """No git directory, no hidden place, no pipe; bits of execution stay; no file has two names."""
     copy = OwnCopy(tmp_path / "place" / ("a" * 32))
@@ -51,6 +52,7 @@ def test_a_copy_has_files_and_links_and_shares_nothing(tmp_path: Path, source: P
     assert (source / "a").read_bytes() == b"\xff\0binary"
 
 
+@pytest.mark.covers("OWN3")
 def test_what_is_kept_is_what_differs(tmp_path: Path, source: Path) -> None:
     """Contents by path, links and names that are no UTF-8 with the reason why they can't be merged."""
     copy = OwnCopy(tmp_path / "place")
@@ -113,6 +115,7 @@ def test_the_patch_applies_to_the_commit(tmp_path: Path) -> None:
     assert (source / "c").read_text() == "new\n"
 
 
+@pytest.mark.covers("OWN1")
 @pytest.mark.parametrize("bounds", [FileBounds(files=4), FileBounds(bytes=12)])
 def test_what_is_too_large_is_refused_and_leaves_nothing(
     tmp_path: Path, source: Path, bounds: FileBounds
@@ -124,6 +127,7 @@ def test_what_is_too_large_is_refused_and_leaves_nothing(
     assert not (tmp_path / "place").exists()
 
 
+@pytest.mark.covers("OWN2")
 def test_a_repository_may_not_lead_git_elsewhere(tmp_path: Path) -> None:
     """A head that names a path, and objects that are a link, count as none."""
     source = tmp_path / "source"
