@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -12,9 +13,10 @@ import pytest
 
 from sessiontree import AgentConfig, AgentSpec, FunctionModel, ModelRequest, SpawnRefused, script_call
 from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled
 from sessiontree.models.answers import Answer
-from tests.behaviour.fact_fixtures import facts_of, results
+from tests.behaviour.fact_fixtures import facts_of, results, until
 from tests.behaviour.tree_fixtures import Opener
 
 
@@ -218,6 +220,54 @@ async def test_a_copy_outlives_its_program_and_a_failed_child(open_tree: Opener)
         diff = await taken_up.main.child_workspaces.diff(session.session_id)
     assert "+kept" in diff
     assert (root / "a.txt").read_text() == "1\n"
+
+
+@pytest.mark.covers("OWN3")
+@pytest.mark.parametrize("ending", ["failed", "cancelled"])
+async def test_what_a_child_wrote_is_kept_however_it_ended(open_tree: Opener, ending: str) -> None:
+    """Its model failed, or its parent had enough of it: the patch is there, and can be merged."""
+
+    def model(request: ModelRequest) -> Answer:
+        if ending == "failed" and any(isinstance(each, ToolResultMessage) for each in request.messages):
+            raise RuntimeError("no more")
+        return script_call("write", path="a.txt", content="2\n") if ending == "failed" else by_task(request)
+
+    root = open_tree.workspace
+    (root / "a.txt").write_text("1\n")
+    async with open_tree(FunctionModel(model)) as tree:
+        child = await tree.main.spawn("branch", "a.txt 2\n! sleep 1000", workspace="own")
+        if ending == "cancelled":
+            await until(tree, CallResolved, session=child.session_id)
+            await child.cancel("enough")
+        result = await child.result()
+        assert result.status.value == ending
+        diff = await tree.main.child_workspaces.diff(child.session_id)
+        (kept,) = await facts_of(tree, ChangesKept)
+        assert (root / "a.txt").read_text() == "1\n"
+        merged = await tree.main.child_workspaces.merge(child.session_id)
+    assert "-1\n+2\n" in diff
+    assert kept.patch_bytes == len(diff.encode())
+    assert merged.files == ("a.txt",)
+    assert (root / "a.txt").read_text() == "2\n"
+
+
+@pytest.mark.covers("OWN5")
+async def test_of_merges_at_once_one_is_whole_and_the_others_conflict(open_tree: Opener) -> None:
+    """They run one after the other: each finds all that an earlier one wrote, and nothing half done."""
+    root = open_tree.workspace
+    names = [f"{number}.txt" for number in range(12)]
+    repository(root, dict.fromkeys(names, "old\n"))
+    async with open_tree(MODEL) as tree:
+        tasks = ["\n".join(f"{name} by {number}" for name in names) for number in range(3)]
+        ended = await tree.main.map("branch", tasks, workspace="own")
+        merges = (tree.main.child_workspaces.merge(each.session_id) for each in ended)
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(each) for each in merges]
+        outcomes = [each.result() for each in asked]
+    assert sorted(each.status for each in outcomes) == ["conflict", "conflict", "merged"]
+    assert {len(each.conflicts) for each in outcomes} == {0, len(names)}
+    winner = [each.status for each in outcomes].index("merged")
+    assert {(root / name).read_text() for name in names} == {f"by {winner}\n"}
 
 
 @pytest.mark.covers("OWN7")

@@ -1,7 +1,7 @@
 """Books of one session's jobs, kept from facts alone.
 
-JOB: each begins once and ends once, for those for whom its session acted when it began. With a lost host all of them end
-as lost, and the session hears of each, unless it knows already or is to stop. No other job is ever lost.
+JOB: each begins once and ends once, for those for whom its session acted when it began. With a lost host all
+of them end as lost, and the session hears of each, unless it is to stop. No other job is ever lost.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from tests.unit.session.turn_oracle import TurnBooks
 class BackgroundJobBooks:
     """Which jobs run, and how the others ended."""
 
-    def __init__(self, judge: Judge, askers: AskerBooks, turns: TurnBooks) -> None:
+    def __init__(self, judge: Judge, askers: AskerBooks, turns: TurnBooks, begun: set[str]) -> None:
         """Know of no job."""
         self.judge = judge
         self.askers = askers
         self.turns = turns
         self.running: dict[str, JobStarted] = {}
+        self.begun = begun
+        """Every job, also one whose host was lost before anybody else knew of it."""
         self.ended: dict[str, JobEnded] = {}
         self.heard: dict[str, MessageReceived] = {}
         """The messages about their ends, by job."""
@@ -37,6 +39,7 @@ class BackgroundJobBooks:
             self.judge.require(is_new, "JOB", f"{fact.job_id} begins again")
             self.judge.require(self._is_right(fact.asked_by), "JOB", f"{fact.job_id} is for {fact.asked_by}")
             self.running[fact.job_id] = fact
+            self.begun.add(fact.job_id)
         elif isinstance(fact, JobEnded):
             self.judge.require(fact.job_id in self.running, "JOB", f"{fact.job_id} ends and does not run")
             self.judge.require(fact.status != "running", "JOB", f"{fact.job_id} ends as one that runs")
@@ -46,7 +49,7 @@ class BackgroundJobBooks:
             self.heard[fact.message_id.removeprefix("job.")] = fact
 
     def _is_right(self, asked_by: Collection[Principal]) -> bool:
-        """Whether a job is for all for whom the turn is, and else only for whom a call is that has no result."""
+        """Whether a job is for whom the turn is, and else only for those whose calls have no result."""
         acting = set(self.askers.acting)
         callers = {
             asker for call in self.turns.calls.unresolved() for asker in self.askers.calls.get(call.key, ())

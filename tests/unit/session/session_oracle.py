@@ -51,6 +51,7 @@ class Watcher:
         self._had_news = False
         self._fresh: CallBook | None = None
         self._jobs_before: tuple[facts.JobStarted, ...] = ()
+        self._begun_jobs: set[str] = set()
         self._open_books()
 
     def _open_books(self) -> None:
@@ -58,7 +59,7 @@ class Watcher:
         self.retries = RetryBooks(self.judge, self.calls)
         self.turns = TurnBooks(self.judge, self.calls, self.spec, self.limits)
         self.askers = AskerBooks(self.judge, self.spec)
-        self.jobs = BackgroundJobBooks(self.judge, self.askers, self.turns)
+        self.jobs = BackgroundJobBooks(self.judge, self.askers, self.turns, self._begun_jobs)
 
     def begin(self, stimulus: Stimulus, *, repeats: bool) -> None:
         """Note what is about to happen; ``repeats``: it happened before."""

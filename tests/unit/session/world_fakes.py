@@ -102,19 +102,17 @@ class World:
         self.untaken: list[Stimulus] = []
         self.questions: list[int] = []
         self.committing: list[tuple[str, ...]] = []
-        self.requests: list[str] = []
+        self.requests, self.troubles = list[str](), list[str]()
         self.alarms: set[int] = set()
         self.results: list[SessionResult[Any]] = []
         self.answers: dict[str, Outcome] = {}
         self.words: dict[str, str | None] = {}
         """Last words by message, None where the run stopped short."""
-        self.troubles: list[str] = []
         self.decided: dict[str, str] = {}
         self.intents: dict[str, CallIntended] = {}
         """Approval requests that reached their end."""
         self.returned: dict[str, str] = {}
         """Answers of approver functions."""
-        self.jobs_begun = 0
         self._past: list[tuple[Stimulus, bool]] = []
         """What reached the session, and whether it outlives its host."""
         self._supervise: dict[type[Any], Callable[[Any], None]] = {
@@ -230,9 +228,8 @@ class World:
 
     def begin_job(self) -> None:
         """Let a command go on in the background."""
-        self.jobs_begun += 1
-        job_id = f"job-{self.jobs_begun}"
-        self.jobs.append(JobStarted(job_id, "make", 100 + self.jobs_begun, 7))
+        number = len(self.watcher.jobs.begun) + 1
+        self.jobs.append(JobStarted(f"job-{number}", "make", 100 + number, 7))
         self.say(stimuli.JobBegan(self.at_ms, self.jobs[-1]))
 
     def end_job(self, status: JobStatus, pick: int = 0, *, is_known: bool = False) -> None:
