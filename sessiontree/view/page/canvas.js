@@ -15,6 +15,10 @@ const MAX_ACTION = 8_000;
 const MAX_ANSWER = 200 * 1024;
 const PAUSE_MS = 1_000;
 const READY_MS = 10_000;
+/** For how long a browser counts a click or key as one, at most; and some time for its own clock. */
+const CLICK_MS = 5_000 + 200;
+const TOUCHES = ["pointerdown", "pointerup", "mousedown", "touchend", "keydown"];
+const DROPPED = "An action without a click was dropped.";
 const KINDS_OF_PAGES = new Map([["html", "A page"], ["file", "A page"], ["web", "A web page"], ["a2ui", "Surfaces"]]);
 
 /** Shows the canvas of one session at a time while its tab is open. */
@@ -38,6 +42,11 @@ export class CanvasView {
     this.place = make("div", { class: "canvas-place" });
     const head = make("div", { class: "canvas-head" }, this.title, this.choice, this.note);
     this.element = make("div", { class: "canvas" }, head, this.place);
+    /** When this page itself was clicked, or a key was pressed in it. */
+    this.touchedMs = -Infinity;
+    /** Counts the actions of frames; of those that wait the newest is sent. */
+    this.actions = 0;
+    for (const kind of TOUCHES) addEventListener(kind, () => { this.touchedMs = performance.now(); }, { capture: true });
     addEventListener("message", (event) => this.#hear(event));
   }
 
@@ -177,14 +186,28 @@ export class CanvasView {
     await this.desk.ask("canvas_answer", { id, answer }).catch((error) => setText(this.note, wordsOf(error)));
   }
 
+  /** Whether a person clicked or pressed a key a moment ago, and the focus is in the frame. */
+  get #isClicked() {
+    const root = this.element.getRootNode();
+    const focused = root instanceof Document || root instanceof ShadowRoot ? root.activeElement : null;
+    return navigator.userActivation.isActive && focused === this.frame;
+  }
+
   /** @param {unknown} action */
   async #act(action) {
     // A script can send without a person. Whoever clicked in the frame has activated this page, and the focus is in the
-    // frame then; a click elsewhere activates this page as well, and leaves the focus elsewhere.
-    const root = this.element.getRootNode();
-    const focused = root instanceof Document || root instanceof ShadowRoot ? root.activeElement : null;
-    const isClicked = navigator.userActivation.isActive && focused === this.frame;
-    if (!isClicked) return setText(this.note, "An action without a click was dropped.");
+    // frame then. A click elsewhere activates this page as well, and the frame can take the focus by a script: so an
+    // action waits until such a click does not count any more. What is active then was a click in the frame.
+    if (!this.#isClicked) return setText(this.note, DROPPED);
+    const number = ++this.actions;
+    const { touchedMs, viewer } = this;
+    const waitMs = touchedMs + CLICK_MS - performance.now();
+    if (waitMs > 0) {
+      setText(this.note, "An action waits for some seconds, because this page was clicked just before.");
+      await new Promise((settle) => setTimeout(settle, waitMs));
+      if (number !== this.actions || viewer !== this.viewer) return undefined;
+      if (touchedMs !== this.touchedMs || !this.#isClicked) return setText(this.note, DROPPED);
+    }
     let text = "";
     try {
       text = JSON.stringify(action) ?? "";

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -65,6 +66,23 @@ const address = new URL(document.URL);
   document.getElementById("found").textContent = JSON.stringify(found);
 })();
 """
+STEALING = """
+<input autofocus>
+<script>
+let tried = 0;
+const field = document.querySelector("input");
+setInterval(() => {
+  window.focus();
+  field.blur();
+  field.focus();
+  parent.postMessage({ kind: "action", action: { name: "stolen", context: {} } }, "*");
+  if (document.hasFocus()) console.log(`stolen ${++tried}`);
+}, 20);
+</script>
+"""
+"""Takes the focus by itself all the time, and sends actions."""
+CONSUME = "open('about:blank').close()"
+"""A script that the test runs counts as a click; after this one none is left that counts."""
 HARMLESS = {"form": "tried", "window": "null", "beacon": "true", "worker": "[object Worker]"}
 """What does not throw, and does nothing: the sandbox ignores it, or the policy stops it later."""
 
@@ -114,6 +132,45 @@ async def test_a_hostile_page_reaches_nothing(tmp_path: Path, browser: Browser) 
         assert came == []
         assert "/t/" in screen.page.url
         await expect(screen.page.get_by_role("dialog")).to_have_count(0)
+
+
+@pytest.mark.covers("U13")
+@pytest.mark.parametrize("tries", [20, pytest.param(800, marks=pytest.mark.long)])
+async def test_a_frame_that_takes_the_focus_sends_nothing_by_a_click_elsewhere(
+    tmp_path: Path, browser: Browser, tries: int
+) -> None:
+    """A click on the console counts for no action of the frame, as long as browsers count it as one."""
+    async with canvas_site(tmp_path, browser) as (tree, site):
+        screen = await site.open_tree(tree.tree_id)
+        seen = asyncio.Queue[str]()
+        screen.page.on("console", lambda message: seen.put_nowait(message.text))
+        await screen.page.evaluate(CONSUME)
+        await do(tree, "present", html=STEALING)
+        while not (await seen.get()).startswith("stolen"):
+            pass
+        for clicks in range(3):
+            await screen.page.mouse.click(200 + clicks, 700)  # in the list of sessions, below its rows
+            for _ in range(tries // 3):
+                await seen.get()
+        assert not [fact for fact in await facts_of(tree, MessageReceived) if fact.message.origin == "canvas"]
+        note = screen.panel.locator(".note")
+        await expect(note).to_have_text(re.compile("waits for some seconds|without a click was dropped"))
+
+
+@pytest.mark.covers("U14")
+async def test_a_click_in_the_frame_counts_after_one_elsewhere(tmp_path: Path, browser: Browser) -> None:
+    """Its action is sent as soon as the other click does not count any more."""
+    html = """<button onclick='sendAction("meant", {})'>Send it</button>"""
+    async with canvas_site(tmp_path, browser) as (tree, site):
+        screen = await site.open_tree(tree.tree_id)
+        await do(tree, "present", html=html)
+        button = frame_in(screen).get_by_role("button", name="Send it")
+        await screen.panel.locator("h2").first.click()
+        await button.click()
+        await expect(screen.panel.locator(".note")).to_contain_text("An action waits for some seconds")
+        await expect(screen.panel.locator(".note")).to_contain_text("It approves nothing.")
+        heard = [fact for fact in await facts_of(tree, MessageReceived) if fact.message.origin == "canvas"]
+        assert len(heard) == 1
 
 
 async def test_the_address_of_a_frame_alone_is_of_no_use(tmp_path: Path, browser: Browser) -> None:
