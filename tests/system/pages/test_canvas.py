@@ -102,7 +102,7 @@ async def test_a_snapshot_is_a_picture_of_the_frame_as_it_is(tmp_path: Path, bro
         assert top.getpixel((top.width // 2, top.height // 2)) == (20, 40, 220)
         field = {top.getpixel((x, 20)) for x in range(4, 190)}
         assert (255, 255, 255) in field and len(field) > 3  # letters
-        await do(tree, "eval", code="scrollTo(0, 4500)")
+        await do(tree, "eval", code="scrollTo(0, 4500)", timeout_s=60)
         low = await picture_of(tree)
         assert low.size == top.size
         assert low.getpixel((low.width // 2, low.height // 2)) == (0, 90, 40)
@@ -114,7 +114,7 @@ async def test_a_snapshot_is_a_picture_of_the_frame_as_it_is(tmp_path: Path, bro
 
 async def picture_of(tree: SessionTree) -> Image.Image:
     """Return the picture of a snapshot, as the image process leaves it."""
-    result = await tree.main.call("canvas", {"action": "snapshot"})
+    result = await tree.main.call("canvas", {"action": "snapshot", "timeout_s": 60})
     assert DRAWN in str(result.output)
     message = (await facts_of(tree, CallResolved))[-1].message
     (block,) = [each for each in message.content if isinstance(each, ImageContent)]
