@@ -167,6 +167,9 @@ class FileCopy:
     def refuse(self, path: str) -> None:
         """Refuse or leave out what is neither a file, a directory nor a link."""
 
+    def note_gone(self, path: str) -> None:
+        """Refuse or leave out what was there when it was listed, and is gone or another thing now."""
+
     def share_content(self, old: int, new: int) -> bool:
         """Let an empty file share the blocks of an open one until either is written; False = it can't."""
         if self._clones:
@@ -193,7 +196,12 @@ class FileCopy:
                 self.refuse(path)
 
     def _inner(self, source: int, target: int, name: str, path: str, depth: int) -> None:
-        with suppress(FileNotFoundError, NotADirectoryError), _opened(name, source) as inner:
+        try:
+            inner = os.open(name, _FOLDER, dir_fd=source)
+        except (FileNotFoundError, NotADirectoryError):
+            self.note_gone(path)
+            return
+        try:
             status = os.fstat(inner)
             if not self.takes_opened(status):
                 return
@@ -202,11 +210,14 @@ class FileCopy:
             with _opened(name, target) as made:
                 self._folder(inner, made, f"{path}/", depth + 1)
                 self.made_folder(path, made, status)
+        finally:
+            os.close(inner)
 
     def _link(self, source: int, target: int, name: str, path: str) -> None:
         try:
             to = os.readlink(name, dir_fd=source)
-        except OSError:  # it is gone, or another thing now
+        except OSError:
+            self.note_gone(path)
             return
         self.count(1, 0)
         self.take_link(path, to, name, target)
@@ -215,7 +226,8 @@ class FileCopy:
         try:
             old = os.open(name, _READ, dir_fd=source)
         except OSError as error:
-            if error.errno in {errno.ENOENT, errno.ELOOP, errno.ENXIO}:  # it is gone, or another thing now
+            if error.errno in {errno.ENOENT, errno.ELOOP, errno.ENXIO}:
+                self.note_gone(path)
                 return
             raise
         try:

@@ -259,6 +259,10 @@ class _TemplateCopy(FileCopy):
     def refuse(self, path: str) -> None:
         self._content.refuse(path)
 
+    def note_gone(self, path: str) -> None:
+        # A sample whose workspace lacks a file would be scored for what is not its fault.
+        raise ConfigError(f"{path!r} changed while it was copied; leave the template as it is")
+
 
 def _copy(template: Path, content: _NewContent) -> None:
     if _is_inside(content.root, template):

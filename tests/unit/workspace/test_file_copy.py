@@ -14,6 +14,7 @@ class Swapping(FileCopy):
     def __init__(self, source: Path, outside: Path) -> None:
         super().__init__()
         self.seen: list[str] = []
+        self.gone: list[str] = []
         self._source, self._outside = source, outside
 
     def takes(self, path: str, name: str, status: os.stat_result) -> bool:
@@ -26,6 +27,9 @@ class Swapping(FileCopy):
             place.unlink()
             place.symlink_to(self._outside / "secret")
         return True
+
+    def note_gone(self, path: str) -> None:
+        self.gone.append(path)
 
     def takes_opened(self, status: os.stat_result) -> bool:
         return True
@@ -53,5 +57,5 @@ def test_what_is_swapped_for_a_link_is_left_out(tmp_path: Path) -> None:
     (outside / "secret").write_text("theirs")
     copy = Swapping(source, outside)
     copy.copy(str(source), str(target))
-    assert copy.seen == ["file", "folder"]
+    assert copy.seen == copy.gone == ["file", "folder"]
     assert list(target.iterdir()) == []
