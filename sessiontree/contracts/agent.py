@@ -57,9 +57,9 @@ class AgentConfig(StrictSettings):
     """Time after which a command goes on in the background, in seconds; the model may ask for another."""
     exec_max_timeout_s: float = Field(default=MAX_COMMAND_TIMEOUT_S, gt=0, le=MAX_COMMAND_TIMEOUT_S)
     """The longest time limit of a command that the model gets, in seconds."""
-    exec_hosts: frozenset[Literal["host"]] = frozenset()
+    exec_hosts: frozenset[Literal["host", "node"]] = frozenset()
     """Where its sessions may run commands without confinement, each time after an approval: ``host`` = as the
-    user of the runtime, on the session's machine."""
+    user of the runtime, on the session's machine; ``node`` = as Ray's user, on a node of its cluster."""
     outside_roots: tuple[str, ...] = ()
     """Absolute paths of directories outside the workspace that its sessions' file tools may reach, each call
     after an approval. Commands, and links in the workspace, do not reach them. One that is missing where the

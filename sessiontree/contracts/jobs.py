@@ -60,7 +60,7 @@ class CommandRequest:
     """Whether it can be written to; with a terminal it always can."""
     host: ExecHost = "gateway"
     node: str = ""
-    """Id of the node, for host ``node``."""
+    """Name, id or beginning of the id of the node, for host ``node``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,8 @@ class JobView:
     """Why it failed or was lost."""
     put_back: tuple[str, ...] = ()
     """Paths of protected places that it changed, and that were restored."""
+    place: str = ""
+    """On which node it runs, and in which directory; empty = on the session's machine."""
 
     @property
     def is_running(self) -> bool:

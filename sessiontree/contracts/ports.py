@@ -155,6 +155,8 @@ class Finished:
     """Value of that limit."""
     put_back: tuple[str, ...] = ()
     """Paths of protected places that the command replaced or created, and that were restored."""
+    place: str = ""
+    """On which node it ran, and in which directory; empty = on the session's machine."""
 
 
 class Shell(Protocol):

@@ -230,6 +230,16 @@ class Tool(ABC, Generic[P]):
         """Return the tier of the final arguments ``params``; a tier below ``tier`` has no effect."""
         return self.tier
 
+    def node_for(self, params: P) -> str | None:
+        """Return the name or id of the node on which a call would run a command; None = on none; pure.
+
+        A call is refused before anybody is asked about it if no node of the runtime has that name.
+
+        Args:
+            params: The final arguments.
+        """
+        return None
+
     def check_allowed(self, params: P, config: AgentConfig) -> None:
         """Refuse a call that no approval makes possible, before anybody is asked; pure.
 

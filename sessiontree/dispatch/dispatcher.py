@@ -151,6 +151,15 @@ class Dispatcher:
             failed = _failed_check(entry.name, self._rights.session_id, error)
             return self._error_outcome(key, call.id, entry.name, failed, "error")
 
+    def refuse(self, prepared: PreparedCall, error: Exception) -> RejectedCall | ImmediateOutcome:
+        """Return what becomes of a prepared call that a later check refuses."""
+        key, entry = prepared.call.key, prepared.entry
+        if isinstance(error, ValidationError):
+            digest = _digest_of_invalid(entry.name, prepared.call.arguments)
+            return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
+        failed = _failed_check(entry.name, self._rights.session_id, error)
+        return self._error_outcome(key, prepared.provider_id, entry.name, failed, "error")
+
     def withheld_from(self, askers: tuple[Principal, ...]) -> frozenset[str]:
         """Return the tools withheld while the session acts for these askers; empty without askers."""
         if not askers:

@@ -187,7 +187,7 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row(
         "gateway", "Runtime's own settings", "automation", _ELEVATED, "runtime", flags=(*_OWNERS, *_NAMED)
     ),
-    _row("nodes", "Devices", "nodes", _ELEVATED, "nodes", flags=_NAMED, optional="channel"),
+    _row("nodes", "Devices", "nodes", _ELEVATED, "nodes", flags=_NAMED, optional="channel jobs"),
     _row("agents_list", "List agents", "agents", _READ, "subtree", flags=_NAMED),
     _row(
         "image", "Look at image", "media", _READ, "reader images", "coding", flags=_NAMED, optional="web"

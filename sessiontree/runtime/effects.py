@@ -83,6 +83,9 @@ def precedent_in(config: TreeConfig, call: CheckedCall, workspace: str) -> Prece
     member = next((row.command_in for row in config.tools if row.name == call.tool), "")
     if not member:
         return None
+    if call.arguments.get("node"):
+        doubt = "it runs on another node, and which programs are there is not known"
+        return Precedent(False, (), doubt, doubt)
     try:
         return precedent_of(call.arguments, member, program_finder(os.path.realpath(workspace)))
     except Exception as error:  # noqa: BLE001 - a person decides about a command that can't be judged

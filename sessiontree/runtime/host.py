@@ -20,7 +20,6 @@ from sessiontree.contracts.context import BROWSER, JOBS, READER, SHELL, SPEECH, 
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.hooks import HookContext
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.nodes import Nodes
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.protection import Protection
 from sessiontree.contracts.runtime_control import OwnerConfiguration
@@ -53,10 +52,11 @@ from sessiontree.runtime.frames import (
 )
 from sessiontree.runtime.host_process import UnseenPlaceError, check_seen
 from sessiontree.runtime.host_services import Services
-from sessiontree.runtime.interceptors import HookInterceptor, Interceptor, ScreenedWatch, through_hooks
+from sessiontree.runtime.interceptors import HookInterceptor, ScreenedWatch, through_hooks
 from sessiontree.runtime.link import Mailbox
 from sessiontree.runtime.memory_api import MemoryApi
 from sessiontree.runtime.model_requests import ModelRequestBuilder
+from sessiontree.runtime.node_shell import HostNodes
 from sessiontree.runtime.outside_handles import (
     HostWeb,
     HttpHandle,
@@ -89,6 +89,7 @@ from sessiontree.runtime.session_runner import RunnerState, SessionRunner
 from sessiontree.runtime.session_shell import (
     AllowedHandles,
     SessionShell,
+    node_checks,
     session_jobs,
     session_shell,
 )
@@ -140,7 +141,7 @@ class HostEquipment:
     """The places that the program and its processes import from."""
     skills: Mapping[str, Skill] = field(default_factory=dict)
     """The owner's skills by name."""
-    nodes: Nodes = field(default_factory=LocalNode)
+    nodes: HostNodes = field(default_factory=LocalNode)
     """The machines of the runtime."""
     backend: Literal["local", "ray"] = "local"
     open_configuration: Callable[[], OwnerConfiguration] | None = None
@@ -569,7 +570,7 @@ class HostCore:
             hidden, own = equipment.hidden_from(adopt.workspace), equipment.own
             self._shell = session_shell(adopt, writer, link, commands, hidden=hidden, own=own, skills=skills)
             self._browser = SessionBrowser(equipment.web) if found_browser().is_ready else None
-            jobs, allowed_jobs = session_jobs(adopt.config, self._shell, table, workspace)
+            jobs, allowed_jobs = session_jobs(adopt.config, self._shell, table, workspace, equipment.nodes)
         reader: Reader = writer.reader()
         if skills:
             reader = SkillReader(reader, skills, equipment.hidden)
@@ -615,11 +616,12 @@ class HostCore:
         if adopt.clock_offset_ms is not None:
             now_ms = TreeClock(adopt.clock_offset_ms, self._passed_ms).now_ms
         questioner, dispatcher = build_tooling(equipment, adopt, facades.rights(rights), now_ms, guarded)
-        interceptors: tuple[Interceptor, ...] = ()
+        interceptors = node_checks(adopt.config, dispatcher, equipment.nodes)
         if hooks is not None and screened is not None:
             questioner.unseen = hooks.words.screens
             is_remote = questioner.instant is None
-            interceptors = (HookInterceptor(hooks, context, dispatcher, screened, shows_replies=is_remote),)
+            first = HookInterceptor(hooks, context, dispatcher, screened, shows_replies=is_remote)
+            interceptors = (first, *interceptors)  # hooks may name another node
         self._watch = watch = screened or CallWatch(self._hub, adopt.tree_id, adopt.session, facades)
         turns = self._turns.calls.of_a_session(adopt.limits.max_commands)
         runner = SessionRunner(adopt, dispatcher, questioner, watch, put, now_ms, interceptors, state, turns)

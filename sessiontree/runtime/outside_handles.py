@@ -28,7 +28,8 @@ from sessiontree.contracts.runtime_control import (
 )
 from sessiontree.contracts.speech import Speech, SpeechRequest, SpeechSynthesizer
 from sessiontree.runtime.session_rights import Link
-from sessiontree.sandbox import speak_confined, speech_program
+from sessiontree.sandbox import JobShell, UnconfinedShell, speak_confined, speech_program
+from sessiontree.sandbox.resources.running_commands import RunningCommands
 
 
 class HostWeb(Web, HttpSender, Network, SpeechSynthesizer, Protocol):
@@ -120,6 +121,10 @@ class LocalNode:
                 labels={},
             ),
         )
+
+    def shell_on(self, node: NodeInfo, workspace: Path, running: RunningCommands) -> JobShell:
+        """Return what runs commands on this machine."""
+        return UnconfinedShell(workspace, running, place=f"on node {node.name}, in the workspace")
 
 
 @dataclass(frozen=True, slots=True)

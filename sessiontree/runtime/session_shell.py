@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.jobs import CommandRequest, ExecHost, Jobs
+from sessiontree.contracts.nodes import Nodes
 from sessiontree.contracts.ports import Reader, Writer
 from sessiontree.contracts.skills import Skill
+from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.protected import OwnPlaces
 from sessiontree.runtime.frames import Adopt
+from sessiontree.runtime.interceptors import Interceptor
+from sessiontree.runtime.node_shell import HostNodes, NodeCheck, NodeShell
 from sessiontree.runtime.session_rights import Facades, Link
 from sessiontree.sandbox import (
     CommandShell,
@@ -32,23 +36,32 @@ SessionShell: TypeAlias = "CommandShell | ContainerShell"
 
 NOT_GIVEN = "the owner did not allow it to this agent (AgentConfig.exec_hosts)"
 NOT_APPROVED = "this call was not approved for it"
-NO_NODE = "commands on other nodes are not supported; run it on host 'host' of a session there"
+UNCONFINED: Final[tuple[ExecHost, ...]] = ("host", "node")
 
 
 def session_jobs(
-    config: AgentConfig, shell: SessionShell, table: JobTable, root: Path
+    config: AgentConfig, shell: SessionShell, table: JobTable, root: Path, nodes: HostNodes
 ) -> tuple[SessionJobs, SessionJobs]:
     """Return the jobs of a session: for its usual calls, and for its allowed Elevated calls.
 
     Only the second can leave the confinement, and only where the owner and the session's rights allow it.
     """
     hosts: dict[ExecHost, Callable[[CommandRequest], JobShell]] = {"gateway": lambda request: shell}
-    confined = SessionJobs(table, hosts, {"host": NOT_APPROVED, "node": NO_NODE})
+    confined = SessionJobs(table, hosts, dict.fromkeys(UNCONFINED, NOT_APPROVED))
     may_leave = config.exec_security == "full" and config.workspace_access == "rw"
-    if not may_leave or "host" not in config.exec_hosts:
-        return confined, SessionJobs(table, hosts, {"host": NOT_GIVEN, "node": NO_NODE})
-    unconfined = UnconfinedShell(root, shell)
-    return confined, SessionJobs(table, {**hosts, "host": lambda request: unconfined}, {"node": NO_NODE})
+    allowed = config.exec_hosts if may_leave else frozenset()
+    outside = dict(hosts)
+    if "host" in allowed:
+        unconfined = UnconfinedShell(root, shell)
+        outside["host"] = lambda request: unconfined
+    if "node" in allowed:
+        outside["node"] = lambda request: NodeShell(nodes, request.node, root, shell)
+    return confined, SessionJobs(table, outside, dict.fromkeys(UNCONFINED, NOT_GIVEN))
+
+
+def node_checks(config: AgentConfig, dispatcher: Dispatcher, nodes: Nodes) -> tuple[Interceptor, ...]:
+    """Return the check of a session's calls on nodes; none where its commands may not run there."""
+    return (NodeCheck(dispatcher, nodes),) if "node" in config.exec_hosts else ()
 
 
 def session_shell(

@@ -40,11 +40,16 @@ class CommandChannel:
         on_start: Callable[[], None] | None = None,
     ) -> None:
         self.window = window
-        self._pipes = takes_input and window is None
+        self.wants_input = takes_input and window is None
+        """Whether it has an input without a terminal."""
         self._on_bytes = on_bytes
         self._on_start = on_start
         self.identity: ProcessIdentity | None = None
         """The outer process, once it was started."""
+        self.place = ""
+        """On which node it runs, and in which directory; empty = on this machine."""
+        self.is_lost = False
+        """Whether its node was lost while it ran."""
         self.leave_turn: Callable[[], None] | None = None
         """Gives the command's turn back early, once the command has one."""
         self._input = -1
@@ -61,7 +66,7 @@ class CommandChannel:
 
     def open_input(self) -> int | None:
         """Return the end of a pipe that becomes the command's input, to be closed by the caller, or None."""
-        if not self._pipes:
+        if not self.wants_input:
             return None
         read, self._input = os.pipe()
         os.set_blocking(self._input, False)
@@ -70,7 +75,11 @@ class CommandChannel:
 
     def started(self, pid: int) -> None:
         """Note the outer process."""
-        self.identity = process_of(pid)
+        self.note_start(process_of(pid))
+
+    def note_start(self, identity: ProcessIdentity | None) -> None:
+        """Note the outer process, which may be one of another machine."""
+        self.identity = identity
         if self._on_start is not None:
             self._on_start()
 

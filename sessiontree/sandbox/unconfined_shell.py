@@ -44,9 +44,11 @@ class UnconfinedShell:
     Args:
         workspace: Where relative directories begin.
         running: The session's other commands; these count among them, and end with them.
+        place: What is said of where they run; empty = on this machine.
     """
 
-    def __init__(self, workspace: Path, running: RunningCommands) -> None:
+    def __init__(self, workspace: Path, running: RunningCommands, *, place: str = "") -> None:
+        self._place = place
         self._workspace = os.path.realpath(workspace)
         self._running = running
         self._bounds = Bounds()
@@ -68,6 +70,7 @@ class UnconfinedShell:
         if "\0" in workdir:
             raise ValidationError("the directory holds a NUL character", "/workdir")
         channel = channel or CommandChannel()
+        channel.place = self._place
         window, interpreter = channel.window, running_interpreter()
         plan = {
             "command": shell_words(command),

@@ -65,16 +65,6 @@ async def test_no_command_leaves_the_confinement_otherwise(
     assert outside.name not in os.listdir(outside.parent)  # noqa: PTH208 - a name
 
 
-@pytest.mark.covers("S51")
-async def test_a_node_is_refused_by_name(open_tree: Opener) -> None:
-    """With what to do instead."""
-    model = steps(script_call("exec", command="true", host="node", node="n1"), "done")
-    async with open_tree(model, agents=HOST, approvals="auto") as tree:
-        await tree.main.send("go")
-        assert "commands on other nodes are not supported" in results(tree, "main")[0].text
-        assert await facts_of(tree, ApprovalWanted) == []
-
-
 @pytest.mark.covers("S51", "JOB9")
 async def test_an_agent_allows_its_children_no_host_that_those_above_have_not(open_tree: Opener) -> None:
     """An agent's own setting widens nothing."""

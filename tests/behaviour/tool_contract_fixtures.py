@@ -267,6 +267,15 @@ def _session_contracts() -> tuple[ToolContract, ...]:
                 "no such node", {"action": "describe", "node": "none"}, error=ValidationError, says="none"
             ),
             ToolCase("nothing to say", {"action": "notify"}, error=ValidationError),
+            ToolCase(
+                "nothing to run", {"action": "run", "node": "none"}, error=ValidationError, says="command"
+            ),
+            ToolCase(
+                "no right to nodes",
+                {"action": "run", "node": "none", "command": "true"},
+                error=PermissionDenied,
+                says="did not allow it",
+            ),
             not_checked={**rest, **SHORT},
         ),
         contract(

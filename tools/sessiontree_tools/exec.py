@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -33,7 +33,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import MAX_COMMAND_TIMEOUT_S, Finished, UpdateCallback
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool
 
 EVERY_S = 0.2
 """Shortest time between two reports."""
@@ -110,6 +110,9 @@ def exec_report(finished: Finished, timeout_s: float, *, bounded: bool) -> str:
     if finished.put_back:
         said = f"protected and put back as it was: {', '.join(finished.put_back)}"
         note = f"{note}; {said}" if note else said
+    if finished.place:
+        said = f"it ran {finished.place}"
+        note = f"{note}; {said}" if note else said
     if not note:
         return output or "(no output)"
     return f"{output.rstrip()}\n({note})" if output.strip() else f"({note})"
@@ -167,6 +170,7 @@ def exec_details(finished: Finished) -> JsonValue:
         "limit": finished.limit,
         "allowed": finished.allowed,
         "put_back": list(finished.put_back),
+        **({"place": finished.place} if finished.place else {}),
     }
 
 
@@ -174,8 +178,9 @@ def job_report(view: JobView, part: OutputPart) -> str:
     """Return the output so far of a command that goes on, and how to go on with it."""
     left = part.total_bytes - part.next_offset
     more = f"; {left:,} more bytes of output wait" if left else ""
+    where = f"; it runs {view.place}" if view.place else ""
     note = (
-        f"(Command goes on in the background as {view.job_id} after {view.elapsed_s:.1f} s{more}; "
+        f"(Command goes on in the background as {view.job_id} after {view.elapsed_s:.1f} s{more}{where}; "
         "you are notified when it ends, and process polls, writes to and kills it)"
     )
     return f"{part.text.rstrip()}\n{note}" if part.text.strip() else note
@@ -192,6 +197,7 @@ def job_details(view: JobView, part: OutputPart) -> JsonValue:
         "elapsed_ms": round(view.elapsed_s * 1000),
         "next_offset": part.next_offset,
         "total_bytes": part.total_bytes,
+        **({"place": view.place} if view.place else {}),
     }
 
 
@@ -235,7 +241,7 @@ class ExecParams(BaseModel):
     rows: int = Field(default=24, ge=1, le=MAX_ROWS)
     cols: int = Field(default=80, ge=1, le=MAX_COLUMNS)
     host: ExecHost | None = Field(default=None, description="gateway is confined.")
-    node: str = Field(default="", max_length=200)
+    node: Annotated[str, Stripped()] = Field(default="", max_length=200)
     elevated: bool = False
 
     @field_validator("command")
@@ -257,6 +263,17 @@ class ExecParams(BaseModel):
     def runs_on(self) -> ExecHost:
         """Where it runs."""
         return self.host or ("host" if self.elevated else "gateway")
+
+
+def check_host(host: ExecHost, config: AgentConfig) -> None:
+    """Refuse a host that the owner does not allow.
+
+    Raises:
+        PermissionDenied: says by which setting the owner allows it.
+    """
+    if host != "gateway" and host not in config.exec_hosts:
+        why = "the owner did not allow it to this agent (AgentConfig.exec_hosts)"
+        raise PermissionDenied(PermissionTier.ELEVATED, f"can't run it on host {host!r}: {why}")
 
 
 class Exec(Tool[ExecParams]):
@@ -285,13 +302,11 @@ class Exec(Tool[ExecParams]):
 
     def check_allowed(self, params: ExecParams, config: AgentConfig) -> None:
         """Refuse a host that the owner does not allow."""
-        if params.runs_on == "node":
-            why = "commands on other nodes are not supported; run it on host 'host' of a session there"
-        elif params.runs_on == "host" and "host" not in config.exec_hosts:
-            why = "the owner did not allow it to this agent (AgentConfig.exec_hosts)"
-        else:
-            return
-        raise PermissionDenied(PermissionTier.ELEVATED, f"can't run it on host {params.runs_on!r}: {why}")
+        check_host(params.runs_on, config)
+
+    def node_for(self, params: ExecParams) -> str | None:
+        """Return the node that a call names."""
+        return params.node or None
 
     async def execute(self, params: ExecParams, ctx: ToolContext) -> ToolResult:
         """Run it, or start it.
@@ -309,35 +324,40 @@ class Exec(Tool[ExecParams]):
             ExecutionError: it could not be started, for instance because the directory is missing, or because
                 too many commands run.
         """
-        jobs = ctx.require(JOBS)
-        max_chars = ctx.config.max_result_chars
-        timeout_s = _timeout_s(params, ctx)
-        wait_s = _wait_s(params, ctx)
-        request = CommandRequest(
-            params.command,
-            params.workdir,
-            params.env,
-            timeout_s,
-            WindowSize(params.rows, params.cols) if params.pty else None,
-            takes_input=params.background,
-            host=params.runs_on,
-            node=params.node,
-        )
-        keep_bytes = max(max_chars // 2, max_chars - NOTE_CHARS)
-        progress = ExecProgress(ctx.update, time.monotonic)
-        try:
-            ended = await jobs.run(request, wait_s=wait_s, keep_bytes=keep_bytes, on_output=progress)
-        except asyncio.CancelledError:
-            progress.finish()  # what it said last, which no result will repeat
-            raise
-        if isinstance(ended, JobView):
-            return await _report_job(jobs, ended, keep_bytes)
-        given_s = timeout_s if timeout_s is not None and timeout_s <= max(wait_s, EARLY_END_S) else wait_s
-        return ToolResult(
-            output=exec_report(ended, given_s, bounded=given_s != timeout_s),
-            display=f"{_outcome(ended)} after {ended.elapsed_s:.1f} s: {params.command}",
-            details=exec_details(ended),
-        )
+        return await run_command(params, ctx)
+
+
+async def run_command(params: ExecParams, ctx: ToolContext) -> ToolResult:
+    """Run a command, or start it; as ``Exec.execute``, for a context with the same handle."""
+    jobs = ctx.require(JOBS)
+    max_chars = ctx.config.max_result_chars
+    timeout_s = _timeout_s(params, ctx)
+    wait_s = _wait_s(params, ctx)
+    request = CommandRequest(
+        params.command,
+        params.workdir,
+        params.env,
+        timeout_s,
+        WindowSize(params.rows, params.cols) if params.pty else None,
+        takes_input=params.background,
+        host=params.runs_on,
+        node=params.node,
+    )
+    keep_bytes = max(max_chars // 2, max_chars - NOTE_CHARS)
+    progress = ExecProgress(ctx.update, time.monotonic)
+    try:
+        ended = await jobs.run(request, wait_s=wait_s, keep_bytes=keep_bytes, on_output=progress)
+    except asyncio.CancelledError:
+        progress.finish()  # what it said last, which no result will repeat
+        raise
+    if isinstance(ended, JobView):
+        return await _report_job(jobs, ended, keep_bytes)
+    given_s = timeout_s if timeout_s is not None and timeout_s <= max(wait_s, EARLY_END_S) else wait_s
+    return ToolResult(
+        output=exec_report(ended, given_s, bounded=given_s != timeout_s),
+        display=f"{_outcome(ended)} after {ended.elapsed_s:.1f} s: {params.command}",
+        details=exec_details(ended),
+    )
 
 
 def _timeout_s(params: ExecParams, ctx: ToolContext) -> float | None:

@@ -1,24 +1,25 @@
-"""``nodes``: the machines of the runtime, and a notice to the person at the channel.
+"""``nodes``: the machines of the runtime, commands on one, and a notice to the person at the channel.
 
-Cameras, screens and places of devices do not exist here, and commands are ``exec``'s.
+Cameras, screens and places of devices do not exist here. A command runs as ``exec`` runs it on host ``node``.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import CHANNEL, NODES, ToolContext
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.nodes import NodeInfo
+from sessiontree.contracts.nodes import find_node
+from sessiontree.contracts.ports import MAX_COMMAND_TIMEOUT_S
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
+from sessiontree_tools.exec import ExecParams, check_host, run_command
 
 MAX_NODES = 100
-SHORTEST_ID = 4
-"""Least characters of an id's beginning that name a node."""
 MAX_NOTICE_CHARS = 4000
 
 
@@ -27,18 +28,31 @@ class NodesParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    action: Literal["status", "describe", "notify"] = Field()
+    action: Literal["status", "describe", "notify", "run"] = Field()
     node: Annotated[str, Stripped()] | None = Field(
-        default=None, min_length=1, description="Its name, or its id or the beginning of it; for describe."
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Its name, or its id or the beginning of it; for describe and run.",
     )
     text: str | None = Field(default=None, min_length=1, max_length=MAX_NOTICE_CHARS)
+    command: str | None = Field(default=None, min_length=1, description="A bash command, for run.")
+    timeout_s: float | None = Field(
+        default=None, gt=0, le=MAX_COMMAND_TIMEOUT_S, description="Of the command, in seconds."
+    )
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.action == "run" and (self.node is None or self.command is None or not self.command.strip()):
+            raise ValueError("run needs a node and a command")
+        return self
 
 
 class ListNodes(Tool[NodesParams]):
     """Shows the machines of the runtime."""
 
     name = "nodes"
-    description = "List the machines of the runtime, describe one, or notify the person."
+    description = "List the machines of the runtime, describe one, run a command there, or notify the person."
     brief = True
     Params: ClassVar[type[BaseModel]] = NodesParams
     label = "Devices"
@@ -47,19 +61,37 @@ class ListNodes(Tool[NodesParams]):
     tier = PermissionTier.ELEVATED
     kinds = MAIN_AND_BRANCH
     capabilities = frozenset({"nodes"})
-    optional_capabilities = frozenset({"channel"})
+    optional_capabilities = frozenset({"channel", "jobs"})
+    command_in = "command"
+
+    def check_allowed(self, params: NodesParams, config: AgentConfig) -> None:
+        """Refuse a command where the owner allows none on nodes."""
+        if params.action == "run":
+            check_host("node", config)
+
+    def node_for(self, params: NodesParams) -> str | None:
+        """Return the node on which a command would run."""
+        return params.node if params.action == "run" else None
 
     async def execute(self, params: NodesParams, ctx: ToolContext) -> ToolResult:
         """Return what was asked.
 
         ``status`` gives ``{nodes, left_out}``, each node ``{node_id, name, alive, here}``; ``describe`` all
-        members of one node; ``notify`` ``{notified: true}`` once the channel has the text.
+        members of one node; ``notify`` ``{notified: true}`` once the channel has the text; ``run`` what
+        ``exec`` gives on host ``node``.
 
         Raises:
             ValidationError: an argument is missing, or names no node, or several.
-            PermissionDenied: no session at or above this one has a channel.
-            ExecutionError: the cluster does not say which nodes it has.
+            PermissionDenied: no session at or above this one has a channel; or this session's commands may
+                not run on nodes.
+            ExecutionError: the cluster does not say which nodes it has; the command was not started, or its
+                node was lost.
         """
+        if params.action == "run":
+            wanted = ExecParams(
+                command=params.command or "", timeout=params.timeout_s, host="node", node=params.node or ""
+            )
+            return await run_command(wanted, ctx)
         if params.action == "notify":
             if params.text is None or not params.text.strip():
                 raise ValidationError("give the text of the notice", "/text")
@@ -67,7 +99,7 @@ class ListNodes(Tool[NodesParams]):
             return ToolResult(output={"notified": True}, display=f"notified: {params.text}")
         found = await ctx.require(NODES).nodes()
         if params.action == "describe":
-            told: dict[str, Any] = _named(params.node, found).to_json()
+            told: dict[str, Any] = find_node(params.node, found).to_json()
             return ToolResult(output=told, display=f"node {told['name']}", details=told)
         rows = [
             {"node_id": each.node_id, "name": each.name, "alive": each.is_alive, "here": each.is_here}
@@ -76,18 +108,3 @@ class ListNodes(Tool[NodesParams]):
         output: dict[str, Any] = {"nodes": rows, "left_out": len(found) - len(rows)}
         alive = sum(each.is_alive for each in found)
         return ToolResult(output=output, display=f"{alive} of {len(found)} nodes are alive", details=output)
-
-
-def _named(name: str | None, found: tuple[NodeInfo, ...]) -> NodeInfo:
-    """Return the node that a name, an id or the beginning of an id means."""
-    if name is None:
-        raise ValidationError("name the node to describe", "/node")
-    exact = [each for each in found if each.node_id == name]
-    named = exact or [each for each in found if each.name == name and each.is_alive]
-    if not named and len(name) >= SHORTEST_ID:
-        named = [each for each in found if each.node_id.startswith(name)]
-    if len(named) == 1:
-        return named[0]
-    known = ", ".join(f"{each.name} ({each.node_id[:8]})" for each in found[:20])
-    how = "several nodes have" if named else "no node has"
-    raise ValidationError(f"{how} the name {name[:100]!r}; there are {known}; give an id", "/node")

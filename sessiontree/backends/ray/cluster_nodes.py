@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import ray
 
+from sessiontree.backends.ray.remote_command import RemoteShell
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.nodes import NodeInfo
 from sessiontree.contracts.placement import NODE_LABEL
+from sessiontree.sandbox.resources.running_commands import RunningCommands
 
 ANSWER_S: Final = 10.0
 _OWN_MARKS: Final = ("node:", "object_store_memory")
@@ -37,6 +40,10 @@ class ClusterNodes:
             raise ExecutionError(f"the cluster did not answer within {ANSWER_S:g} s", True) from error
         except ray.exceptions.RayError as error:
             raise ExecutionError(f"the cluster does not say which nodes it has: {words_of(error)}") from error
+
+    def shell_on(self, node: NodeInfo, workspace: Path, running: RunningCommands) -> RemoteShell:
+        """Return what runs commands on a node, also on this one."""
+        return RemoteShell(node, workspace, running)
 
 
 def _nodes() -> tuple[NodeInfo, ...]:

@@ -24,7 +24,7 @@ from sessiontree.backends.ray.cluster_report import ClusterReport, NodeReport
 from sessiontree.backends.ray.engine import Engine
 from sessiontree.backends.ray.engine_security import key_variables, listening
 from sessiontree.backends.ray.engine_servers import listener_of
-from sessiontree.backends.ray.node_agent import release
+from sessiontree.backends.ray.remote_node import release
 from sessiontree.backends.ray.supervisor import SupervisorActor
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.sandbox import Jail, available_level, command_confinement, probe

@@ -15,7 +15,6 @@ import math
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -271,17 +270,10 @@ def _end(home: Path, lock: int, watcher: subprocess.Popen[bytes]) -> None:
     os.close(lock)
 
 
-def watch_command(home: Path) -> list[str]:
-    """Return the command that removes a directory of this process, and what runs for it, if it is killed."""
-    me = engine_home.process_of(os.getpid())
-    assert me is not None, "a running process is in /proc"  # noqa: S101 - it calls this
-    return [sys.executable, "-I", "-S", engine_home.__file__, str(home), str(me.pid), str(me.started)]
-
-
 def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
     """Start the process that cleans up if this one is killed, because Ray's agents live on for a minute."""
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own file
-        watch_command(home),
+        engine_home.watch_command(home),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -100,6 +100,13 @@ def claim(home: Path) -> int:
     return lock
 
 
+def watch_command(home: Path) -> list[str]:
+    """Return the command that removes a directory of this process, and what runs for it, if it is killed."""
+    me = process_of(os.getpid())
+    assert me is not None, "a running process is in /proc"  # noqa: S101 - it calls this
+    return [sys.executable, "-I", "-S", __file__, str(home), str(me.pid), str(me.started)]
+
+
 def _short_folder() -> Path:
     folders = _folders()
     for folder in folders:

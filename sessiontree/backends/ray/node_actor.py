@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.backends.ray.node_agent import difference_of_releases
+from sessiontree.backends.ray.remote_node import difference_of_releases
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError

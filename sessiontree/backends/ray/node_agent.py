@@ -9,42 +9,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import platform
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray._private import worker as ray_worker
 
 from sessiontree.backends.ray import engine_home
-from sessiontree.backends.ray.engine import token_file, watch_command
+from sessiontree.backends.ray.engine import token_file
 from sessiontree.backends.ray.program_copy import write_files
+from sessiontree.backends.ray.remote_node import difference_of_releases, look_at, start_watch
 from sessiontree.backends.ray.transport import wait_for_reaper
-from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.errors import ConfigError
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.sandbox import Jail, prepare_canaries, probe
-from sessiontree.version import VERSION
-from sessiontree.workspace.identity import DirectoryView, view_of
-
-
-def release() -> tuple[str, str, str]:
-    """Return the releases of sessiontree, Python and Ray in this process."""
-    return (VERSION, platform.python_version(), ray.__version__)
-
-
-def difference_of_releases(wanted: tuple[str, str, str]) -> str | None:
-    """Return which releases of this process differ from those of the creating program; None = none."""
-    names = ("sessiontree", "Python", "Ray")
-    found = zip(names, wanted, release(), strict=True)
-    return (
-        "; ".join(f"{name} {there} instead of {here}" for name, here, there in found if here != there) or None
-    )
+from sessiontree.workspace.identity import DirectoryView
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +123,14 @@ class NodeAgent:
         else:
             self._scratch = scratch
             self._lock = engine_home.claim(scratch)
-            _start_watcher(scratch)
+            start_watch(scratch)
         self._reports = scratch / "reports"
         self._reports.mkdir(0o700, exist_ok=True)
         return None
 
     async def look(self, workspace: Path, entries: bool) -> DirectoryView | str:
         """Return what this node sees of a workspace, or why it sees none."""
-        try:
-            return await asyncio.to_thread(view_of, workspace, entries=entries)
-        except OSError as error:
-            return f"no such directory can be read there: {words_of(error)}"
+        return await look_at(workspace, entries)
 
     async def receive(self, name: str, files: Mapping[str, bytes]) -> None:
         """Write a copy of the program's modules into the runtime's directory, unless it is there."""
@@ -202,16 +182,3 @@ def _why_unsafe(scratch: Path) -> str | None:
     if found.st_mode & 0o077:
         return f"{begin}other users have rights to it (mode {stat.S_IMODE(found.st_mode):o}); remove it"
     return None
-
-
-def _start_watcher(scratch: Path) -> None:
-    """Start the process that removes the directory when this one has ended, however it ends.
-
-    It is not a child of this process: Ray ends the children of its workers.
-    """
-    subprocess.run(  # noqa: S603 - fixed words, and this package's own file
-        ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", *watch_command(scratch)],
-        cwd="/",
-        start_new_session=True,
-        check=True,
-    )

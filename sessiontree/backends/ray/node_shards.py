@@ -30,9 +30,9 @@ from sessiontree.backends.ray.cluster_demand import ClusterDemand
 from sessiontree.backends.ray.engine import Engine
 from sessiontree.backends.ray.local_line import LineLost
 from sessiontree.backends.ray.node_actor import NodeActor, NodePlan, ProgramFiles
-from sessiontree.backends.ray.node_agent import release
 from sessiontree.backends.ray.pending_calls import PendingCalls
 from sessiontree.backends.ray.program_copy import files_of
+from sessiontree.backends.ray.remote_node import release
 from sessiontree.backends.ray.serialization import opened, pack, packed
 from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS
 from sessiontree.backends.ray.supervisor_client import Watches

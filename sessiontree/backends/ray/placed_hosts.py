@@ -16,7 +16,8 @@ import ray
 from ray.exceptions import RayError
 
 from sessiontree.backends.ray.local_line import LineListener
-from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces, difference_at
+from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces
+from sessiontree.backends.ray.remote_node import difference_at
 from sessiontree.backends.ray.serialization import opened
 from sessiontree.backends.ray.transport import REAPED_S, LineTransport
 from sessiontree.contracts.errors import words_of

@@ -22,27 +22,20 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.engine import Engine
-from sessiontree.backends.ray.node_agent import AgentPlan, NodeAgent, NodeFacts, release
+from sessiontree.backends.ray.node_agent import AgentPlan, NodeAgent, NodeFacts
 from sessiontree.backends.ray.program_copy import files_of
+from sessiontree.backends.ray.remote_node import AGENT_OPTIONS, difference_at, release
 from sessiontree.backends.ray.serialization import packed
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.placement import Placement, Placements
 from sessiontree.runtime.settings import OBSERVING, placed_pools
 from sessiontree.sandbox import launcher
-from sessiontree.workspace.identity import DirectoryView, difference
 
 LOOK_S: Final = 60.0
 """How long a node may take to start an agent and to look around, on a busy machine."""
-ANSWER_S: Final = 15.0
 CLOSE_S: Final = 5.0
 REFUSED_S: Final = 30.0
 """For how long a node that was refused is not looked at again."""
-AGENT_OPTIONS: Final[dict[str, Any]] = {
-    "num_cpus": 0,
-    "max_restarts": 0,
-    "max_task_retries": 0,
-    "max_concurrency": 1000,
-}
 _LOG: Final = logging.getLogger("sessiontree")
 
 
@@ -84,24 +77,6 @@ class OpenTree:
     """By node id, the agents of the nodes that were examined for it."""
     has_changed: bool = False
     """Whether its nodes have changed since it opened."""
-
-
-async def difference_at(workspace: Path, agent: Any) -> str | None:
-    """Return why a path leads to another directory on an agent's node; None = it is the same one.
-
-    Raises:
-        RayError: the agent is gone.
-    """
-
-    async def look(entries: bool) -> DirectoryView | str:
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                seen: DirectoryView | str = await agent.look.remote(workspace, entries)
-        except TimeoutError:
-            return f"the node did not answer within {ANSWER_S:g} s"
-        return seen
-
-    return await difference(workspace, look)
 
 
 class PlacedNodes:

@@ -115,6 +115,7 @@ class Job:
             takes_input=self.channel.takes_input,
             reason=words_of(self.error) if self.error else "",
             put_back=ended.put_back if ended else (),
+            place=self.channel.place,
         )
 
     def take(self, data: bytes) -> None:
@@ -290,7 +291,7 @@ class SessionJobs:
         except asyncio.CancelledError:
             job.status = "killed"
         except ToolError as error:
-            job.status, job.error = "failed", error
+            job.status, job.error = "lost" if job.channel.is_lost else "failed", error
         except Exception as error:  # noqa: BLE001 - whatever ends a command, its job has an end
             job.status, job.error = "failed", error
         job.ended_s = time.monotonic()

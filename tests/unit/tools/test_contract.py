@@ -121,6 +121,7 @@ MARKED = {
     ("image", "question"): Stripped(),
     ("tts", "text"): Stripped(),
     ("nodes", "node"): Stripped(),
+    ("exec", "node"): Stripped(),
     ("tts", "voice"): Stripped(),
 }
 each_tool = pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.name)
@@ -220,9 +221,10 @@ def test_declarations_equal_the_table() -> None:
     assert len({tool.name for tool in tools}) == len(tools)
 
 
-def test_only_exec_runs_commands() -> None:
-    """Approvals look at what it is asked to run."""
-    assert {tool.name: tool.command_in for tool in builtin_tools() if tool.command_in} == {"exec": "command"}
+def test_two_tools_run_commands() -> None:
+    """Approvals look at what they are asked to run."""
+    found = {tool.name: tool.command_in for tool in builtin_tools() if tool.command_in}
+    assert found == {"exec": "command", "nodes": "command"}
 
 
 @each_tool

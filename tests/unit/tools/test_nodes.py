@@ -11,7 +11,7 @@ import pytest
 
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.nodes import NodeInfo, Nodes
+from sessiontree.contracts.nodes import NodeInfo, Nodes, find_node
 from sessiontree.contracts.results import ToolResult
 from sessiontree.runtime.outside_handles import LOCAL_NODE, LocalNode
 from sessiontree.testing.context import RecordingChannel, call_tool, make_context
@@ -75,7 +75,6 @@ async def test_a_node_has_a_name_and_an_id(tmp_path: Path, name: str, found: str
         ({"action": "notify"}, "/text"),
         ({"action": "notify", "text": " \n"}, "/text"),
         ({"action": "camera"}, "/action"),
-        ({"action": "run"}, "/action"),
     ],
 )
 async def test_bad_arguments_are_named(tmp_path: Path, arguments: dict[str, Any], field: str) -> None:
@@ -83,6 +82,28 @@ async def test_bad_arguments_are_named(tmp_path: Path, arguments: dict[str, Any]
     with pytest.raises(ValidationError) as raised:
         await asked(tmp_path, FixedNodes(FIRST, SECOND, THIRD), **arguments)
     assert raised.value.field == field
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"node": "alpha"}, {"command": "true"}, {"node": "alpha", "command": " \n"}]
+)
+async def test_a_command_needs_a_node(tmp_path: Path, arguments: dict[str, str]) -> None:
+    """And a node needs a command."""
+    with pytest.raises(ValidationError, match="run needs a node and a command"):
+        await asked(tmp_path, FixedNodes(FIRST), action="run", **arguments)
+
+
+@pytest.mark.covers("S52", "JOB10")
+def test_a_command_runs_on_no_node_that_has_left() -> None:
+    """Neither by its id nor by its beginning; a living one of the same beginning is meant."""
+    gone = replace(SECOND, is_alive=False)
+    for name in ("abcd2222", "abcd22"):
+        assert find_node(name, [gone, THIRD]) == gone
+        with pytest.raises(ValidationError, match="has left the cluster; there are beta"):
+            find_node(name, [gone, THIRD], alive=True)
+    assert find_node("abcd", [FIRST, gone], alive=True) == FIRST
+    with pytest.raises(ValidationError, match="several nodes have the name 'abcd'"):
+        find_node("abcd", [FIRST, SECOND], alive=True)
 
 
 async def test_a_large_cluster_is_cut(tmp_path: Path) -> None:

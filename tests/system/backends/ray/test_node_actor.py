@@ -10,8 +10,8 @@ import pytest
 
 from sessiontree import ConfigError, PermissionDenied, SessionTreeError
 from sessiontree.backends.ray.node_actor import NodeActor, NodePlan, ProgramFiles
-from sessiontree.backends.ray.node_agent import release
 from sessiontree.backends.ray.program_copy import ProgramCopies
+from sessiontree.backends.ray.remote_node import release
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.runtime.tree_resources import PackedResources
 from tests.unit.tree.tree_fixtures import config
