@@ -15,7 +15,13 @@ import pytest
 
 from sessiontree import ConfigError
 from sessiontree.bench import Attempt, Sample
-from sessiontree.bench.suite.workspaces import make_workspace, template_of, workspace_name
+from sessiontree.bench.suite.workspaces import (
+    _NewContent,
+    _TemplateCopy,
+    make_workspace,
+    template_of,
+    workspace_name,
+)
 from sessiontree.workspace.removal import remove_tree
 from tests.system.bench.suite_fixtures import solve, suite
 
@@ -86,6 +92,28 @@ def test_a_directory_is_copied_whole(tmp_path: Path) -> None:
     with (place / name).open("r+b") as file:
         file.write(b"changed")
     assert (source / name).read_bytes() == b"\xff" * 3_000_000
+
+
+class Vanishing(_TemplateCopy):
+    """Copies a template whose entries are removed after they were seen."""
+
+    def takes(self, path: str, name: str, status: os.stat_result) -> bool:
+        (self._content.root.parent / "template" / path).unlink()
+        return super().takes(path, name, status)
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_template_that_changes_meanwhile_is_refused(tmp_path: Path, is_link: bool) -> None:
+    """A workspace that lacks a file would count as a failure of the sample."""
+    source, place = tmp_path / "template", tmp_path / "one"
+    source.mkdir()
+    place.mkdir()
+    if is_link:
+        (source / "given").symlink_to("elsewhere")
+    else:
+        (source / "given").touch()
+    with pytest.raises(ConfigError, match="'given' changed while it was copied"):
+        Vanishing(_NewContent(place, 10, 10)).copy(str(source), str(place))
 
 
 def test_a_template_has_a_maximum_depth(tmp_path: Path) -> None:
