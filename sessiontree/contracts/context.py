@@ -7,10 +7,10 @@ A capability is the typed name of a handle that a tool may need. ``ctx.require(W
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
@@ -24,6 +24,7 @@ from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.jobs import Jobs
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.nodes import Nodes
 from sessiontree.contracts.ports import (
     Channel,
@@ -214,16 +215,26 @@ class SessionRights:
         )
 
 
+class ReportCallback(Protocol):
+    """Receives the progress of a running call."""
+
+    def __call__(self, progress: JsonValue, images: tuple[ImageContent, ...] = ()) -> None:
+        """Take a ``progress`` value, and the ``images`` that come with it."""
+        ...
+
+
 class CallSignals:
     """The state of one attempt at a call: its deadline, cancellation and progress."""
 
-    __slots__ = ("attempt", "cancelled", "deadline", "on_update", "over", "partial")
+    __slots__ = ("attempt", "cancelled", "deadline", "on_images", "on_update", "over", "partial")
 
     def __init__(self, deadline: float, on_update: UpdateCallback | None = None, *, attempt: int = 1) -> None:
         """Take the monotonic deadline, the progress callback, and the attempt's number, from 1."""
         self.deadline = deadline
         self.cancelled = False
         self.on_update = on_update
+        self.on_images: ReportCallback | None = None
+        """Receives reports with images, in place of ``on_update``."""
         self.attempt = attempt
         self.partial: JsonValue = None
         """The most recent progress report."""
@@ -403,17 +414,24 @@ class ToolContext:
         """Number of this attempt at the call, from 1; greater than 1 only if the tool declares ``retry``."""
         return self._signals.attempt
 
-    def update(self, progress: JsonValue) -> None:
+    def update(self, progress: JsonValue, images: Sequence[ImageContent] = ()) -> None:
         """Report progress to watchers; lossy, callable from any thread.
 
         ``progress`` is the call's result so far, at most about 8,000 characters. If the call is cut short,
-        its result has the most recent report as ``partial``.
+        its result has the most recent report as ``partial``, without images.
+
+        ``images`` are shown to watchers, and to no model: at most 4, fitted as those of a result. While one
+        update's images are being fitted, only the newest of the updates behind it keeps its images. A note
+        says how many were left out.
         """
         signals = self._signals
         if signals.over:
             return
         signals.partial = short_progress(progress)
-        if signals.on_update is not None:
+        if images and signals.on_images is not None:
+            pictures = tuple(each for each in images if isinstance(each, ImageContent))
+            signals.on_images(signals.partial, pictures)
+        elif signals.on_update is not None:
             signals.on_update(signals.partial)
 
     def require(self, capability: Capability[H]) -> H:

@@ -187,14 +187,23 @@ class ToolExecutionUpdate:
     tool_call_id: str
     tool_name: str
     partial: JsonValue
+    content: tuple[TextContent | ImageContent, ...] = ()
+    """The update's images, fitted as those of a result, after a text that says what was done to them; empty
+    for an update without images."""
 
     def to_wire(self) -> dict[str, Any]:
-        """Return ``{type: "tool_execution_update", toolCallId, toolName, partialResult}``."""
+        """Return ``{type: "tool_execution_update", toolCallId, toolName, partialResult}``.
+
+        With images, ``partialResult`` is ``{content, details}``; ``details`` is what the tool reported.
+        """
+        partial: JsonValue = self.partial
+        if self.content:
+            partial = {"content": [json.loads(block.to_json()) for block in self.content], "details": partial}
         return {
             "type": "tool_execution_update",
             "toolCallId": self.tool_call_id,
             "toolName": self.tool_name,
-            "partialResult": self.partial,
+            "partialResult": partial,
         }
 
 

@@ -608,7 +608,7 @@ class HostCore:
         hooks, screened = equipment.hooks, None
         context = HookContext(adopt.session, adopt.config.agent_id, adopt.spec.kind)
         if hooks is not None:
-            screened = ScreenedWatch(self._hub, adopt.tree_id, adopt.session, facades, hooks)
+            screened = ScreenedWatch(self._hub, adopt.tree_id, adopt.session, facades, adopt.config, hooks)
             rights = through_hooks(rights, link, hooks, context, screened.failed)
         outside = OutsideRoots(writer, adopt.config.outside_roots, hidden=equipment.hidden, own=equipment.own)
         guarded = AllowedHandles(writer, reader, outside, facades, allowed_jobs)
@@ -622,7 +622,9 @@ class HostCore:
             is_remote = questioner.instant is None
             first = HookInterceptor(hooks, context, dispatcher, screened, shows_replies=is_remote)
             interceptors = (first, *interceptors)  # hooks may name another node
-        self._watch = watch = screened or CallWatch(self._hub, adopt.tree_id, adopt.session, facades)
+        self._watch = watch = screened or CallWatch(
+            self._hub, adopt.tree_id, adopt.session, facades, adopt.config
+        )
         turns = self._turns.calls.of_a_session(adopt.limits.max_commands)
         runner = SessionRunner(adopt, dispatcher, questioner, watch, put, now_ms, interceptors, state, turns)
         runner.jobs.attach(table)

@@ -8,28 +8,28 @@ its channel, its spawns and its progress: its handles and its watch pass them th
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import RejectedCall
 from sessiontree.contracts.codec import Outcome
-from sessiontree.contracts.context import CallSignals, SessionRights
+from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
-from sessiontree.contracts.events import TextDelta, ToolExecutionUpdate
+from sessiontree.contracts.events import TextDelta
 from sessiontree.contracts.hooks import EndedCall, HookContext, HookText, KeptResult, Spawning, Speaker
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import (
     AssistantMessage,
+    ImageContent,
     ReplyContent,
     TextContent,
     ThinkingContent,
     ToolResultMessage,
 )
-from sessiontree.contracts.ports import Channel, SessionRow, Sessions, SpawnRequest, UpdateCallback
+from sessiontree.contracts.ports import Channel, SessionRow, Sessions, SpawnRequest
 from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
 from sessiontree.contracts.stimuli import Incoming, ModelAnswered, ModelFailed, SendMode, Stimulus
 from sessiontree.dispatch.dispatcher import Dispatcher
@@ -39,15 +39,13 @@ from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.runtime.hooked_canvas import HookedCanvas
 from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.session_rights import Facades, Link
-from sessiontree.runtime.tool_calls import CallWatch
+from sessiontree.runtime.tool_calls import CallWatch, ToolReport
 from sessiontree.session.instructions import PrepareCall
 from sessiontree.session.state import SessionState
 
 CallChecked: TypeAlias = PreparedCall | RejectedCall | ImmediateOutcome
 Blame: TypeAlias = Callable[[str, HookFault], None]
 """Called with the key of what a hook failed at, and the failure."""
-_Names: TypeAlias = tuple[str, str, str]
-"""Names of a call that reports progress: its key, the id that its model gave it, and its tool."""
 
 
 class Interceptor(Protocol):
@@ -366,10 +364,6 @@ class HookedSessions:
         return await self._sessions.stop(target, reason=reason)
 
 
-MAX_WAITING = 256
-"""Most progress values that wait for hooks; the oldest is dropped first."""
-
-
 class ScreenedWatch(CallWatch):
     """Shows watchers the replies and the progress of a session as its hooks leave them.
 
@@ -378,59 +372,48 @@ class ScreenedWatch(CallWatch):
         tree_id: The tree.
         session: The session.
         facades: The session's facades; the reports of tools pass through one.
+        config: The limits of images in updates.
         chain: The tree's hooks.
     """
 
     def __init__(
-        self, hub: ProgressHub, tree_id: str, session: str, facades: Facades, chain: HookChain
+        self,
+        hub: ProgressHub,
+        tree_id: str,
+        session: str,
+        facades: Facades,
+        config: AgentConfig | None,
+        chain: HookChain,
     ) -> None:
-        super().__init__(hub, tree_id, session, facades)
-        self._reported_on = facades.notice(self._reported)
+        super().__init__(hub, tree_id, session, facades, config)
         self._chain = chain
-        self._waiting: deque[tuple[_Names, CallSignals, JsonValue]] = deque(maxlen=MAX_WAITING)
-        self._screening: asyncio.Task[None] | None = None
         self._blamed: set[tuple[str, str]] = set()
         """Calls with the hooks whose failure at their progress was already reported."""
         self.blame: Blame = lambda key, fault: None
         """Callback for failures of hooks: once per call at progress; each at messages and spawns of tools."""
 
-    def progress_callback(self, prepared: PreparedCall, signals: CallSignals) -> UpdateCallback:
-        """Return the callback for the progress of an attempt; any thread may call it."""
+    def _take(self, report: ToolReport) -> None:
+        """Show a report once the hooks have seen it, if there are any for results."""
         if not self._chain.rewrites:
-            return super().progress_callback(prepared, signals)
-        # A tool can reach this closure, so it holds only names and not the checked call.
-        names = (prepared.call.key, prepared.provider_id, prepared.entry.name)
-        return partial(self._reported_on, names, signals)
+            super()._take(report)
+        elif not report.signals.over:
+            report.progress = to_json_value(report.progress)
+            self._queue(report)
 
-    def _reported(self, names: _Names, signals: CallSignals, progress: JsonValue) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._queue, names, signals, to_json_value(progress))
-
-    def _queue(self, names: _Names, signals: CallSignals, progress: JsonValue) -> None:
-        if not self.readers or signals.over:
+    async def _show(self, report: ToolReport) -> None:
+        """Let the hooks rewrite a report, then show it with the images that they leave."""
+        if not self._chain.rewrites:
+            await super()._show(report)
             return
-        self._waiting.append((names, signals, progress))
-        if self._screening is None:
-            self._screening = asyncio.create_task(self._screen())
-
-    async def _screen(self) -> None:
-        try:
-            while self._waiting:
-                names, signals, progress = self._waiting.popleft()
-                if not signals.over:
-                    await self._show(names, signals, progress)
-        finally:
-            self._screening = None
-
-    async def _show(self, names: _Names, signals: CallSignals, progress: JsonValue) -> None:
-        key, call_id, tool = names
-        kept = await self._chain.persist(KeptResult(call_id, tool, (), progress, is_error=False))
+        given = KeptResult(report.call_id, report.tool, report.images, report.progress, is_error=False)
+        kept = await self._chain.persist(given)
         for fault in kept.faults:
-            if (key, fault.hook) not in self._blamed:
-                self._blamed.add((key, fault.hook))
-                self.blame(key, fault)
-        if not signals.over and not kept.is_withheld:
-            self._emit(ToolExecutionUpdate(call_id, tool, kept.result.details))
+            if (report.key, fault.hook) not in self._blamed:
+                self._blamed.add((report.key, fault.hook))
+                self.blame(report.key, fault)
+        if not kept.is_withheld:
+            left = tuple(block for block in kept.result.content if isinstance(block, ImageContent))
+            await super()._show(replace(report, progress=kept.result.details, images=left))
 
     def said(self, text: str) -> None:
         """Show a whole reply as hooks left it; no part of it was shown before."""

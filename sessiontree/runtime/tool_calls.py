@@ -18,9 +18,11 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.context import SHELL, CallSignals
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.context import SHELL, CallSignals, ReportCallback
 from sessiontree.contracts.errors import ToolError, ValidationError
 from sessiontree.contracts.events import (
+    SHOWN_CHARS,
     ToolEvent,
     ToolExecutionEnd,
     ToolExecutionRetry,
@@ -29,13 +31,14 @@ from sessiontree.contracts.events import (
     displayed,
 )
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.ports import UpdateCallback
+from sessiontree.contracts.messages import ImageContent, TextContent, ToolCall, ToolResultMessage
 from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
 from sessiontree.contracts.session_ids import SessionIds
+from sessiontree.contracts.settings import ImageLimits
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tool import OF_TIMEOUTS
 from sessiontree.dispatch.dispatcher import Dispatcher
+from sessiontree.dispatch.images import Pictures
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.session_rights import Facades
@@ -44,12 +47,46 @@ from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import ExecuteCall
 from sessiontree.session.state import CallState
 
+MAX_WAITING = 256
+"""Most progress values that wait for images or hooks; the oldest is dropped first."""
+MAX_UPDATE_IMAGES = 4
+"""Most images of one update."""
+
+
+@dataclass(slots=True)
+class ToolReport:
+    """Progress of a running call that a tool reported."""
+
+    key: str
+    """The call in its session."""
+    call_id: str
+    tool: str
+    signals: CallSignals
+    progress: JsonValue
+    images: tuple[ImageContent, ...]
+    given: int
+    """How many images the tool gave."""
+
 
 class CallWatch:
     """Sends one session's progress to the hub, and counts abandoned calls."""
 
-    def __init__(self, hub: ProgressHub, tree_id: str, session: str, facades: Facades) -> None:
-        """Bind hub and session. Progress of tools passes through a facade of the session."""
+    def __init__(
+        self,
+        hub: ProgressHub,
+        tree_id: str,
+        session: str,
+        facades: Facades,
+        config: AgentConfig | None = None,
+    ) -> None:
+        """Bind hub and session. Progress of tools passes through a facade of the session.
+
+        ``config`` has the limits of images in updates; None = the defaults.
+        """
+        self._config = config or AgentConfig()
+        self._pictures: Pictures | None = None
+        self._waiting: deque[ToolReport] = deque(maxlen=MAX_WAITING)
+        self._showing: asyncio.Task[None] | None = None
         self._hub = hub
         self._tree_id = tree_id
         self._session = session
@@ -72,20 +109,72 @@ class CallWatch:
             self._begun.add(key)
             self._emit(ToolExecutionStart(call.id, call.name, call.arguments))
 
-    def progress_callback(self, prepared: PreparedCall, signals: CallSignals) -> UpdateCallback:
+    def progress_callback(self, prepared: PreparedCall, signals: CallSignals) -> ReportCallback:
         """Return the callback for the progress of an attempt; any thread may call it."""
-        return partial(self._updated, prepared.provider_id, prepared.entry.name, signals)
+        # A tool can reach this closure, so it holds only names and not the checked call.
+        return partial(self._updated, prepared.call.key, prepared.provider_id, prepared.entry.name, signals)
 
-    def _update(self, call_id: str, tool: str, signals: CallSignals, progress: JsonValue) -> None:
-        event = ToolExecutionUpdate(call_id, tool, progress)
+    def _update(
+        self,
+        key: str,
+        call_id: str,
+        tool: str,
+        signals: CallSignals,
+        progress: JsonValue,
+        images: tuple[ImageContent, ...] = (),
+    ) -> None:
+        report = ToolReport(key, call_id, tool, signals, progress, images[:MAX_UPDATE_IMAGES], len(images))
         if threading.get_ident() == self._thread:
-            self._emit(event)
+            self._take(report)
         elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._emit_unless_over, signals, event)
+            self._loop.call_soon_threadsafe(self._take, report)
 
-    def _emit_unless_over(self, signals: CallSignals, event: ToolEvent) -> None:
-        if not signals.over:
-            self._emit(event)
+    def _take(self, report: ToolReport) -> None:
+        """Show a report now, or after those whose images are being fitted."""
+        if report.signals.over:
+            return
+        if not report.given and self._showing is None:
+            self._emit(ToolExecutionUpdate(report.call_id, report.tool, report.progress))
+        else:
+            self._queue(report)
+
+    def _queue(self, report: ToolReport) -> None:
+        """Show a report after those that wait; only the newest one that waits keeps its images."""
+        if not self.readers:
+            return
+        if report.images:
+            for each in self._waiting:
+                each.images = ()
+        self._waiting.append(report)
+        if self._showing is None:
+            self._showing = asyncio.create_task(self._show_waiting())
+
+    async def _show_waiting(self) -> None:
+        try:
+            while self._waiting:
+                report = self._waiting.popleft()
+                if not report.signals.over:
+                    await self._show(report)
+        finally:
+            self._showing = None
+
+    async def _show(self, report: ToolReport) -> None:
+        """Fit the images of a report, and emit it unless its call has ended meanwhile."""
+        content: tuple[TextContent | ImageContent, ...] = ()
+        if report.images:
+            if self._pictures is None:  # people see them, also where the model reads only text
+                limits = self._config.images or ImageLimits()
+                self._pictures = Pictures(limits, self._config.context_tokens)
+            message = ToolResultMessage(report.call_id, report.tool, report.images)
+            fitted = await self._pictures.fit(message, max_chars=SHOWN_CHARS, harmless=False)
+            content = tuple(
+                block for block in fitted.content if isinstance(block, TextContent | ImageContent)
+            )
+        if omitted := report.given - len(report.images):
+            note = f"[{omitted} of {report.given} images of this update were left out]"
+            content = (TextContent(note), *content)
+        if not report.signals.over:
+            self._emit(ToolExecutionUpdate(report.call_id, report.tool, report.progress, content))
 
     def waits(self, prepared: PreparedCall, turns: SessionTurns) -> None:
         """Report that a call waits until other commands have ended."""
@@ -339,7 +428,7 @@ class RunningCalls:
     def _signals(self, prepared: PreparedCall, attempt: int) -> CallSignals:
         """Return the signals of an attempt that begins now, and set the timer for its deadline."""
         signals = CallSignals(time.monotonic() + self._dispatcher.timeout_s(prepared), attempt=attempt)
-        signals.on_update = self._watch.progress_callback(prepared, signals)
+        signals.on_update = signals.on_images = self._watch.progress_callback(prepared, signals)
         if signals.deadline < self._next_look:
             self._look_at(signals.deadline)
         return signals

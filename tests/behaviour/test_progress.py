@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode, b64encode
+from io import BytesIO
 from typing import ClassVar
 
 import pytest
+from PIL import Image
 from pydantic import BaseModel
 
 from sessiontree import (
     AgentConfig,
     AgentSpec,
+    ImageContent,
     PermissionTier,
     ScriptedModel,
     SessionTreeError,
+    TextContent,
     Tool,
     ToolResult,
     script_call,
@@ -28,6 +33,7 @@ from tests.behaviour.signal_fixtures import Flag
 from tests.behaviour.switchboard_fixtures import Switchboard
 from tests.behaviour.tree_fixtures import Opener
 from tests.behaviour.waiting_fakes import Sleeper
+from tests.unit.dispatch.image_fixtures import SECRET, saved
 
 only_local = pytest.mark.parametrize("variant", ["local"], indirect=True)
 
@@ -104,6 +110,77 @@ async def test_a_call_that_ends_by_itself_has_no_partial_result(
         assert first.partial == "first"
         assert "of 100000 characters shown" in str(second.partial)
         assert len(str(second.partial)) < 9_000
+
+
+class Film(Tool[How]):
+    """Reports with pictures, and ends once they were seen."""
+
+    name = "film"
+    description = "Film."
+    Params: ClassVar[type[BaseModel]] = How
+    tier = PermissionTier.READ_ONLY
+
+    def __init__(self, board: Switchboard) -> None:
+        self.seen = Flag(board)
+
+    async def execute(self, params: How, ctx: ToolContext) -> ToolResult:
+        picture = Image.new("RGB", (2400, 1200), (0, 0, 200))
+        exif = picture.getexif()
+        exif[0x010E] = SECRET.decode()
+        large = ImageContent(b64encode(saved(picture, "JPEG", exif=exif)).decode(), "image/jpeg")
+        broken = ImageContent("iVBORw0KGgo=", "image/png")
+        ctx.update("secret first", [large, broken, "no image"])  # type: ignore[list-item]
+        await asyncio.sleep(0)  # its pictures are being fitted from now on
+        ctx.update("second", [large])
+        ctx.update("third", [broken] * 6)
+        ctx.update("last")
+        await self.seen.wait()
+        return ToolResult("done")
+
+
+@pytest.mark.covers("I24")
+@pytest.mark.slow
+@pytest.mark.on_ray
+@pytest.mark.parametrize("hooks", [(), (Masking("secret"),)])
+async def test_pictures_of_an_update_are_fitted_and_bounded(
+    open_tree: Opener, board: Switchboard, hooks: tuple[Masking, ...]
+) -> None:
+    """In order; without metadata; the newest that waits keeps its pictures, and a note counts the others."""
+    film = Film(board)
+    script = ScriptedModel([script_call("film", text="x"), "went on"])
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        open_tree(
+            script, tools=[film], hooks=list(hooks), agents={"default": AgentSpec(images=None)}
+        ) as tree,
+    ):
+        progress = tree.progress()
+        sent = asyncio.ensure_future(tree.main.send("go"))
+        updates: list[ToolExecutionUpdate] = []
+        while not updates or updates[-1].partial != "last":
+            event = (await progress.next()).event
+            updates += [event] if isinstance(event, ToolExecutionUpdate) else []
+            assert not isinstance(event, ToolExecutionEnd)
+        film.seen.set()
+        assert await sent == "went on"
+        assert "image" not in json.dumps(results(tree, "main")[0].to_wire()["content"])
+    first, second, third, last = updates
+    assert (second.partial, third.partial, last.content) == ("second", "third", ())
+    assert first.partial == ("*** first" if hooks else "secret first")
+    note, block = first.content
+    assert isinstance(note, TextContent)
+    assert "image 1 of 2 is shown at 1200 x 600 px" in note.text
+    assert "image 2 of 2 was left out" in note.text
+    assert isinstance(block, ImageContent)
+    shown = Image.open(BytesIO(b64decode(block.data)))
+    assert (shown.size, dict(shown.getexif())) == ((1200, 600), {})
+    assert second.content == (TextContent("[1 of 1 images of this update were left out]"),)
+    notes = [each.text for each in third.content if isinstance(each, TextContent)]
+    assert notes[0] == "[2 of 6 images of this update were left out]"
+    assert "image 4 of 4 was left out" in notes[1]
+    wire = first.to_wire()["partialResult"]
+    assert wire["details"] == first.partial
+    assert [each["type"] for each in wire["content"]] == ["text", "image"]
 
 
 @pytest.mark.slow
