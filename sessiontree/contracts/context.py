@@ -429,7 +429,9 @@ class ToolContext:
             return
         signals.partial = short_progress(progress)
         if images and signals.on_images is not None:
-            pictures = tuple(each for each in images if isinstance(each, ImageContent))
+            pictures = tuple(
+                each for each in images if isinstance(each, ImageContent) and isinstance(each.data, str)
+            )
             signals.on_images(signals.partial, pictures)
         elif signals.on_update is not None:
             signals.on_update(signals.partial)

@@ -129,7 +129,7 @@ class Film(Tool[How]):
         exif[0x010E] = SECRET.decode()
         large = ImageContent(b64encode(saved(picture, "JPEG", exif=exif)).decode(), "image/jpeg")
         broken = ImageContent("iVBORw0KGgo=", "image/png")
-        ctx.update("secret first", [large, broken, "no image"])  # type: ignore[list-item]
+        ctx.update("secret first", [large, broken, "no image", ImageContent(7, "")])  # type: ignore[list-item, arg-type]
         await asyncio.sleep(0)  # its pictures are being fitted from now on
         ctx.update("second", [large])
         ctx.update("third", [broken] * 6)
