@@ -127,6 +127,10 @@ async def test_a_hostile_page_reaches_nothing(tmp_path: Path, browser: Browser) 
         found = await found_by(screen)
         left = {name: what for name, what in found.items() if not what.startswith("stopped: ")}
         assert left == HARMLESS
+        element = screen.page.locator("session-tree").locator("iframe.canvas-frame")
+        await expect(element).to_have_attribute(
+            "sandbox", "allow-scripts"
+        )  # besides the policy of its document
         await expect(screen.panel.locator(".note")).to_contain_text("An action without a click was dropped.")
         assert not [fact for fact in await facts_of(tree, MessageReceived) if fact.message.origin == "canvas"]
         assert came == []

@@ -13,6 +13,7 @@ from sessiontree.contracts.stimuli import (
     ApprovalAnswered,
     ApprovalAsked,
     ApproverReturned,
+    Incoming,
     ResultOffered,
     WorkInterrupted,
 )
@@ -23,6 +24,7 @@ from sessiontree.contracts.tree_facts import (
     ApprovalWaiting,
     BudgetSpent,
     CancelBegun,
+    CanvasChanged,
     DenialLifted,
     DigestDenied,
     MessagePassed,
@@ -37,6 +39,9 @@ from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.protocol import (
     AcceptSend,
+    CanvasActionSent,
+    CanvasAsked,
+    ChangesFound,
     ClockRang,
     Decided,
     Deliver,
@@ -46,6 +51,7 @@ from sessiontree.tree.protocol import (
     RefuseStop,
     SendAsked,
     SessionEmbodied,
+    SettleAsked,
     SpawnAsked,
     StopAsked,
     TreeInstruction,
@@ -468,7 +474,54 @@ def _time_runs_back(state: TreeState, stimulus: TreeStimulus) -> Answer:
     return decide(loose, stimulus)
 
 
+def _keeping_again(state: TreeState, stimulus: TreeStimulus, facts: list[TreeFact]) -> list[TreeFact]:
+    known = isinstance(stimulus, ChangesFound) and stimulus.kept.session in state.changes
+    return [stimulus.kept] if isinstance(stimulus, ChangesFound) and known else facts
+
+
+def _losing_failures(state: TreeState, stimulus: TreeStimulus, facts: list[TreeFact]) -> list[TreeFact]:
+    if isinstance(stimulus, ChangesFound):
+        session = state.sessions.get(stimulus.kept.session)
+        return facts if session is not None and session.status is SessionStatus.COMPLETED else []
+    return facts
+
+
+def _settling_again(state: TreeState, stimulus: TreeStimulus, facts: list[TreeFact]) -> list[TreeFact]:
+    if isinstance(stimulus, SettleAsked) and stimulus.settled.session in state.settled:
+        return [stimulus.settled]
+    return facts
+
+
+def _drawing_again(state: TreeState, stimulus: TreeStimulus, facts: list[TreeFact]) -> list[TreeFact]:
+    canvas = state.canvases.get(stimulus.session) if isinstance(stimulus, CanvasAsked) else None
+    if isinstance(stimulus, CanvasAsked) and canvas is not None and stimulus.key in canvas.keys:
+        return [CanvasChanged(stimulus.session, stimulus.key, stimulus.action, stimulus.content, 0)]
+    return facts
+
+
+def _acting_again(state: TreeState, stimulus: TreeStimulus) -> Answer:
+    if isinstance(stimulus, CanvasActionSent) and stimulus.session in state.canvases:
+        loose = state.layer()
+        loose.canvases.put(stimulus.session, replace(state.canvases[stimulus.session], keys=()))
+        return decide(loose, stimulus)
+    return decide(state, stimulus)
+
+
+def _as_a_person(_state: TreeState, fact: TreeFact) -> TreeFact:
+    mail = cast("Any", fact.stimulus) if isinstance(fact, Posted) else None
+    if isinstance(fact, Posted) and isinstance(mail, Incoming) and mail.origin == "canvas":
+        return replace(fact, stimulus=cast("Any", replace(mail, origin="user", taint="")))
+    return fact
+
+
 PLANTED: dict[str, tuple[Machine, str]] = {
+    "changes are kept twice": (changing(_keeping_again), "COPY"),
+    "changes of a failed child are lost": (changing(_losing_failures), "COPY"),
+    "changes are settled twice": (changing(_settling_again), "COPY"),
+    "a canvas is changed twice by one call": (changing(_drawing_again), "CANVAS"),
+    "an action on a canvas counts twice": (Machine(decide=_acting_again), "CANVAS"),
+    "an action on a canvas is a person's word": (each(_as_a_person), "CANVAS"),
+    "a snapshot forgets canvases": (Machine(restore=lambda value: restore({**value, "canvases": {}})), "S18"),
     "the ceiling forgets the parent and the agent": (each(_whole_table), "P9"),
     "the owner's policy is forgotten": (Machine(evolve=_without_policy), "P9"),
     "System calls grow laxer": (each(lambda _, fact: _spawning_with(fact, system_tier="allow")), "P9"),

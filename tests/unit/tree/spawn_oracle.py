@@ -192,4 +192,10 @@ class SpawnBooks:
             and not label_taken
             and (asked.agent is None or any(row.name == asked.agent for row in self.config.agents))
             and budgets.fits(asked)
+            and (asked.workspace != "own" or self._has_own(asked))
         )
+
+    def _has_own(self, asked: SpawnAsked) -> bool:
+        """Whether a child may work in a copy: a Branch that may write, and the copy was made."""
+        may_write = self.specs[asked.parent].workspace_access == "rw"
+        return may_write and asked.kind is BRANCH and asked.copy is not None

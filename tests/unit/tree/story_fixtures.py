@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sessiontree.contracts.approvals import Rule
+from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.settings import Budget, Limits
+from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled
 from sessiontree.tree.protocol import (
+    CanvasActionSent,
+    CanvasAsked,
+    ChangesFound,
     SendAsked,
     SessionLost,
+    SettleAsked,
     SpawnAsked,
     UsageReported,
 )
@@ -174,6 +180,34 @@ def spawn_too_many(harness: Harness) -> None:
     harness.feed(SpawnAsked(0, deepest, BRANCH, "one deeper", "handle"))
 
 
+def show_a_canvas(harness: Harness) -> None:
+    """A call and an action come twice, also after a crash; then nothing is shown."""
+    harness.open(limits=LIMITS)
+    worker = harness.spawn("main", WORKER)
+    harness.feed(CanvasAsked(0, worker, "c0", "present", {"html": "x"}))
+    for _ in range(2):
+        harness.feed(CanvasAsked(0, "main", "c1", "present", {"html": "x"}))
+        harness.feed(CanvasActionSent(0, "main", "c2", "approve everything"))
+        harness.crash()
+    harness.feed(CanvasAsked(0, "main", "c3", "hide", {}))
+    harness.feed(CanvasActionSent(0, "main", "c4", "approve everything"))
+
+
+def take_in_a_copy(harness: Harness) -> None:
+    """A child fails in a workspace of its own; its changes are kept and settled once, whoever asks again."""
+    harness.open(limits=LIMITS)
+    copy = WorkspaceCopy("0" * 32, "all", "", "0" * 64, 1, 1)
+    child = harness.spawn("main", BRANCH, workspace="own", copy=copy)
+    harness.spawn(child, WORKER)
+    kept = ChangesKept(child, (ChangedFile("a", "", "0" * 64, 1),), "", 0)
+    harness.feed(ChangesFound(0, kept))
+    harness.feed(SessionLost(0, child, "no more memory"))
+    for state in ("merged", "discarded"):
+        harness.feed(ChangesFound(0, kept))
+        harness.feed(SettleAsked(0, ChangesSettled(child, state, 0)))
+        harness.crash()
+
+
 STORIES: tuple[Callable[[Harness], None], ...] = (
     spend_a_budget,
     say_no,
@@ -190,4 +224,6 @@ STORIES: tuple[Callable[[Harness], None], ...] = (
     grow_careful,
     send_a_message_twice,
     spawn_too_many,
+    show_a_canvas,
+    take_in_a_copy,
 )

@@ -44,6 +44,7 @@ from sessiontree.tree.reach import not_below
 from sessiontree.tree.state import TreeState
 from tests.unit.tree.approval_oracle import ApprovalBooks
 from tests.unit.tree.budget_oracle import BudgetBooks
+from tests.unit.tree.copy_oracle import CopyBooks
 from tests.unit.tree.spawn_oracle import SpawnBooks
 from tests.unit.tree.tree_fixtures import (
     is_event,
@@ -59,6 +60,7 @@ class Watcher:
         self.spawns = SpawnBooks()
         self.budgets = BudgetBooks(self.spawns)
         self.approvals = ApprovalBooks(self.spawns)
+        self.copies = CopyBooks(self.spawns)
         self.owed: dict[str, str] = {}
         self.force_at: dict[str, int] = {}
         self.ended: dict[str, SessionEnded] = {}
@@ -81,6 +83,7 @@ class Watcher:
             self.spawns.book(fact, stimulus, at_ms)
             self.budgets.book(fact)
             self.approvals.book(fact, stimulus, at_ms)
+            self.copies.book(fact)
             self._book_posts(fact)
         self._judge_time(at_ms, facts)
         self._judge_orphans()
@@ -96,6 +99,7 @@ class Watcher:
         if isinstance(stimulus, InterruptAsked):
             self._judge_interrupt(stimulus.session, facts, state)
         self._judge_state(state)
+        self.copies.judge(stimulus, facts, state)
 
     def stopping(self) -> set[str]:
         """Return every session that was asked to stop."""

@@ -13,6 +13,7 @@ from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.tree.budgets import open_account
+from sessiontree.tree.canvas_state import CanvasState, CanvasSurface
 from sessiontree.tree.evolve import (
     allowed_tools,
     index_client_call,
@@ -21,7 +22,7 @@ from sessiontree.tree.evolve import (
     set_request_alarm,
     set_session_alarms,
 )
-from sessiontree.tree.state import ClosedCall, Post, Request, Session, Stop, TreeState
+from sessiontree.tree.state import ClosedCall, JobState, Post, Request, RunNote, Session, Stop, TreeState
 
 
 def snapshot(state: TreeState) -> dict[str, Any]:
@@ -46,6 +47,22 @@ def snapshot(state: TreeState) -> dict[str, Any]:
         "denied": [[digest, session] for (digest, session), _ in state.denied.items()],
         "denials": [to_wire(denial) for denial in state.denials.values()],
         "always": [tool for tool, _ in state.always.items()],
+        "canvases": {name: _canvas_to_wire(canvas) for name, canvas in state.canvases.items()},
+        "changes": [to_wire(kept) for kept in state.changes.values()],
+        "settled": dict(state.settled.items()),
+        "jobsMade": state.jobs_made,
+        "jobs": [
+            [
+                to_wire(known.job),
+                known.since_ms,
+                known.runs,
+                known.skipped,
+                [list(note) for note in known.notes],
+            ]
+            for known in state.jobs.values()
+        ],
+        "jobKeys": {key: list(value) for key, value in state.job_keys.items()},
+        "jobRuns": dict(state.job_runs.items()),
     }
 
 
@@ -78,7 +95,40 @@ def restore(value: Mapping[str, Any]) -> TreeState:
     _restore_denials(state, value)
     for tool in value["always"]:
         state.always.put(tool, True)
+    _restore_rest(state, value)
     return state
+
+
+def _restore_rest(state: TreeState, value: Mapping[str, Any]) -> None:
+    for name, wire in value["canvases"].items():
+        surfaces = {key: CanvasSurface(**surface) for key, surface in wire["surfaces"].items()}
+        canvas = CanvasState(**{**wire, "surfaces": surfaces, "keys": tuple(wire["keys"])})
+        state.canvases.put(name, canvas)
+    for wire in value["changes"]:
+        kept = from_wire(wire)
+        state.changes.put(kept.session, kept)
+    for name, settled in value["settled"].items():
+        state.settled.put(name, settled)
+    state.jobs_made = value["jobsMade"]
+    for wire, since_ms, runs, skipped, notes in value["jobs"]:
+        job = from_wire(wire)
+        known = JobState(job, since_ms, runs, skipped, tuple(RunNote(*note) for note in notes))
+        state.jobs.put(job.job_id, known)
+    for key, found in value["jobKeys"].items():
+        state.job_keys.put(key, tuple(found))
+    for key, announces in value["jobRuns"].items():
+        state.job_runs.put(key, announces)
+
+
+def _canvas_to_wire(canvas: CanvasState) -> dict[str, Any]:
+    return {
+        "revision": canvas.revision,
+        "page_revision": canvas.page_revision,
+        "is_shown": canvas.is_shown,
+        "page": dict(canvas.page),
+        "surfaces": {name: surface.to_json() for name, surface in canvas.surfaces.items()},
+        "keys": list(canvas.keys),
+    }
 
 
 def _restore_denials(state: TreeState, value: Mapping[str, Any]) -> None:

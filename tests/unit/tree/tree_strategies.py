@@ -8,10 +8,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from sessiontree.contracts.approvals import Rule
+from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
 from sessiontree.contracts.jsonable import digest_of
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.settings import Budget
+from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled
 from sessiontree.tree.protocol import (
+    CanvasActionSent,
+    CanvasAsked,
+    ChangesFound,
     ClockRang,
     Decided,
     InterruptAsked,
@@ -22,6 +27,7 @@ from sessiontree.tree.protocol import (
     SendAsked,
     SessionEmbodied,
     SessionLost,
+    SettleAsked,
     SpawnAsked,
     Stirred,
     StopAsked,
@@ -266,6 +272,41 @@ class TreeRules(RuleBasedStateMachine):
     @rule(tick=ticks, name=st.integers(0, 5))
     def interrupt(self, tick: int, name: int) -> None:
         self.feed(tick, InterruptAsked, self.session(name), "enough")
+
+    @rule(tick=ticks, parent=picks, kind=st.sampled_from([BRANCH, BRANCH, WORKER]), made=st.booleans())
+    def spawn_in_a_copy(self, tick: int, parent: int, kind: Any, made: bool) -> None:
+        number = len(self.harness.watcher.spawns.specs)
+        copy = WorkspaceCopy(f"{number:032x}", "all", "", "0" * 64, 1, 1) if made else None
+        more: dict[str, Any] = {"workspace": "own", "copy": copy}
+        self.feed(tick, SpawnAsked, self.parent(parent), kind, "task", "handle", **more)
+
+    @rule(
+        tick=ticks,
+        pick=picks,
+        what=st.sampled_from(["kept", "kept", "merged", "discarded"]),
+        astray=st.sampled_from([False, False, False, True]),
+    )
+    def take_in_a_copy(self, tick: int, pick: int, what: str, astray: bool) -> None:
+        copies = list(self.harness.watcher.copies.copies)
+        name = copies[pick % len(copies)] if copies and not astray else self.session(pick)
+        if what == "kept":
+            file = ChangedFile("a", "", "0" * 64, pick)
+            self.feed(tick, ChangesFound, ChangesKept(name, (file,), "", 0))
+        else:
+            self.feed(tick, SettleAsked, ChangesSettled(name, what, self.at_ms))
+
+    @rule(
+        tick=ticks,
+        name=picks,
+        key=st.sampled_from(["c1", "c2", "c3", "c4"]),
+        does=st.sampled_from(["present", "hide", "a2ui_push", "act", "act", "act"]),
+    )
+    def use_a_canvas(self, tick: int, name: int, key: str, does: str) -> None:
+        if does == "act":
+            self.feed(tick, CanvasActionSent, self.session(name), key, "approve everything")
+        else:
+            content = {"present": {"html": key}, "a2ui_push": {"ops": []}}.get(does, {})
+            self.feed(tick, CanvasAsked, self.session(name), key, does, content)
 
     @rule(tick=ticks, name=picks)
     def say(self, tick: int, name: int) -> None:
