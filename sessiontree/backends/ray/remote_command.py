@@ -145,6 +145,8 @@ class RemoteCommand:
             await asyncio.wait({over})
             if not over.cancelled():
                 over.exception()  # it is raised below, or nobody waits for it
+        if over.cancelled() and not self._has_begun:
+            raise ExecutionError("the command was not started: its session has left meanwhile")
         if over.cancelled():
             raise ExecutionError(self._unknown("it was ended with its session"))
         return over.result()
