@@ -76,6 +76,8 @@ class NodeCommand:
         self._dropped_bytes = 0
         self._news = asyncio.Event()
         """Set while there is something to report."""
+        self._begun = asyncio.Event()
+        """Set once the command runs, or will not."""
         self._running = RunningCommands(0.0, None)
         self._channel = CommandChannel()
         self._task: asyncio.Task[None] | None = None
@@ -104,7 +106,7 @@ class NodeCommand:
             window=order.window,
             takes_input=order.takes_input,
             on_bytes=self._take,
-            on_start=self._news.set,
+            on_start=self._note_start,
         )
         self._task = asyncio.create_task(self._run(order, home))
         return None
@@ -128,7 +130,11 @@ class NodeCommand:
         finally:
             if home is not None:
                 await asyncio.to_thread(_remove, home)
-            self._news.set()
+            self._note_start()
+
+    def _note_start(self) -> None:
+        self._begun.set()
+        self._news.set()
 
     def _take(self, data: bytes) -> None:
         self._waiting += data
@@ -162,10 +168,12 @@ class NodeCommand:
         Raises:
             ExecutionError: it reads no input any more.
         """
+        await self._begun.wait()
         return await self._channel.write(data)
 
     async def end_input(self) -> None:
         """Close the command's input."""
+        await self._begun.wait()
         self._channel.end_input()
 
     async def stop(self, at_once: bool) -> None:
