@@ -118,6 +118,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.context import SHELL as SHELL
     from sessiontree.contracts.context import SPEECH as SPEECH
     from sessiontree.contracts.context import SUBTREE as SUBTREE
+    from sessiontree.contracts.context import VISION as VISION
     from sessiontree.contracts.context import WEB as WEB
     from sessiontree.contracts.context import WRITER as WRITER
     from sessiontree.contracts.context import Capability as Capability
@@ -333,6 +334,8 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tree_config import TreeSummary as TreeSummary
     from sessiontree.contracts.tree_config import Via as Via
     from sessiontree.contracts.tree_facts import Fact as Fact
+    from sessiontree.contracts.vision import Vision as Vision
+    from sessiontree.contracts.vision import VisionAnswer as VisionAnswer
     from sessiontree.hooks.redact import Redact as Redact
     from sessiontree.hooks.results import AddMetadata as AddMetadata
     from sessiontree.hooks.results import TrimResults as TrimResults
@@ -422,6 +425,7 @@ _ROOMS = {
         "SPEECH",
         "SUBTREE",
         "ToolContext",
+        "VISION",
         "WEB",
         "WRITER",
     ),
@@ -472,6 +476,7 @@ _ROOMS = {
         "optional_string_enum",
         "string_enum",
     ),
+    "contracts.vision": ("Vision", "VisionAnswer"),
     "contracts.sandbox_spec": ("ContainerEngine", "ContainerScope", "FilesWay", "SandboxSpec"),
     "contracts.settings": ("Budget", "ImageLimits", "Limits", "MessagePolicy"),
     "contracts.hooks": (

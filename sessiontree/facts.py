@@ -113,6 +113,7 @@ from sessiontree.contracts.tree_facts import (
     TreeFact,
     TreeForked,
     UsageCharged,
+    VisionAnswered,
 )
 
 __all__ = [
@@ -216,6 +217,7 @@ __all__ = [
     "TurnRetried",
     "TurnStarted",
     "UsageCharged",
+    "VisionAnswered",
     "WorkspaceChoice",
     "WorkspaceCopy",
 ]

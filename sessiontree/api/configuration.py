@@ -307,6 +307,7 @@ class Configuration(StrictSettings):
         configs = [(f"agent {name!r}: ", spec.config) for name, spec in agents.items()]
         wanted = {config.model: place for place, config in configs}
         wanted |= {config.compaction_model: place for place, config in configs}
+        wanted |= {config.image_model: place for place, config in configs}
         wanted[self.compaction_model or ""] = ""
         found: dict[str, ModelLike] = {}
         for model, place in wanted.items():

@@ -16,7 +16,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.model_settings import ModelPrice
 from sessiontree.contracts.settings import nearest_name, suggestion
 from sessiontree.models.fallback_model import FallbackModel
-from sessiontree.models.port import Model, StreamingModel, model_name, summary_key
+from sessiontree.models.port import Model, StreamingModel, image_key, model_name, summary_key
 from sessiontree.models.providers.provider_model import CONSTRAINED, LOCAL, PROVIDERS, ProviderModel
 from sessiontree.policy.compiled import PolicyWarning
 
@@ -47,13 +47,14 @@ def _may_be_made(name: str) -> bool:
 def models_of(
     model: ModelLike, models: Mapping[str, ModelLike] | None, agents: Mapping[str, AgentSpec]
 ) -> dict[str, Model]:
-    """Return the model of each agent, and that of its summaries by its summary key.
+    """Return the model of each agent, that of its summaries by its summary key, and its image model's.
 
     An agent names its models by their key in ``models``, by the model's own name, or as ``provider:model``.
     An agent that names none has the tree's model, which then writes the summaries too.
 
     Raises:
-        ConfigError: what was given is not a model, or an agent names one that was not given.
+        ConfigError: what was given is not a model, or an agent names one that was not given, or an image
+            model that reads only text.
     """
     model = _model_of(model)
     _check_model(model, "model")
@@ -72,6 +73,11 @@ def models_of(
         for agent, spec in agents.items()
         if spec.config.compaction_model
     ]
+    wishes += [
+        (image_key(agent), agent, spec.config.image_model)
+        for agent, spec in agents.items()
+        if spec.config.image_model
+    ]
     for key, agent, wanted in wishes:
         found = named.get(wanted) if wanted else model
         if found is None and _may_be_made(wanted) and not nearest_name(wanted, named):
@@ -81,7 +87,9 @@ def models_of(
                 f"agent {agent!r}: no model is called {wanted!r}; {suggestion(wanted, named)} "
                 f"(a tree is given more by models={{{wanted!r}: …}})"
             )
-        if key == agent or found is not chosen[agent]:
+        if key == image_key(agent) and getattr(found, "reads_images", True) is False:
+            raise ConfigError(f"agent {agent!r}: image_model {wanted!r} reads only text; name one that sees")
+        if key != summary_key(agent) or found is not chosen[agent]:
             chosen[key] = found
     return chosen
 
@@ -95,13 +103,16 @@ def with_models(agents: Mapping[str, AgentSpec], chosen: Mapping[str, Model]) ->
     prices = {id(model): _price_of(model) for model in chosen.values()}
     fitted: dict[str, AgentConfig] = {}
     for name, spec in agents.items():
-        writer = chosen.get(summary_key(name))
+        writer, seer = chosen.get(summary_key(name)), chosen.get(image_key(name))
         config = _fitted(spec.config, chosen[name])
         changed: dict[str, Any] = {"compaction_model": "" if writer is None else model_name(writer)}
+        changed["image_model"] = "" if seer is None else model_name(seer)
         if config.model_price is None:
             changed["model_price"] = prices[id(chosen[name])]
         if config.compaction_price is None and writer is not None:
             changed["compaction_price"] = prices[id(writer)]
+        if config.image_price is None and seer is not None:
+            changed["image_price"] = prices[id(seer)]
         fitted[name] = config.model_copy(update=changed)
     return {name: spec.model_copy(update={"config": fitted[name]}) for name, spec in agents.items()}
 
@@ -143,6 +154,7 @@ def check_prices(agents: Iterable[AgentSpec]) -> None:
     for spec in agents:
         _check_prices(spec.config.model, spec.config.model_price)
         _check_prices(spec.config.compaction_model, spec.config.compaction_price)
+        _check_prices(spec.config.image_model, spec.config.image_price)
 
 
 def _price_of(model: Model) -> ModelPrice | Literal["unknown"] | None:

@@ -43,6 +43,8 @@ class AgentConfig(StrictSettings):
     compaction_model: str = Field(default="", max_length=200)
     """Name of the model that writes the summaries of long conversations; empty = the session's model, which
     is also asked if this one fails."""
+    image_model: str = Field(default="", max_length=200)
+    """Name of the model that the tool ``image`` asks about images; empty = the session's model sees them."""
     settings: ModelSettings = NO_SETTINGS
     """Model settings of its sessions, unless the session or a message sets others."""
     prompt: str = DEFAULT_PROMPT
@@ -83,6 +85,8 @@ class AgentConfig(StrictSettings):
     tree asks the model; the price of a model that names none is what its replies report."""
     compaction_price: ModelPrice | Literal["unknown"] | None = None
     """Highest price of the compaction model's tokens, in the same form."""
+    image_price: ModelPrice | Literal["unknown"] | None = None
+    """Highest price of the image model's tokens, in the same form."""
     max_result_chars: int = Field(default=40_000, ge=200, le=MAX_RESULT_CHARS)
     """Maximum characters of one tool result that a model gets. It is never more than 30 % of
     ``context_tokens`` at 4 characters per token, and never less than 2,000. By default it is that share."""

@@ -42,6 +42,7 @@ from sessiontree.contracts.ports import (
 from sessiontree.contracts.previews import Previews
 from sessiontree.contracts.runtime_control import RuntimeControl
 from sessiontree.contracts.speech import SpeechSynthesizer
+from sessiontree.contracts.vision import Vision
 
 H = TypeVar("H")
 
@@ -68,6 +69,8 @@ HTTP: Capability[HttpSender] = Capability("http", PermissionTier.SYSTEM)
 """Sends HTTP requests that may change something."""
 IMAGES: Capability[ImageInspector] = Capability("images", PermissionTier.READ_ONLY)
 """Finds out what an image is."""
+VISION: Capability[Vision] = Capability("vision", PermissionTier.READ_ONLY, for_leaves=False)
+"""Asks the agent's image model about images."""
 SPEECH: Capability[SpeechSynthesizer] = Capability("speech", PermissionTier.WORKSPACE)
 """Speaks texts."""
 NODES: Capability[Nodes] = Capability("nodes", PermissionTier.SYSTEM)
@@ -114,6 +117,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     HTTP,
     PREVIEWS,
     IMAGES,
+    VISION,
     SPEECH,
     CHILD_WORKSPACES,
     CANVAS,
@@ -183,6 +187,7 @@ class SessionRights:
     http: HttpSender | None = None
     previews: Previews | None = None
     images: ImageInspector | None = None
+    vision: Vision | None = None
     speech: SpeechSynthesizer | None = None
     child_workspaces: ChildWorkspaces | None = None
     canvas: Canvas | None = None
@@ -373,6 +378,14 @@ class ToolContext:
     def images(self) -> ImageInspector | None:
         """Finds out what an image is; None if the tool does not declare it."""
         return self._rights.images
+
+    @property
+    def vision(self) -> Vision | None:
+        """Asks a model about images.
+
+        None for a Worker, for an agent without ``image_model``, or if the tool does not declare it.
+        """
+        return self._rights.vision
 
     @property
     def speech(self) -> SpeechSynthesizer | None:

@@ -365,6 +365,21 @@ class CanvasActed:
     at_ms: int
 
 
+@recorded("vision_answered")
+@dataclass(frozen=True, slots=True)
+class VisionAnswered:
+    """An agent's image model answered a question of a call; its usage follows as ``usage_charged``."""
+
+    session: str
+    key: str
+    """Identifies the call; a repeat of it gets this answer."""
+    model: str
+    text: str
+    """Text from outside: the model has seen the images. Empty = it said nothing."""
+    usage: Usage
+    at_ms: int
+
+
 @recorded("outside_hook_failed")
 @dataclass(frozen=True, slots=True)
 class OutsideHookFailed:
@@ -522,6 +537,7 @@ TreeFact: TypeAlias = (
     | MessagePassed
     | CanvasChanged
     | CanvasActed
+    | VisionAnswered
     | OutsideHookFailed
     | ChangesKept
     | ChangesSettled

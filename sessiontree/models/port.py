@@ -157,13 +157,19 @@ class StreamingModel(Protocol):
 GatewayModel = RemoteModel | StreamingModel
 """Models that the model gateway asks."""
 Model = InProcessModel | GatewayModel
-"""Any model. A model that knows the size of its context has an attribute ``context_tokens``. A model that
-holds connections has an ``async def close()``, which is called when a tree that it served is closed."""
+"""Any model. A model that knows the size of its context has an attribute ``context_tokens``. One that
+reads only text has ``reads_images = False``. A model that holds connections has an ``async def close()``,
+which is called when a tree that it served is closed."""
 
 
 def summary_key(agent: str) -> str:
     """Return the key of an agent's compaction model where models are kept by agent."""
     return f"{agent}\0summary"
+
+
+def image_key(agent: str) -> str:
+    """Return the key of an agent's image model where models are kept by agent."""
+    return f"{agent}\0image"
 
 
 def model_name(model: object) -> str:

@@ -190,7 +190,8 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("nodes", "Devices", "nodes", _ELEVATED, "nodes", flags=_NAMED, optional="channel jobs"),
     _row("agents_list", "List agents", "agents", _READ, "subtree", flags=_NAMED),
     _row(
-        "image", "Look at image", "media", _READ, "reader images", "coding", flags=_NAMED, optional="web"
+        "image", "Look at image", "media", _READ, "reader images", "coding", flags=_NAMED,
+        optional="vision web",
     ),
     _row("tts", "Speak", "media", _WORKSPACE, "writer speech", flags=_NAMED),
     _row("write_html", "Write page", "landing", _WORKSPACE, "reader writer", flags=_NAMED_INSIDE),

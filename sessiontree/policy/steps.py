@@ -1,9 +1,9 @@
 """The steps that a session's tools pass through: six preliminary ones, then the specification's nine.
 
 Source: seed 001, sections 8.1 and 8.2; the labels are those of its source system. The preliminary steps
-remove: what a kind of session never holds, what needs a missing channel, web access, browser or speech, what
-each plugin's filter removes, optional tools of plugins, ``apply_patch``, and tools only for owners. A scope
-without settings makes no step.
+remove: what a kind of session never holds, what needs a missing channel, web access, browser, speech or image
+model, what each plugin's filter removes, optional tools of plugins, ``apply_patch``, and tools only for
+owners. A scope without settings makes no step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sessiontree.contracts.context import BROWSER, CANVAS, CHANNEL, HTTP, SPEECH, WEB
+from sessiontree.contracts.context import BROWSER, CANVAS, CHANNEL, HTTP, SPEECH, VISION, WEB
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tool import ToolFlag
 from sessiontree.policy.catalog import CatalogRow
@@ -26,6 +26,7 @@ NO_CHANNEL = "it needs a channel, and no session at or above this one has one; g
 NO_WEB = "the session holds no web: the owner of this tree gave it web=None"
 NO_BROWSER = "no browser is installed where its session runs; `sessiontree doctor` says what to install"
 NO_SPEECH = "nothing can speak where its session runs; install espeak-ng, or give WebSettings(speech_url=…)"
+NO_VISION = "its agent has no image model; give it AgentSpec(image_model=…)"
 WEB_SEARCH = "web_search"
 NO_SEARCH = (
     "no search provider is configured; the owner of this tree can give it web=WebSettings(search_url=…)"
@@ -60,6 +61,8 @@ class Standing:
     """Whether a browser is installed where it runs."""
     has_speech: bool = True
     """Whether espeak-ng is installed where it runs, or the owner configured a speech service."""
+    has_vision: bool = True
+    """Whether its agent has an image model."""
     is_tainted: bool = False
     """Whether it has taken in untrusted text; removes no tool, see ``after_untrusted`` of the policy."""
 
@@ -119,6 +122,9 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
     if not standing.has_speech:
         spoken = tuple(row.name for row in words.rows if SPEECH.name in row.capabilities)
         yield Step("speech", gone=spoken, why=NO_SPEECH)
+    if not standing.has_vision:
+        seen = tuple(row.name for row in words.rows if VISION.name in row.capabilities)
+        yield Step("vision", gone=seen, why=NO_VISION)
     for plugin, lists in config.plugins.items():
         yield Step(f"plugin {plugin}", allow=lists.allow, deny=lists.deny, plugin=plugin)
     left_out = tuple(

@@ -43,6 +43,7 @@ from sessiontree.runtime.child_copies import ChildCopies
 from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.containers import Containers
 from sessiontree.runtime.frames import AskModel, MeterTurn, Proceed, ResendPrompt
+from sessiontree.runtime.image_questions import ImageQuestions
 from sessiontree.runtime.live_session import Controller, LiveSession
 from sessiontree.runtime.memory_api import MemoryPort, ended_tree
 from sessiontree.runtime.model_gateway import Gateway
@@ -222,10 +223,15 @@ class EffectRunner:
         self._time_limits: TimeLimits[AwaitedReply] = TimeLimits(self._wait_no_longer)
         """Time limits of model requests, by session."""
         self._budget = QuestionBudget(controller.state)
+        self.image_questions = ImageQuestions(
+            controller, around.gateway, self._budget, around.agents.__getitem__
+        )
+        """The questions of its sessions to image models."""
         self._jobs = JobTimer(controller, around.clock)
 
     def close(self) -> None:
         """Stop all timers."""
+        self.image_questions.close()
         self._budget.close()
         self._jobs.close()
         self._time_limits.close()
@@ -423,6 +429,7 @@ class EffectRunner:
         self.stop_waiting(session)
         self._controller.waits.forget(session)
         self._drop_reserved(session)
+        self.image_questions.session_over(session)
         self._budget.sizes.pop(session, None)
         self._around.gateway.forget(self._controller.config.tree_id, session)
         self._around.containers.session_over(self._controller, session)

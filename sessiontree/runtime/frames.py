@@ -155,6 +155,8 @@ class AskModel:
     """Whether it asks for a summary of the conversation, which fits no result schema."""
     by_compaction_model: bool = False
     """Whether the agent's compaction model is asked, and not its model."""
+    by_image_model: bool = False
+    """Whether the agent's image model is asked, and not its model."""
 
 
 @quickly_made

@@ -16,7 +16,8 @@ from typing import Literal, Protocol
 
 from sessiontree.browser.found import found_browser
 from sessiontree.browser.session_browser import SessionBrowser
-from sessiontree.contracts.context import BROWSER, JOBS, READER, SHELL, SPEECH, SessionRights
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.context import BROWSER, JOBS, READER, SHELL, SPEECH, VISION, SessionRights
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.hooks import HookContext
 from sessiontree.contracts.kinds import SessionKind
@@ -29,7 +30,7 @@ from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.models.port import InProcessModel, summary_key
+from sessiontree.models.port import InProcessModel, image_key, summary_key
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.policy.steps import WebAccess
 from sessiontree.protected import OwnPlaces
@@ -94,6 +95,7 @@ from sessiontree.runtime.session_shell import (
     session_shell,
 )
 from sessiontree.runtime.tool_calls import CallWatch
+from sessiontree.runtime.vision import SessionVision
 from sessiontree.sandbox import CommandTurns, JobTable
 from sessiontree.sandbox.named_files import named_files
 from sessiontree.sandbox.process_tree import ProcessIdentity
@@ -171,9 +173,13 @@ _COMMANDS = frozenset({JOBS.name, SHELL.name})
 """The handles that run commands."""
 
 
-def _missing_in(equipment: HostEquipment) -> frozenset[str]:
-    """Return the capabilities for which what they need is not installed here."""
-    found = {BROWSER.name: found_browser().is_ready, SPEECH.name: can_speak(equipment.web)}
+def _missing_in(equipment: HostEquipment, config: AgentConfig) -> frozenset[str]:
+    """Return the capabilities for which what they need is not installed here, or not given to the agent."""
+    found = {
+        BROWSER.name: found_browser().is_ready,
+        SPEECH.name: can_speak(equipment.web),
+        VISION.name: bool(config.image_model),
+    }
     return frozenset(name for name, is_ready in found.items() if not is_ready)
 
 
@@ -192,7 +198,7 @@ def build_tooling(
         adopt.model,
         has_channel=adopt.has_channel,
         web=equipment.web_access,
-        missing=_missing_in(equipment),
+        missing=_missing_in(equipment, adopt.config),
     )
     held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
     held -= policy.withheld_from(adopt.spec.asked_by)
@@ -551,6 +557,12 @@ class HostCore:
             self._opened = place, writer
         return self._opened[1]
 
+    def _vision(self, adopt: Adopt, link: Link, equipment: HostEquipment) -> SessionVision | None:
+        if not adopt.config.image_model or adopt.spec.kind is SessionKind.WORKER:
+            return None
+        instant = equipment.instant.get(image_key(adopt.spec.agent))
+        return SessionVision(link, adopt.spec, adopt.config, instant)
+
     def _embody(self, adopt: Adopt, state: RunnerState | None) -> SessionRunner:
         equipment = self._equip(adopt.equipment)
         workspace = Path(adopt.workspace)
@@ -595,6 +607,7 @@ class HostCore:
                 memory_writer=MemoryWriterHandle(link),
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
                 images=ImageProcess(),
+                vision=self._vision(adopt, link, equipment),
                 nodes=SessionNodes(link, equipment.nodes),
                 speech=SessionSpeech(link, equipment.web, workspace, equipment.hidden),
                 http=None if equipment.web is None else HttpHandle(link, equipment.web),

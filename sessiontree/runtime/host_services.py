@@ -9,6 +9,7 @@ from sessiontree.contracts.canvas import CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges
 from sessiontree.contracts.cron import CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.messages import AssistantMessage, ImageContent
 from sessiontree.contracts.ports import (
     AgentInfo,
     SessionFilter,
@@ -22,6 +23,7 @@ from sessiontree.contracts.previews import PublishedPage
 from sessiontree.contracts.runtime_control import RestartReport, RuntimeStatus
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.vision import VisionAnswer
 
 
 class Services(Protocol):
@@ -121,6 +123,27 @@ class Services(Protocol):
         self, grant: str, action: str, content: Mapping[str, JsonValue], key: str
     ) -> CanvasReport:
         """Change the session's canvas; a repeat with the same key changes nothing."""
+        ...
+
+    async def ask_image_model(
+        self,
+        grant: str,
+        question: str,
+        images: tuple[ImageContent, ...],
+        key: str,
+        reply: AssistantMessage | None = None,
+    ) -> VisionAnswer:
+        """Ask the image model of the session's agent, once for each key; return its answer.
+
+        ``reply`` is that of a model that runs with the session: it is kept and charged, and nobody is asked.
+
+        Raises:
+            ExecutionError: the model gave no answer.
+        """
+        ...
+
+    async def drop_image_question(self, grant: str, key: str) -> None:
+        """Drop a question to the image model: nobody waits for its answer."""
         ...
 
     async def ask_canvas(self, grant: str, kind: str, code: str, key: str, timeout_s: float) -> str:

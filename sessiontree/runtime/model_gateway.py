@@ -27,7 +27,15 @@ from sessiontree.contracts.truncation import cut_text
 from sessiontree.contracts.whole_text import whole_object, whole_text
 from sessiontree.models.answers import ModelFailure, checked_reply, failure_of
 from sessiontree.models.held_questions import NOTE_HELD
-from sessiontree.models.port import EmitEvent, GatewayModel, ModelRequest, ToolSpec, model_name, summary_key
+from sessiontree.models.port import (
+    EmitEvent,
+    GatewayModel,
+    ModelRequest,
+    ToolSpec,
+    image_key,
+    model_name,
+    summary_key,
+)
 from sessiontree.models.sendable.provider_view import GRAMMARS, NAMES, NAMES_OF, NO_REPAIRS, ProviderView
 from sessiontree.models.sendable.sendable_message import sendable_tools
 from sessiontree.models.stream_assembler import StreamAssembler, request_reply
@@ -36,6 +44,7 @@ from sessiontree.runtime.link import HostLink, HostLost, Mailbox, Transport
 from sessiontree.runtime.progress import Progress, ProgressHub
 from sessiontree.runtime.supervisor_api import ActorRow
 from sessiontree.schema.dialect import dialect_for_model
+from sessiontree.tree.reservations import session_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +134,7 @@ class Asker(Protocol):
 
     @property
     def session(self) -> str:
-        """The session in the tree."""
+        """The session in the tree, or a place of its own for a further question of it."""
         ...
 
     @property
@@ -192,6 +201,13 @@ class Gateway(Protocol):
         ...
 
 
+def _key_of(question: AskModel, agent: str) -> str:
+    """Return the key of the model that a question is for."""
+    if question.by_image_model:
+        return image_key(agent)
+    return summary_key(agent) if question.by_compaction_model else agent
+
+
 def _show_nobody(event: ModelEvent) -> None:
     """Drop the events of a reply that hooks must judge before anyone sees it."""
 
@@ -235,8 +251,7 @@ class GatewayCore:
         place = (asker.tree_id, asker.session)
         emit = _show_nobody if question.unseen else asker.emit
         self.withdraw(*place)
-        key = summary_key(asker.agent) if question.by_compaction_model else asker.agent
-        model = self._models_of(asker.tree_id).get(key)
+        model = self._models_of(asker.tree_id).get(_key_of(question, asker.agent))
         if model is None:
             asker.failed(ModelFailure(NO_MODEL.format(agent=asker.agent)))
             return
@@ -254,7 +269,7 @@ class GatewayCore:
         if repairs is not NO_REPAIRS:
             emit(TranscriptRepaired(repairs.missing, repairs.dropped, repairs.moved))
         request = ModelRequest(
-            asker.session,
+            session_in(asker.session),
             asker.kind,
             question.turn,
             conversation.prompt.system_prompt,

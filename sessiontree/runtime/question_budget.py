@@ -24,7 +24,14 @@ from sessiontree.contracts.session_facts import FailureCause
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.frames import AskModel, ModelPrompt
 from sessiontree.tree.budgets import payers_of
-from sessiontree.tree.reservations import Admitted, MostUsed, Postponed, Reservations, Unaffordable
+from sessiontree.tree.reservations import (
+    Admitted,
+    MostUsed,
+    Postponed,
+    Reservations,
+    Unaffordable,
+    session_in,
+)
 from sessiontree.tree.state import TreeState
 
 DEFAULT_OUTPUT_TOKENS: Final = 8_192
@@ -70,7 +77,10 @@ class QuestionBudget:
         send: Callable[[AskModel], None],
         refuse: Callable[[ModelFailure], None],
     ) -> None:
-        """Send a session's question, now or when the budget can pay for it, or refuse it."""
+        """Send a session's question, now or when the budget can pay for it, or refuse it.
+
+        ``session`` may be a place of its own, by :func:`~sessiontree.tree.reservations.place_in`.
+        """
         if not self._is_counted(session):
             send(question)
             return
@@ -131,7 +141,7 @@ class QuestionBudget:
 
     def _payer(self, session: str, member: str) -> str | None:
         """Return the account that pays for a member first, or None if no budget counts it."""
-        found = self._state.sessions.get(session)
+        found = self._state.sessions.get(session_in(session))
         if found is None:
             return None
         return next(iter(payers_of(self._state.accounts, found.account, member)), None)
@@ -139,11 +149,15 @@ class QuestionBudget:
 
 def price_of(question: AskModel, config: AgentConfig) -> ModelPrice | Literal["unknown"] | None:
     """Return the highest price of the model that is asked, as the agent's configuration has it."""
+    if question.by_image_model:
+        return config.image_price
     return config.compaction_price if question.by_compaction_model else config.model_price
 
 
 def _no_price(account: str, question: AskModel, config: AgentConfig) -> ModelFailure:
     model = config.compaction_model if question.by_compaction_model else config.model
+    if question.by_image_model:
+        model = config.image_model
     reason = (
         f"budget.cost_usd of {account!r} can't be kept: the price of {model!r} is not known; give "
         "ProviderModel(price=ModelPrice(…)), or a budget in tokens"
@@ -163,7 +177,7 @@ def _most_used(question: AskModel, config: AgentConfig, size: int) -> MostUsed:
     settings = question.settings
     thinking = settings.thinking if isinstance(settings.thinking, int) else 0
     output = settings.max_output_tokens or DEFAULT_OUTPUT_TOKENS + thinking
-    if config.context_tokens is not None and not question.by_compaction_model:
+    if config.context_tokens is not None and not (question.by_compaction_model or question.by_image_model):
         size = min(size, config.context_tokens)
     price = price_of(question, config)
     known = price if isinstance(price, ModelPrice) else None

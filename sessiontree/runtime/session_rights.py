@@ -19,7 +19,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges, ChildWorkspaces
-from sessiontree.contracts.context import BROWSER, SPEECH, SessionRights
+from sessiontree.contracts.context import BROWSER, SPEECH, VISION, SessionRights
 from sessiontree.contracts.cron import Cron, CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionClosed
 from sessiontree.contracts.http_requests import HttpSender
@@ -54,6 +54,7 @@ from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.speech import SpeechSynthesizer
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import PolicyRow, RemovedTools, SessionSpec, TreeConfig
+from sessiontree.contracts.vision import Vision
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy, compiled
 from sessiontree.policy.settings import PolicyConfig
@@ -151,13 +152,17 @@ def session_policy(
 ) -> SessionPolicy:
     """Return a tree's policy for one of its sessions.
 
-    ``missing`` are the capabilities whose programs are not installed where it runs: browser and speech.
+    ``missing`` are the capabilities whose programs are not installed where it runs, or whose model its agent
+    does not have: browser, speech and vision.
     """
     standing = tool_standing(
         spec.kind, spec.agent, model, group, has_channel=has_channel, web=web, named=frozenset(spec.tools)
     )
     standing = replace(
-        standing, has_browser=BROWSER.name not in missing, has_speech=SPEECH.name not in missing
+        standing,
+        has_browser=BROWSER.name not in missing,
+        has_speech=SPEECH.name not in missing,
+        has_vision=VISION.name not in missing,
     )
     return SessionPolicy(policy, standing)
 
@@ -195,6 +200,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "http": HttpSender,
     "previews": Previews,
     "images": ImageInspector,
+    "vision": Vision,
     "speech": SpeechSynthesizer,
     "child_workspaces": ChildWorkspaces,
     "nodes": Nodes,
@@ -341,6 +347,8 @@ class Handles:
     canvas: Canvas | None
     """None = no session at or above this one has a channel."""
     images: ImageInspector
+    vision: Vision | None
+    """None for a Worker, or where the agent has no image model."""
     speech: SpeechSynthesizer
     nodes: Nodes
     http: HttpSender | None
@@ -403,6 +411,7 @@ def build_rights(
         previews=handles.previews,
         runtime=handles.runtime,
         images=handles.images,
+        vision=handles.vision if config.image_model else None,
         child_workspaces=handles.child_workspaces,
         cron=handles.cron if kind is SessionKind.MAIN else None,
         tree_id=tree_id,

@@ -1,4 +1,7 @@
-"""The supervisor: the open trees, their journal and their hosts. Nothing else writes them."""
+"""The supervisor: the open trees, their journal and their hosts. Nothing else writes them.
+
+Long because it has a method for each request of a host.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.messages import AssistantMessage, ImageContent
 from sessiontree.contracts.ports import (
     AgentInfo,
     SessionFilter,
@@ -39,6 +43,7 @@ from sessiontree.contracts.runtime_control import RestartReport, RuntimeStatus
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.vision import VisionAnswer
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.canvas_viewers import CanvasViewers
@@ -456,6 +461,24 @@ class SupervisorCore:
         counts = {name: len(surface.components) for name, surface in canvas.surfaces.items()}
         viewers = self.canvas_viewers.count(controller.config.tree_id, live.session)
         return CanvasReport(canvas.is_shown, canvas.shows, counts, viewers)
+
+    async def ask_image_model(
+        self,
+        grant: str,
+        question: str,
+        images: tuple[ImageContent, ...],
+        key: str,
+        reply: AssistantMessage | None = None,
+    ) -> VisionAnswer:
+        """Return the answer of the image model of a session's agent; a known key asks nothing."""
+        live = self.grants.check(grant, "see")
+        controller = self.tree(live.controller.config.tree_id)
+        return await controller.image_questions.ask(live, question, images, key, reply)
+
+    async def drop_image_question(self, grant: str, key: str) -> None:
+        """Drop a question to the image model: nobody waits for its answer."""
+        live = self.grants.check(grant, "see")
+        self.tree(live.controller.config.tree_id).image_questions.drop(live.session, key)
 
     async def ask_canvas(self, grant: str, kind: str, code: str, key: str, timeout_s: float) -> str:
         """Ask a frame that shows a session's canvas, once for each key."""

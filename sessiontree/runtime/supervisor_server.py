@@ -74,6 +74,7 @@ FOR_GRANTS: Final = frozenset(
         "publish",
         "changes_below", "changed_content", "settle_changes",
         "change_canvas", "ask_canvas",
+        "ask_image_model", "drop_image_question",
         "timed_jobs", "job_history", "change_job",
         "runtime_status", "replace_hosts",
     }

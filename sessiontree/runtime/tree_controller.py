@@ -171,6 +171,7 @@ class TreeController:
         self.expected: dict[str, set[str]] = {}
         """Ids of messages and calls that a session has not answered."""
         self._effects = EffectRunner(self, deps)
+        self.image_questions = self._effects.image_questions
         self._leaving: Counter[str] = Counter()
         """Sessions that are leaving hosts, with the number of hosts."""
         self._has_left = asyncio.Event()

@@ -135,6 +135,8 @@ def _asked(  # noqa: C901, PLR0912, PLR0915 - one case for each type
             yield protocol.CanvasAsked(at_ms, session, key, action, content)
         case facts.CanvasActed():
             yield from _canvas_action(at_ms, head, ahead)
+        case facts.VisionAnswered():
+            yield protocol.VisionReported(at_ms, head)
         case facts.OutsideHookFailed():
             yield protocol.HookFailedOutside(at_ms, head)
         case facts.DenialLifted(request_id, by):
@@ -273,7 +275,8 @@ def _usage(state: TreeState, reported: Reported, session: str, recorded: Usage) 
     known, node = reported.usage.get(session), state.sessions.get(session)
     if known is None or node is None:
         return recorded
-    owed = known - node.usage
+    book = state.visions.get(session)
+    owed = known - (node.usage if book is None else node.usage - book.usage)
     matches = math.isclose(owed.cost_usd, recorded.cost_usd, abs_tol=1e-9)
     return recorded if matches and replace(owed, cost_usd=recorded.cost_usd) == recorded else owed
 

@@ -42,6 +42,7 @@ from sessiontree.contracts.context import (
     SHELL,
     SPEECH,
     SUBTREE,
+    VISION,
     WEB,
     WRITER,
     CallSignals,
@@ -94,6 +95,7 @@ from sessiontree.contracts.runtime_control import (
 )
 from sessiontree.contracts.speech import SpeechSynthesizer
 from sessiontree.contracts.tool import RawTool, Tool, declared_by
+from sessiontree.contracts.vision import Vision
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
@@ -452,6 +454,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     web: Web | None = None,
     http: HttpSender | None = None,
     images: ImageInspector | ByKind | None = BY_KIND,
+    vision: Vision | None = None,
     speech: SpeechSynthesizer | None = None,
     nodes: Nodes | None = None,
     runtime: RuntimeControl | None = None,
@@ -483,6 +486,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         web: Reads the web.
         http: Sends HTTP requests.
         images: By default the real process for images; None removes it.
+        vision: Asks a model about images.
         speech: Speaks texts.
         nodes: Knows the machines of the runtime.
         runtime: The runtime itself.
@@ -501,16 +505,15 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         _rights_without_handles(kind, root, config or AgentConfig(), status, tree_id),
         reader=_handle(READER, kind, reader, lambda: WorkspaceReader(root)),
         memory=_handle(MEMORY, kind, memory), web=_handle(WEB, kind, web), http=_handle(HTTP, kind, http),
-        images=_handle(IMAGES, kind, images, ImageProcess),
+        images=_handle(IMAGES, kind, images, ImageProcess), vision=_handle(VISION, kind, vision),
         speech=_handle(SPEECH, kind, speech), nodes=_handle(NODES, kind, nodes),
         runtime=_handle(RUNTIME, kind, runtime), shell=_handle(SHELL, kind, shell),
         writer=_handle(WRITER, kind, writer, lambda: WorkspaceWriter(root)),
-        browser=_handle(BROWSER, kind, browser), jobs=_handle(JOBS, kind, jobs),
-        channel=_handle(CHANNEL, kind, channel, RecordingChannel),
+        channel=_handle(CHANNEL, kind, channel, RecordingChannel), browser=_handle(BROWSER, kind, browser),
         memory_writer=_handle(MEMORY_WRITER, kind, memory_writer),
         sessions=_handle(SESSIONS, kind, sessions, lambda: RecordingSessions(SESSION_IDS[kind])),
         subtree=_handle(SUBTREE, kind, subtree, RecordingSubtree),
-        previews=_handle(PREVIEWS, kind, previews),
+        previews=_handle(PREVIEWS, kind, previews), jobs=_handle(JOBS, kind, jobs),
         child_workspaces=_handle(CHILD_WORKSPACES, kind, child_workspaces),
         canvas=_handle(CANVAS, kind, canvas), cron=_handle(CRON, kind, cron),
     )  # fmt: skip

@@ -72,10 +72,12 @@ from sessiontree.tree.protocol import (
     TreeOpened,
     TreeStimulus,
     UsageReported,
+    VisionReported,
     WakeTreeAt,
 )
 from sessiontree.tree.spawn import adopt, channels_of, open_tree, spawn
 from sessiontree.tree.state import TreeState
+from sessiontree.tree.vision import keep_answer
 
 _FORKED = "the tree was forked, and the request belongs to the other tree; it is made again"
 
@@ -153,6 +155,8 @@ def _judge(draft: Draft, stimulus: TreeStimulus) -> None:  # noqa: C901, PLR0912
             act_on_canvas(draft, stimulus)
         case HookFailedOutside():
             _note_hook(draft, stimulus)
+        case VisionReported():
+            keep_answer(draft, stimulus)
         case LeftoversFound():
             _note_leftovers(draft, stimulus)
         case ChangesFound():

@@ -2,6 +2,8 @@
 
 Neither holds a rule or refuses anything. A fact about an unknown session, request or post is applied as far
 as possible.
+
+Long because each kind of fact is applied here.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any, cast
 from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.codec import Recorded
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.messages import NOTHING_USED
 from sessiontree.contracts.settings import MINUTE_MS
 from sessiontree.contracts.stimuli import ApproverAsked
 from sessiontree.contracts.tree_config import TreeConfig
@@ -55,12 +58,14 @@ from sessiontree.contracts.tree_facts import (
     TreeFact,
     TreeForked,
     UsageCharged,
+    VisionAnswered,
 )
 from sessiontree.tree.budgets import amounts_of, count, open_account
 from sessiontree.tree.canvas_state import CanvasState, change_state
 from sessiontree.tree.job_facts import claim_slot, remove_job, save_job, skip_slots
 from sessiontree.tree.protocol import Deliver, TreeInstruction
 from sessiontree.tree.state import (
+    MAX_VISION_ANSWERS,
     Alarm,
     AlarmKind,
     Alarms,
@@ -71,6 +76,7 @@ from sessiontree.tree.state import (
     Session,
     Stop,
     TreeState,
+    VisionAnswers,
 )
 
 
@@ -294,6 +300,9 @@ def _end(state: TreeState, fact: SessionEnded) -> None:
     for post_id in state.owed_to.members(fact.session):
         _forget_post(state, fact.session, post_id)
     state.canvases.drop(fact.session)
+    book = state.visions.get(fact.session)
+    if book is not None:
+        state.visions.put(fact.session, VisionAnswers((), book.usage))
     _unindex_live(state, session)
     _close_account(state, fact.session)
     _sweep(state)
@@ -481,6 +490,15 @@ def _canvas_acted(state: TreeState, fact: CanvasActed) -> None:
         state.canvases.put(fact.session, canvas.with_key(fact.key))
 
 
+def _vision_answered(state: TreeState, fact: VisionAnswered) -> None:
+    state.now_ms = max(state.now_ms, fact.at_ms)
+    book = state.visions.get(fact.session) or VisionAnswers((), NOTHING_USED)
+    answers = (*book.answers, fact)[-MAX_VISION_ANSWERS:]
+    if state.live_session(fact.session) is None:
+        answers = ()
+    state.visions.put(fact.session, VisionAnswers(answers, book.usage + fact.usage))
+
+
 def _only_told(_state: TreeState, _fact: TreeFact) -> None:
     """Change nothing: no rule depends on the fact. It is there for readers of the journal."""
 
@@ -515,6 +533,7 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     MessagePassed: _passed,
     CanvasChanged: _canvas_changed,
     CanvasActed: _canvas_acted,
+    VisionAnswered: _vision_answered,
     OutsideHookFailed: _only_told,
     ChangesKept: _kept,
     ChangesSettled: _settled,

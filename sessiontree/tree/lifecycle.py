@@ -158,7 +158,7 @@ def _complete_kept(draft: Draft, heads: Iterable[str]) -> None:
 def charge(draft: Draft, reported: UsageReported) -> None:
     """Charge a session's usage, even after its end. If a cap is reached, stop the sessions that use it."""
     session = draft.state.sessions.get(reported.session)
-    usage = _sane(reported.usage)
+    usage = valid_usage(reported.usage)
     if session is None or usage == NOTHING_USED:
         return
     draft.write(UsageCharged(reported.session, session.account, usage))
@@ -177,7 +177,8 @@ def stop_overdrawn(draft: Draft, account: str, members: Iterable[str]) -> None:
                 stop_spent(draft, payer, member, natural(member, used), natural(member, cap))
 
 
-def _sane(usage: Usage) -> Usage:
+def valid_usage(usage: Usage) -> Usage:
+    """Return a usage without negative amounts and without a cost that is no finite number."""
     # A provider that reports nonsense must neither return budget nor corrupt the record.
     cost_usd = usage.cost_usd
     return Usage(
@@ -334,6 +335,9 @@ def offer(draft: Draft, stimulus: FromSession, offered: ResultOffered) -> None:
         ValueError: the result's status is not a final one.
     """
     name, result = stimulus.session, offered.result
+    book = draft.state.visions.get(name)
+    if book is not None:  # the session itself counts what its own model and its calls used
+        result = replace(result, usage=result.usage + book.usage)
     quiet = stimulus.quiet and not offered.stays
     if not result.status.is_final:
         raise ValueError(f"can't end session {name!r} as {result.status}: that is not a final state")

@@ -22,7 +22,7 @@ from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.settings import Budget
 from sessiontree.contracts.stimuli import SendMode, Stimulus, TreeEvent
 from sessiontree.contracts.tree_config import TreeConfig, Via
-from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled, OutsideHookFailed
+from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled, OutsideHookFailed, VisionAnswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +249,14 @@ class CanvasActionSent:
 
 
 @dataclass(frozen=True, slots=True)
+class VisionReported:
+    """An image model answered a question of a session."""
+
+    at_ms: int
+    answered: VisionAnswered
+
+
+@dataclass(frozen=True, slots=True)
 class LeftoversFound:
     """A session left a host on which processes of its tools still ran; those processes were ended."""
 
@@ -331,6 +339,7 @@ TreeStimulus: TypeAlias = (
     | SendAsked
     | CanvasAsked
     | CanvasActionSent
+    | VisionReported
     | HookFailedOutside
     | LeftoversFound
     | ChangesFound

@@ -55,6 +55,16 @@ class Unaffordable:
     """In units of the budget."""
 
 
+def place_in(session: str, key: str) -> str:
+    """Return the place of a further question that a session asks besides that of its turn."""
+    return f"{session}\0{key}"
+
+
+def session_in(place: str) -> str:
+    """Return the session of a place; a session is the place of its turn's question."""
+    return place.partition("\0")[0]
+
+
 class Reservations:
     """The amounts that model calls of one tree have reserved.
 
@@ -97,7 +107,7 @@ class Reservations:
 
     def _rows(self, session: str, most: MostUsed) -> dict[tuple[str, str], tuple[int, int]]:
         """Return, by account and member, what the input takes and what each token of the reply takes."""
-        found = self._state.sessions.get(session)
+        found = self._state.sessions.get(session_in(session))
         if found is None:
             return {}
         units = {"tokens": (most.input_tokens, 1)}

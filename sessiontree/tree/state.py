@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from operator import attrgetter, itemgetter
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
 from sessiontree.contracts.client_tool import ClientCall
@@ -30,7 +30,7 @@ from sessiontree.contracts.stimuli import (
     WorkInterrupted,
 )
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
-from sessiontree.contracts.tree_facts import ChangesKept, DigestDenied
+from sessiontree.contracts.tree_facts import ChangesKept, DigestDenied, VisionAnswered
 from sessiontree.tree.canvas_state import CanvasState
 
 K = TypeVar("K")
@@ -416,6 +416,19 @@ class JobState:
         return replace(self)
 
 
+MAX_VISION_ANSWERS: Final = 32
+"""How many of the newest answers are kept: a call is repeated soon after a crash, or never."""
+
+
+class VisionAnswers(NamedTuple):
+    """What image models answered a session."""
+
+    answers: tuple[VisionAnswered, ...]
+    """The newest ones, oldest first; empty after its end."""
+    usage: Usage
+    """What all of them used together."""
+
+
 class ClosedCall(NamedTuple):
     """How a client call ended."""
 
@@ -459,6 +472,8 @@ class TreeState:
     """The receiver of each message between sessions, by sender and key."""
     canvases: Table[str, CanvasState] = field(default_factory=Table)
     """The canvas of each live session that has one."""
+    visions: Table[str, VisionAnswers] = field(default_factory=Table)
+    """What image models answered each session that asked one."""
     denied: Table[tuple[str, str], bool] = field(default_factory=Table)
     """Calls that a person denied permanently, by digest and session."""
     denials: Table[str, DigestDenied] = field(default_factory=Table)

@@ -37,6 +37,7 @@ from sessiontree.contracts.child_workspaces import ChildChanges
 from sessiontree.contracts.cron import CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.messages import AssistantMessage, ImageContent
 from sessiontree.contracts.ports import (
     AgentInfo,
     SessionFilter,
@@ -50,6 +51,7 @@ from sessiontree.contracts.previews import PublishedPage
 from sessiontree.contracts.runtime_control import RestartReport, RuntimeStatus
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.vision import VisionAnswer
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ask_for_keys_by
@@ -173,6 +175,22 @@ class RemoteServices:
         """Change the session's canvas."""
         report: CanvasReport = await self._ask(grant, "change_canvas", action, content, key)
         return report
+
+    async def ask_image_model(
+        self,
+        grant: str,
+        question: str,
+        images: tuple[ImageContent, ...],
+        key: str,
+        reply: AssistantMessage | None = None,
+    ) -> VisionAnswer:
+        """Ask the image model of the session's agent."""
+        answer: VisionAnswer = await self._ask(grant, "ask_image_model", question, images, key, reply)
+        return answer
+
+    async def drop_image_question(self, grant: str, key: str) -> None:
+        """Drop a question to the image model."""
+        await self._ask(grant, "drop_image_question", key)
 
     async def ask_canvas(self, grant: str, kind: str, code: str, key: str, timeout_s: float) -> str:
         """Ask a frame that shows the session's canvas."""

@@ -34,6 +34,7 @@ from sessiontree.contracts.context import (
     SHELL,
     SPEECH,
     SUBTREE,
+    VISION,
     WEB,
     WRITER,
     CallSignals,
@@ -60,6 +61,7 @@ ALL: tuple[Capability[Any], ...] = (
     SUBTREE,
     HTTP,
     IMAGES,
+    VISION,
     SPEECH,
     NODES,
     PREVIEWS,
@@ -280,6 +282,6 @@ def test_kind_decides_what_may_be_held(kind: SessionKind) -> None:
 
 
 def test_what_observes_changes_nothing() -> None:
-    """The handles a Worker may hold are those whose work is ReadOnly, without the look at children."""
+    """The handles a Worker may hold are those whose work is ReadOnly, without children and image models."""
     read_only = {each.name for each in ALL if each.tier is PermissionTier.READ_ONLY}
-    assert read_only - {"subtree"} == OBSERVING
+    assert read_only - {"subtree", "vision"} == OBSERVING

@@ -31,6 +31,7 @@ from sessiontree.testing.context import (
     fresh_report,
 )
 from sessiontree.testing.fixed_runtime import FixedRuntime
+from sessiontree.testing.fixed_vision import FixedVision
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import OutboundWeb
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
@@ -42,6 +43,7 @@ CONFIGS = st.builds(
     AgentConfig,
     agent_id=st.text(min_size=1, max_size=8),
     model=st.text(max_size=8),
+    image_model=st.sampled_from(["", "seer"]),
     prompt=st.text(max_size=20),
     system_tier=st.sampled_from(["allow", "ask", "deny"]),
     workspace_access=st.sampled_from(["rw", "ro"]),
@@ -63,6 +65,7 @@ CHANGING = (
     "canvas",
     "cron",
     "runtime",
+    "vision",
 )
 """What no Worker holds."""
 
@@ -86,6 +89,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         http=OutboundWeb(WebSettings()),
         previews=RecordingPreviews(),
         images=ImageProcess(),
+        vision=FixedVision(),
         speech=OutboundWeb(WebSettings()),
         child_workspaces=MappedChanges({}),
         canvas=RecordingCanvas(),
@@ -102,7 +106,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         if kind is SessionKind.WORKER:
             assert held.isdisjoint(CHANGING)
         else:
-            everything = set(capabilities_of(kind))
+            everything = set(capabilities_of(kind)) - ({"vision"} if not config.image_model else set())
             assert held == (everything if config.workspace_access == "rw" else everything - {"writer"})
         assert (rights.session_id, rights.kind, rights.config) == (session, kind, config)
         assert rights.workspace_root == root

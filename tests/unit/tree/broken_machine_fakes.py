@@ -34,6 +34,7 @@ from sessiontree.contracts.tree_facts import (
     ToolAlwaysAllowed,
     TreeCreated,
     TreeFact,
+    UsageCharged,
 )
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
@@ -56,6 +57,7 @@ from sessiontree.tree.protocol import (
     StopAsked,
     TreeInstruction,
     TreeStimulus,
+    VisionReported,
     WakeTreeAt,
 )
 from sessiontree.tree.state import TreeState
@@ -499,6 +501,19 @@ def _drawing_again(state: TreeState, stimulus: TreeStimulus, facts: list[TreeFac
     return facts
 
 
+def _answering_again(state: TreeState, stimulus: TreeStimulus) -> Answer:
+    if isinstance(stimulus, VisionReported) and stimulus.answered.session in state.visions:
+        loose = state.layer()
+        loose.visions.drop(stimulus.answered.session)
+        return decide(loose, stimulus)
+    return decide(state, stimulus)
+
+
+def _charging_no_answer(_state: TreeState, stimulus: TreeStimulus, facts: list[TreeFact]) -> list[TreeFact]:
+    is_vision = isinstance(stimulus, VisionReported)
+    return [fact for fact in facts if not (is_vision and isinstance(fact, UsageCharged))]
+
+
 def _acting_again(state: TreeState, stimulus: TreeStimulus) -> Answer:
     if isinstance(stimulus, CanvasActionSent) and stimulus.session in state.canvases:
         loose = state.layer()
@@ -518,6 +533,8 @@ PLANTED: dict[str, tuple[Machine, str]] = {
     "changes are kept twice": (changing(_keeping_again), "COPY"),
     "changes of a failed child are lost": (changing(_losing_failures), "COPY"),
     "changes are settled twice": (changing(_settling_again), "COPY"),
+    "an image model's answer counts twice": (Machine(decide=_answering_again), "VISION"),
+    "an image model's answer is not charged": (changing(_charging_no_answer), "VISION"),
     "a canvas is changed twice by one call": (changing(_drawing_again), "CANVAS"),
     "an action on a canvas counts twice": (Machine(decide=_acting_again), "CANVAS"),
     "an action on a canvas is a person's word": (each(_as_a_person), "CANVAS"),

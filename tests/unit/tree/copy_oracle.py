@@ -1,8 +1,8 @@
 """The watcher's own books of workspaces of children's own, and of canvases.
 
 COPY: only a Branch works in a copy, and what is below it works there, too. Its changes are kept once, after
-its end, and settled once, after that. CANVAS: a key acts once; who has ended has none; what somebody does
-there is text from outside, and decides nothing.
+its end, and settled once, after that. VISION: an answer is kept once, and charged as it comes. CANVAS: a key
+acts once; who has ended has none; what somebody does there is text from outside, and decides nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,18 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     SessionSpawned,
     TreeFact,
+    UsageCharged,
+    VisionAnswered,
 )
 from sessiontree.tree.child_changes import copies_in_use, unfinished_copies
-from sessiontree.tree.protocol import CanvasActionSent, CanvasAsked, ChangesFound, SettleAsked, TreeStimulus
+from sessiontree.tree.protocol import (
+    CanvasActionSent,
+    CanvasAsked,
+    ChangesFound,
+    SettleAsked,
+    TreeStimulus,
+    VisionReported,
+)
 from sessiontree.tree.state import TreeState
 from tests.unit.tree.spawn_oracle import SpawnBooks
 from tests.unit.tree.tree_fixtures import BRANCH, WORKER
@@ -40,6 +49,8 @@ class CopyBooks:
         self.settled: dict[str, str] = {}
         self.keys: set[tuple[str, str]] = set()
         """Sessions and keys of changes and actions of their canvases."""
+        self.answered: set[tuple[str, str]] = set()
+        """Live sessions and keys of what their image models answered."""
         self.shown: dict[str, bool] = {}
         """Whether the canvas of a live session is shown."""
 
@@ -71,7 +82,14 @@ class CopyBooks:
                     self.shown[name] = fact.action != "hide"
                 else:
                     assert self.shown.get(name), f"CANVAS: {name} shows nothing, and somebody acts on it"
+            case VisionAnswered(session=name):
+                assert (name, fact.key) not in self.answered, (
+                    f"VISION: {fact.key} of {name} is answered twice"
+                )
+                if name in live:
+                    self.answered.add((name, fact.key))
             case SessionEnded(session=name):
+                self.answered = {each for each in self.answered if each[0] != name}
                 self.shown.pop(name, None)
                 self.keys = {each for each in self.keys if each[0] != name}
 
@@ -90,6 +108,8 @@ class CopyBooks:
             decided = [fact for fact in facts if isinstance(fact, ApprovalDecided)]
             overdue = [fact for fact in decided if fact.by not in {"time", "stop", "nobody"}]
             assert not overdue, f"CANVAS: {overdue} is decided by a canvas"
+        if isinstance(stimulus, VisionReported):
+            self._judge_answer(stimulus, facts)
         if isinstance(stimulus, ChangesFound):
             name = stimulus.kept.session
             due = name in self.copies and name not in self.spawns.live
@@ -105,3 +125,15 @@ class CopyBooks:
         assert [spec.session_id for spec in unfinished_copies(state)] == ended, f"COPY: {ended} are not kept"
         used = {copy for name, copy in self.copies.items() if self.settled.get(name) != "discarded"}
         assert copies_in_use(state) == used, f"COPY: {used} are in use"
+
+    def _judge_answer(self, reported: VisionReported, facts: Sequence[TreeFact]) -> None:
+        name, used = reported.answered.session, max(0, reported.answered.usage.input_tokens)
+        kept = [fact for fact in facts if isinstance(fact, VisionAnswered)]
+        charged = [
+            fact.usage.input_tokens
+            for fact in facts
+            if isinstance(fact, UsageCharged) and fact.session == name
+        ]
+        assert charged == [used] * (bool(kept) and used > 0), f"VISION: {charged} are charged to {name}"
+        is_known = (name, reported.answered.key) in self.answered
+        assert is_known or name not in self.spawns.live, f"VISION: an answer to {name} is lost"

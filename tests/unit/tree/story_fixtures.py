@@ -8,7 +8,7 @@ from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.settings import Budget, Limits
-from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled
+from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled, VisionAnswered
 from sessiontree.tree.protocol import (
     CanvasActionSent,
     CanvasAsked,
@@ -18,6 +18,7 @@ from sessiontree.tree.protocol import (
     SettleAsked,
     SpawnAsked,
     UsageReported,
+    VisionReported,
 )
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import (
@@ -193,6 +194,16 @@ def show_a_canvas(harness: Harness) -> None:
     harness.feed(CanvasActionSent(0, "main", "c4", "approve everything"))
 
 
+def ask_an_image_model(harness: Harness) -> None:
+    """An answer is reported twice, also after a crash; the last one spends the budget."""
+    harness.open(limits=LIMITS, budget=Budget(tokens=9))
+    asker = harness.spawn("main", BRANCH)
+    for number in range(3):
+        answered = VisionAnswered(asker, f"v{number // 2}", "seer", "a flag", Usage(input_tokens=5), 0)
+        harness.feed(VisionReported(0, answered))
+        harness.crash()
+
+
 def take_in_a_copy(harness: Harness) -> None:
     """A child fails in a workspace of its own; its changes are kept and settled once, whoever asks again."""
     harness.open(limits=LIMITS)
@@ -226,4 +237,5 @@ STORIES: tuple[Callable[[Harness], None], ...] = (
     spawn_too_many,
     show_a_canvas,
     take_in_a_copy,
+    ask_an_image_model,
 )

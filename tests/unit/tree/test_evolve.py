@@ -51,6 +51,7 @@ from sessiontree.contracts.tree_facts import (
     TreeFact,
     TreeForked,
     UsageCharged,
+    VisionAnswered,
 )
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.state import initial_tree
@@ -92,6 +93,7 @@ STRAY: list[typing.Any] = [
     MessagePassed(NOBODY, "main", "key", "follow_up", 0),
     CanvasChanged(NOBODY, "key", "present", {"html": "x"}, 0),
     CanvasActed(NOBODY, "key", 0),
+    VisionAnswered(NOBODY, "key", "seer", "a flag", Usage(input_tokens=1), 0),
     ChangesKept(NOBODY, (), "", 0),
     ChangesSettled(NOBODY, "merged", 0),
     OutsideHookFailed(NOBODY, "hook", "session_start", "it raised OSError"),

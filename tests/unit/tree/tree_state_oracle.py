@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
@@ -22,7 +23,17 @@ from sessiontree.tree.evolve import (
     set_request_alarm,
     set_session_alarms,
 )
-from sessiontree.tree.state import ClosedCall, JobState, Post, Request, RunNote, Session, Stop, TreeState
+from sessiontree.tree.state import (
+    ClosedCall,
+    JobState,
+    Post,
+    Request,
+    RunNote,
+    Session,
+    Stop,
+    TreeState,
+    VisionAnswers,
+)
 
 
 def snapshot(state: TreeState) -> dict[str, Any]:
@@ -48,6 +59,10 @@ def snapshot(state: TreeState) -> dict[str, Any]:
         "denials": [to_wire(denial) for denial in state.denials.values()],
         "always": [tool for tool, _ in state.always.items()],
         "canvases": {name: _canvas_to_wire(canvas) for name, canvas in state.canvases.items()},
+        "visions": {
+            name: ([to_wire(each) for each in book.answers], asdict(book.usage))
+            for name, book in state.visions.items()
+        },
         "changes": [to_wire(kept) for kept in state.changes.values()],
         "settled": dict(state.settled.items()),
         "jobsMade": state.jobs_made,
@@ -104,6 +119,8 @@ def _restore_rest(state: TreeState, value: Mapping[str, Any]) -> None:
         surfaces = {key: CanvasSurface(**surface) for key, surface in wire["surfaces"].items()}
         canvas = CanvasState(**{**wire, "surfaces": surfaces, "keys": tuple(wire["keys"])})
         state.canvases.put(name, canvas)
+    for name, (answers, usage) in value["visions"].items():
+        state.visions.put(name, VisionAnswers(tuple(from_wire(wire) for wire in answers), Usage(**usage)))
     for wire in value["changes"]:
         kept = from_wire(wire)
         state.changes.put(kept.session, kept)

@@ -12,7 +12,7 @@ from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
 from sessiontree.contracts.jsonable import digest_of
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.settings import Budget
-from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled
+from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled, VisionAnswered
 from sessiontree.tree.protocol import (
     CanvasActionSent,
     CanvasAsked,
@@ -34,6 +34,7 @@ from sessiontree.tree.protocol import (
     TreeOpened,
     TreeStimulus,
     UsageReported,
+    VisionReported,
 )
 from tests.unit.tree.harness_fixtures import Harness, Machine
 from tests.unit.tree.story_fixtures import LIMITS, STORIES
@@ -307,6 +308,11 @@ class TreeRules(RuleBasedStateMachine):
         else:
             content = {"present": {"html": key}, "a2ui_push": {"ops": []}}.get(does, {})
             self.feed(tick, CanvasAsked, self.session(name), key, does, content)
+
+    @rule(tick=ticks, name=picks, key=st.sampled_from(["v1", "v2", "v3"]), tokens=st.sampled_from([-1, 0, 3]))
+    def see(self, tick: int, name: int, key: str, tokens: int) -> None:
+        answered = VisionAnswered(self.session(name), key, "seer", "a flag", Usage(tokens), 0)
+        self.feed(tick, VisionReported, answered)
 
     @rule(tick=ticks, name=picks)
     def say(self, tick: int, name: int) -> None:

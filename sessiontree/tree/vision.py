@@ -1,0 +1,28 @@
+"""Answers of image models: each is kept once and charged once, so a repeated call asks nothing again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sessiontree.contracts.tree_facts import VisionAnswered
+from sessiontree.tree.evolve import Draft
+from sessiontree.tree.lifecycle import charge, valid_usage
+from sessiontree.tree.protocol import UsageReported, VisionReported
+from sessiontree.tree.state import TreeState
+
+
+def keep_answer(draft: Draft, reported: VisionReported) -> None:
+    """Keep an answer and charge it to the session, even after its end; a repeated report changes nothing."""
+    answered = replace(reported.answered, usage=valid_usage(reported.answered.usage), at_ms=draft.now_ms)
+    if answered.session not in draft.state.sessions:
+        return
+    if answer_of(draft.state, answered.session, answered.key) is None:
+        draft.write(answered)
+        charge(draft, UsageReported(draft.now_ms, answered.session, answered.usage))
+
+
+def answer_of(state: TreeState, session: str, key: str) -> VisionAnswered | None:
+    """Return a kept answer by its session and key; those of ended sessions are not kept."""
+    book = state.visions.get(session)
+    answers = () if book is None else book.answers
+    return next((each for each in answers if each.key == key), None)
