@@ -158,7 +158,7 @@ def _complete_kept(draft: Draft, heads: Iterable[str]) -> None:
 def charge(draft: Draft, reported: UsageReported) -> None:
     """Charge a session's usage, even after its end. If a cap is reached, stop the sessions that use it."""
     session = draft.state.sessions.get(reported.session)
-    usage = valid_usage(reported.usage)
+    usage = checked_usage(reported.usage)
     if session is None or usage == NOTHING_USED:
         return
     draft.write(UsageCharged(reported.session, session.account, usage))
@@ -177,7 +177,7 @@ def stop_overdrawn(draft: Draft, account: str, members: Iterable[str]) -> None:
                 stop_spent(draft, payer, member, natural(member, used), natural(member, cap))
 
 
-def valid_usage(usage: Usage) -> Usage:
+def checked_usage(usage: Usage) -> Usage:
     """Return a usage without negative amounts and without a cost that is no finite number."""
     # A provider that reports nonsense must neither return budget nor corrupt the record.
     cost_usd = usage.cost_usd

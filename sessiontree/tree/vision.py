@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from sessiontree.contracts.tree_facts import VisionAnswered
 from sessiontree.tree.evolve import Draft
-from sessiontree.tree.lifecycle import charge, valid_usage
+from sessiontree.tree.lifecycle import charge, checked_usage
 from sessiontree.tree.protocol import UsageReported, VisionReported
 from sessiontree.tree.state import TreeState
 
 
 def keep_answer(draft: Draft, reported: VisionReported) -> None:
     """Keep an answer and charge it to the session, even after its end; a repeated report changes nothing."""
-    answered = replace(reported.answered, usage=valid_usage(reported.answered.usage), at_ms=draft.now_ms)
+    answered = replace(reported.answered, usage=checked_usage(reported.answered.usage), at_ms=draft.now_ms)
     if answered.session not in draft.state.sessions:
         return
     if answer_of(draft.state, answered.session, answered.key) is None:
