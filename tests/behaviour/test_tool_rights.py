@@ -248,7 +248,9 @@ async def test_a_client_tool_is_given_nothing_here(open_tree: Opener) -> None:
 @pytest.mark.parametrize("kind", list(SessionKind))
 async def test_what_a_kind_never_holds_no_declaration_gives(open_tree: Opener, kind: SessionKind) -> None:
     """REL-P11: the intersection, for a tool that declares all there is, forced on a Worker too."""
-    tree = open_tree(asking("look_all"), tools=[look_all], approvals="auto")
+    model = asking("look_all")
+    agents = {"default": AgentSpec(image_model=model.name)}
+    tree = open_tree(model, tools=[look_all], agents=agents, approvals="auto")
     force_register(tree, "look_all", SessionKind.WORKER)
     async with tree:
         _, (message,) = await answers(tree, kind)
