@@ -77,7 +77,8 @@ async def test_a_worker_of_any_agent_holds_no_handle_that_changes_anything(
     open_tree: Opener, system_tier: SystemAnswer, tools: tuple[str, ...] | None
 ) -> None:
     """REL-P11: no configuration gives a Worker a writer, shell, channel, memory writer or children."""
-    agent = AgentSpec(config=AgentConfig(system_tier=system_tier), tools=tools)
+    config = AgentConfig(system_tier=system_tier, image_model="scripted")
+    agent = AgentSpec(config=config, tools=tools)
     script: list[Answer] = [script_call("handles"), "done"]
     agents = {"default": agent, "other": agent}
     tree = open_tree(ScriptedModel(script), tools=[Handles()], agents=agents, approvals="auto")
