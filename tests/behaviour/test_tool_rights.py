@@ -199,7 +199,8 @@ async def test_a_tool_holds_what_it_declares_and_nothing_else(
     """A20, seed 004: by name, by ``require``, and by every way a plain look can follow."""
     given = [looks(declared, number) for number, declared in enumerate(SETS)]
     model = asking(*(each.name for each in given))
-    async with open_tree(model, tools=given, hooks=hooks, approvals="auto") as tree:
+    agents = {"default": AgentSpec(image_model=model.name)}
+    async with open_tree(model, tools=given, agents=agents, hooks=hooks, approvals="auto") as tree:
         _, told_ = await answers(tree, kind)
         for number, (declared, message) in enumerate(zip(SETS, told_, strict=True)):
             found = json.loads(message.text)
