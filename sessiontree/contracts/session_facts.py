@@ -15,6 +15,7 @@ from sessiontree.contracts.jobs import ExecHost, JobStatus
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, Usage, UserMessage
 from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.programs import ProgramCall, ProgramNote
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Principal
 
@@ -337,8 +338,53 @@ class CallResolved:
     artifacts: tuple[Artifact, ...] = ()
     resets: str | None = None
     """Name of the tool whose attempts are reset to zero."""
+    is_json: bool = sparse(False)
+    """Whether the text of a program's answer is the JSON text of the tool's output."""
+    untrusted: bool = sparse(False)
+    """Whether a program's answer is text from outside."""
     turn: TurnStarted | None = held()  # noqa: RUF009 - a declaration
     """The turn that starts because the reply's last call has its result, in the journal."""
+
+
+@recorded("program_started")
+@dataclass(frozen=True, slots=True)
+class ProgramStarted:
+    """A call is a program; it runs from now on, and its calls have keys below the call's key."""
+
+    call: CheckedCall
+    at_ms: int
+    """The time that the program reads from its clock."""
+
+
+@recorded("program_advanced")
+@dataclass(frozen=True, slots=True)
+class ProgramAdvanced:
+    """A program was given all answers so far, and asks for further calls, or shows something."""
+
+    key: str
+    calls: tuple[ProgramCall, ...] = ()
+    """Their numbers follow those of the calls before."""
+    notes: tuple[ProgramNote, ...] = sparse(())  # noqa: RUF009 - a declaration
+
+
+@recorded("child_awaited")
+@dataclass(frozen=True, slots=True)
+class ChildAwaited:
+    """A program's call has started a child; the child's report is its answer."""
+
+    key: str
+    message: ToolResultMessage
+
+
+@recorded("child_reported")
+@dataclass(frozen=True, slots=True)
+class ChildReported:
+    """The report of a child that a program's call started came; it is no message to the model."""
+
+    key: str
+    message_id: str
+    text: str = sparse("")
+    """The report, if it came before the call's own result; otherwise the call's result has it."""
 
 
 @recorded("tainted")
@@ -516,6 +562,10 @@ SessionFact: TypeAlias = (
     | CallParked
     | ArgumentsRejected
     | CallResolved
+    | ProgramStarted
+    | ProgramAdvanced
+    | ChildAwaited
+    | ChildReported
     | Tainted
     | HookFailed
     | ToolGivenUp

@@ -17,6 +17,7 @@ from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ImageContent, Origin, ToolResultMessage
 from sessiontree.contracts.model_settings import ModelSettings, OnLength
+from sessiontree.contracts.programs import ProgramCall, ProgramNote
 from sessiontree.contracts.results import Artifact, SessionResult
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import (
@@ -86,6 +87,8 @@ class Incoming:
     """Whether the next report of a child is already there: no turn begins before that is taken in too."""
     joins: bool = sparse(False)
     """Whether it starts no turn by itself, because results of other children are still to come."""
+    answers: str = sparse("")
+    """Id of the call that started the child whose report it is; empty = it is no report, or no call did."""
 
 
 @quickly_made
@@ -160,6 +163,8 @@ class CallFinished:
     """Who gave the answer."""
     surface: str = ""
     """Where the answer was given."""
+    is_json: bool = False
+    """Whether its text is the JSON text of the tool's output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +306,29 @@ class Rang:
     at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramBegan:
+    """A checked call is a program, and may run now."""
+
+    at_ms: int
+    call: CheckedCall
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class ProgramWent:
+    """A program has taken all answers that were given; it asks for further calls, or shows something."""
+
+    at_ms: int
+    key: str
+    first: int
+    """Number of the first of these calls."""
+    calls: tuple[ProgramCall, ...] = ()
+    noted: int = 0
+    """How many notes came before these."""
+    notes: tuple[ProgramNote, ...] = ()
+
+
 Stimulus: TypeAlias = (
     Adopted
     | Recovered
@@ -312,6 +340,8 @@ Stimulus: TypeAlias = (
     | CallRejected
     | CallFinished
     | CallHandedOver
+    | ProgramBegan
+    | ProgramWent
     | ClientAnswered
     | HookErrorReported
     | IntentsCommitted

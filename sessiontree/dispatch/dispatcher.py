@@ -33,6 +33,7 @@ from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_readable, to_json_value
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ToolCall
+from sessiontree.contracts.programs import MAX_ANSWER_CHARS, STARTS_CHILDREN, is_of_program
 from sessiontree.contracts.protection import Protection
 from sessiontree.contracts.results import blocked_message, error_message
 from sessiontree.contracts.senders import Principal
@@ -46,6 +47,7 @@ from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall, foreign
 from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
 from sessiontree.policy.compiled import SessionPolicy
 from sessiontree.policy.steps import OWNERS_ALONE
+from sessiontree.programs.signatures import ProgramFace, SeenTool, face_of
 
 _READ_ONLY: Final = PermissionTier.READ_ONLY
 _UNKNOWN_PLACE: Final = frozenset({"\0"})
@@ -106,7 +108,10 @@ class Dispatcher:
         self.cleanup_s = rights.config.exec_cleanup_s
         """How long a command may take to end, in seconds."""
         self._now_ms = now_ms
-        self._max_chars = rights.config.max_result_chars
+        self._max_chars = self.max_chars = rights.config.max_result_chars
+        self.program_tools = table.for_programs & self._held
+        """Names of the tools whose calls are programs, which an interpreter runs."""
+        self._face: ProgramFace | None = None
         self._pictures = Pictures(rights.config.images, rights.config.context_tokens)
         self._place = str(rights.workspace_root)
         self._command_fingerprint = command_fingerprint
@@ -314,6 +319,14 @@ class Dispatcher:
             reason = f"session {self._rights.session_id!r} does not hold {entry.name}{why}; it holds: {names}"
         return self._blocked_outcome(key, call.id, entry.tool, entry.tool.tier, reason)
 
+    def program_face(self) -> ProgramFace:
+        """Return how a program sees the session's tools."""
+        if self._face is None:
+            others = self._at_hand.keys() - self.program_tools - {STARTS_CHILDREN}
+            seen = [SeenTool(name, self._at_hand[name].compiled.schema) for name in sorted(others)]
+            self._face = face_of(seen, spawns=STARTS_CHILDREN if STARTS_CHILDREN in self._at_hand else "")
+        return self._face
+
     def prepare_again(
         self, checked: CheckedCall, call_id: str, asked_by: tuple[Principal, ...] = ()
     ) -> PreparedCall | ImmediateOutcome:
@@ -394,13 +407,15 @@ class Dispatcher:
             if prepared.call.tier == PermissionTier.ELEVATED:
                 rights = self._with_more(rights, prepared)
             result = await tool.execute(prepared.params, ToolContext(rights, call_id, signals))
+            is_answer = is_of_program(prepared.call.key)
             message = result_message(
                 prepared.provider_id,
                 tool.name,
                 result,
                 self._now_ms(),
-                max_chars=self._max_chars,
+                max_chars=MAX_ANSWER_CHARS if is_answer else self._max_chars,
                 untrusted=tool.untrusted,
+                marks=not is_answer,
             )
             if len(message.content) > 1:
                 harmless = prepared.call.tier == PermissionTier.READ_ONLY
@@ -426,6 +441,7 @@ class Dispatcher:
             message,
             result.artifacts,
             untrusted=bool(result.untrusted or tool.untrusted),
+            is_json=is_answer and not isinstance(result.output, str),
         )
 
     def _unexpected_error(self, prepared: PreparedCall, error: BaseException) -> ImmediateOutcome:

@@ -51,6 +51,8 @@ class ImmediateOutcome:
     """Whether to try the call again: its failure may be temporary, and repeating it changes nothing."""
     untrusted: bool = False
     """Whether its text comes from an untrusted source."""
+    is_json: bool = False
+    """Whether its text is the JSON text of the tool's output; only asked for programs' calls."""
 
 
 FOREIGN = "tool result"
@@ -66,11 +68,19 @@ ARTIFACT_KINDS = get_args(ArtifactKind)
 
 
 def result_message(
-    call_id: str, tool: str, result: object, at_ms: int, *, max_chars: int, untrusted: Untrusted = False
+    call_id: str,
+    tool: str,
+    result: object,
+    at_ms: int,
+    *,
+    max_chars: int,
+    untrusted: Untrusted = False,
+    marks: bool = True,
 ) -> ToolResultMessage:
     """Return a tool's result as a message; its text is cut to ``max_chars`` characters.
 
-    Text from outside is put between marks if the result or, by ``untrusted``, its tool says so. Images are
+    Text from outside is put between marks if the result or, by ``untrusted``, its tool says so, unless a
+    program reads it (``marks``). Images are
     kept as the tool gave them: :class:`~sessiontree.dispatch.images.Pictures` fits them later, and the text
     leaves room for its note. If details weigh too much, only a note of them is kept.
 
@@ -86,7 +96,7 @@ def result_message(
     if result.images != () or result.artifacts != () or type(result.display) is not str:
         _check_parts(tool, result)
     room = max_chars - min(NOTE_CHARS, max_chars // 2) if result.images else max_chars
-    if True in (result.untrusted, untrusted) and "marked" not in (result.untrusted, untrusted):
+    if marks and True in (result.untrusted, untrusted) and "marked" not in (result.untrusted, untrusted):
         text = foreign(text, tool, room)
     elif len(text) > room:
         text = cut_text(text, room)

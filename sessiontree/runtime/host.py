@@ -33,6 +33,8 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.port import InProcessModel, image_key, summary_key
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.policy.steps import WebAccess
+from sessiontree.programs.found import found_interpreter
+from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.protected import OwnPlaces
 from sessiontree.runtime.clock import TreeClock, monotonic_ms
 from sessiontree.runtime.frames import (
@@ -204,6 +206,8 @@ def build_tooling(
     held -= policy.withheld_from(adopt.spec.asked_by)
     if adopt.config.workspace_access == "ro":
         held -= equipment.table.for_writers
+    if not found_interpreter().is_ready:
+        held -= equipment.table.for_programs
     dispatcher = Dispatcher(
         equipment.table,
         held,
@@ -340,8 +344,8 @@ class HostCore:
         self.killed = 0
         """Number of processes of the session's tools that were ended when the host was closed."""
         self._facades: Facades | None = None
-        self._ending: list[SessionShell | SessionBrowser] = []
-        """Shells and browsers of sessions that left, whose processes were killed and may still exist."""
+        self._ending: list[SessionShell | SessionBrowser | InterpreterProcess] = []
+        """Shells, browsers and interpreters of sessions that left, whose processes were killed and may still exist."""
 
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
         """Accept frames; repeats are dropped, early ones wait for those before them."""
@@ -508,6 +512,10 @@ class HostCore:
             self._browser = None
         runner, self._runner = self._runner, None
         if runner is not None:
+            interpreters, processes = runner.leave_programs()
+            if interpreters is not None and processes:
+                self._ending.append(interpreters)
+                commands |= processes
             runner.stop()
             others = 0
             if self._process is not None:

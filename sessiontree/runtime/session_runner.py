@@ -27,13 +27,16 @@ from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.journal.record import Packed
 from sessiontree.journal.replay import replay_session
+from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.runtime.approver_function import run_session_approver
 from sessiontree.runtime.frames import Adopt, HostInstruction, MeterTurn, Outcome
 from sessiontree.runtime.interceptors import Interceptor
 from sessiontree.runtime.job_news import SessionJobNews
 from sessiontree.runtime.model_requests import ModelRequestBuilder
+from sessiontree.runtime.program_runs import ProgramRuns
 from sessiontree.runtime.tool_calls import CallWatch, Delegation, Running, RunningCalls
 from sessiontree.sandbox import SessionTurns
+from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.state import CallState, SessionState
@@ -65,11 +68,16 @@ def finished(outcome: ImmediateOutcome, taken: todo.TakeAnswer | None) -> Stimul
         outcome.untrusted,
         by,
         surface,
+        outcome.is_json,
     )
 
 
 def skipped(call: CallState, reason: str, at_ms: int) -> Stimulus:
-    """Return the stimulus that reports to a session that its call was not begun."""
+    """Return the stimulus that reports to a session that its call was not begun, or that its program ends."""
+    if call.program is not None:
+        stopped = ExecutionError(f"the program was ended: {reason}; some of its calls may have run")
+        message = error_message(call.call.id, call.tool, stopped, at_ms)
+        return CallFinished(at_ms, call.key, "aborted", message)
     error = ExecutionError(f"skipped before it began: {reason}")
     message = error_message(call.call.id, call.tool, error, at_ms)
     return CallFinished(at_ms, call.key, "skipped", message)
@@ -150,6 +158,15 @@ class SessionRunner:
         self.on_rest: Callable[[], None] = _nothing
         """Called whenever the session may have become idle."""
         self._delegation = Delegation(dispatcher, now_ms, self._due, self._out, self.state.ids)
+        self._programs = ProgramRuns(
+            self.state,
+            dispatcher.program_face,
+            dispatcher.max_chars,
+            now_ms,
+            self._queue,
+            self._program_finished,
+            self._begin_program,
+        )
         self._interceptors = interceptors
         for interceptor in interceptors:
             interceptor.attach(self.state, self._hook_failed)
@@ -372,6 +389,8 @@ class SessionRunner:
                 self._prepare(instruction)
             case todo.ExecuteCall():
                 self._execute(instruction)
+            case todo.AdvanceProgram():
+                self._programs.advance(instruction.key)
             case todo.AbortCalls():
                 self._abort(instruction)
             case todo.TakeAnswer():
@@ -448,6 +467,24 @@ class SessionRunner:
             self._due.extend((cause, each) for each in (first, *others))
             self.start()
 
+    def _queue(self, cause: str, stimulus: Stimulus) -> None:
+        """Queue a stimulus of this host."""
+        if not self._over:
+            self._due.append((cause, stimulus))
+            self.start()
+
+    def _program_finished(self, outcome: ImmediateOutcome) -> None:
+        if not self._over:
+            self._finished(outcome)
+            self.start()
+
+    def _begin_program(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._do_beside(self._guarded(lambda: work))
+
+    def leave_programs(self) -> tuple[InterpreterProcess | None, set[ProcessIdentity]]:
+        """End the interpreters; return their process, and the processes that are ending."""
+        return self._programs.close()
+
     def _job_news(self, cause: str, news: Sequence[Stimulus]) -> None:
         """Queue what has become of a job."""
         if self._over:
@@ -520,6 +557,9 @@ class SessionRunner:
             refused = self._delegation.hand_over(instruction, self._prepared.pop(key, None), call)
             if refused is not None:
                 self._finished(refused)
+        elif instruction.call.tool in self._dispatcher.program_tools:
+            self._prepared.pop(key, None)
+            self._due.append((f"call:{key}", stimuli.ProgramBegan(self._now_ms(), instruction.call)))
         elif self._running.claim(key):
             self._to_run.append(instruction)
 
@@ -527,6 +567,7 @@ class SessionRunner:
         waiting = {execute.call.key for execute in self._to_run}
         self._to_run = [execute for execute in self._to_run if execute.call.key not in instruction.keys]
         for key in instruction.keys:
+            self._programs.abort(key)
             preparing = self._preparing.pop(key, None)
             if preparing is not None:
                 preparing.cancel()

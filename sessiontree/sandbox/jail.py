@@ -3,13 +3,15 @@
 It is run by its path and imports only the standard library, so that no import can fail and no thread exists
 yet::
 
-    python -I -S jail.py --hide PATH --read PATH --write PATH --list PATH --secret NAME=PATH -- command …
+    python -I -S jail.py --hide PATH --read PATH --write PATH --list PATH --no-sockets \
+        --secret NAME=PATH -- command …
 
 - ``--hide``: a file or directory that can't be read, even if it is made later.
 - ``--read``: a directory below a hidden one that can be read nevertheless.
 - ``--write``: a directory below which regular files and directories may be made and changed, and files
   removed; or one file that may be written. The null device may always be written.
 - ``--list``: a directory whose names may be read although something in it is hidden.
+- ``--no-sockets``: no socket can be made, connected or listened on; those that are inherited still work.
 - ``--secret``: the text of a file is put into an environment variable before the file becomes hidden,
   unless the variable is set or the file is missing.
 - ``--best-effort``: start with what the kernel offers instead of exiting with ``UNCONFINABLE``.
@@ -95,6 +97,10 @@ sched_setscheduler 144 119 migrate_pages 256 238 move_pages 279 239 get_robust_l
 """
 """As above; the first argument names a process, and must be 0 or this process. Any other process of the same
 user could be bounded, and by that be killed."""
+SOCKET_CALLS: Final = """
+socket 41 198 connect 42 203 bind 49 200 listen 50 201 accept 43 202 accept4 288 242
+"""
+"""As above; denied where no socket may be made."""
 PRIORITY_CALLS: Final = "setpriority 141 140 ioprio_set 251 30"
 """As above; the first argument says what the second one names, which must be this process."""
 _NAMES_A_PROCESS: Final = {"setpriority": 0, "ioprio_set": 1}
@@ -263,14 +269,18 @@ def numbers_of(here: Machine, calls: str) -> dict[str, int]:
     return {name: int(number) for name, number in named if number != "-"}
 
 
-def filter_program(here: Machine, own_pid: int = 0) -> list[tuple[int, int, int, int]]:
+def filter_program(
+    here: Machine, own_pid: int = 0, *, denies_sockets: bool = False
+) -> list[tuple[int, int, int, int]]:
     """Return the seccomp filter of a machine, as (code, jump if true, jump if false, operand) in order.
 
     Args:
         here: The machine.
         own_pid: The process that may be named to calls that act on one; 0 for none. What it starts inherits
             the filter, and so names it too, but none of its siblings.
+        denies_sockets: Whether no socket may be made.
     """
+    denied = numbers_of(here, DENIED_CALLS + (SOCKET_CALLS if denies_sockets else ""))
     # An instruction with a label as third word jumps there when its comparison holds.
     lines: list[tuple[int, int, str]] = [
         (_LOAD, _ARCHITECTURE, ""),
@@ -279,7 +289,7 @@ def filter_program(here: Machine, own_pid: int = 0) -> list[tuple[int, int, int,
         (_LOAD, _NUMBER, "known:"),
         (_AT_LEAST, _X32, "missing"),
         (_EQUAL, here.clone3, "missing"),  # its flags are in memory, so callers must use clone
-        *((_EQUAL, number, "denied") for number in sorted(numbers_of(here, DENIED_CALLS).values())),
+        *((_EQUAL, number, "denied") for number in sorted(denied.values())),
         *((_EQUAL, number, "first") for number in numbers_of(here, OWN_PROCESS_CALLS).values()),
         *((_EQUAL, number, name) for name, number in numbers_of(here, PRIORITY_CALLS).items()),
         (_EQUAL, here.ioctl, "ioctl"),
@@ -370,6 +380,7 @@ class Options(NamedTuple):
     listed: list[str]
     secrets: list[str]
     is_required: bool
+    denies_sockets: bool
     command: list[str]
 
 
@@ -380,11 +391,13 @@ def parse(words: Sequence[str]) -> Options:
         JailError: a word is unknown, a value missing or relative, or the command is missing.
     """
     found: dict[str, list[str]] = {"--hide": [], "--read": [], "--write": [], "--list": [], "--secret": []}
-    rest, is_required = list(words), True
+    rest, is_required, denies_sockets = list(words), True, False
     while rest and rest[0] != "--":
         word = rest.pop(0)
         if word == "--best-effort":
             is_required = False
+        elif word == "--no-sockets":
+            denies_sockets = True
         elif word in found and rest:
             found[word].append(rest.pop(0))
         else:
@@ -396,7 +409,7 @@ def parse(words: Sequence[str]) -> Options:
         if not os.path.isabs(path):
             raise JailError(UNUSABLE, f"{path!r} is not an absolute path")
     hidden, readable, writable, listed, secrets = found.values()
-    return Options(hidden, readable, writable, listed, secrets, is_required, rest[1:])
+    return Options(hidden, readable, writable, listed, secrets, is_required, denies_sockets, rest[1:])
 
 
 def confine(options: Options) -> str:
@@ -420,7 +433,8 @@ def confine(options: Options) -> str:
         renounce_privileges()
         restrict_files(abi, options.hidden, options.writable, options.listed, options.readable)
         if here is not None:
-            filter_calls(here, filter_program(here, os.getpid()))
+            program = filter_program(here, os.getpid(), denies_sockets=options.denies_sockets)
+            filter_calls(here, program)
     except OSError as error:
         raise JailError(UNUSABLE, f"can't confine the process: {error}") from error
     return level_text(abi, here is not None)

@@ -72,15 +72,20 @@ def prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
     return decision
 
 
+def _is_of_a_reply(call: CallState) -> bool:
+    """Whether a call is in the transcript; others must each have a result of their own."""
+    return not call.outside and not call.part_of
+
+
 def _want_approval(
     state: SessionState, decision: Decision, call: CallState, checked: CheckedCall, at_ms: int
 ) -> None:
     same = [
         other
         for other in state.calls.values()
-        if other.phase == "asking" and not other.outside and other.final.digest == checked.digest
+        if other.phase == "asking" and _is_of_a_reply(other) and other.final.digest == checked.digest
     ]
-    if same and not call.outside:
+    if same and _is_of_a_reply(call):
         # A repeat of a pending call joins it: one request, one prompt, at most one effect.
         request_id = same[0].request_id
         text = f"the same call {same[0].call.id} already waits for an approval; its outcome is this one's too"
@@ -111,7 +116,9 @@ def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
     if previous is not None and previous.refused:
         _refuse_given_up(decision, call, bad.tool, PermissionTier.READ_ONLY, at_ms)
         return decision
-    same_reply = previous is not None and previous.turn == state.turn
+    same_reply = previous is not None and previous.turn == state.turn and call.asked_after < max(
+        1, previous.asked
+    )
     count = 1 if previous is None else previous.count + (0 if same_reply else 1)
     identical = previous is not None and not same_reply and previous.digest == bad.digest
     final = count >= MAX_VALIDATION_ATTEMPTS or identical
@@ -163,7 +170,14 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
     """Record the result of a call."""
     decision = Decision()
     call = state.calls.get(stimulus.key)
-    if call is not None:
+    if call is not None and call.program is not None:
+        _end_calls_of(state, call, decision, stimulus.at_ms)
+    if call is not None and call.awaits and stimulus.outcome == "ok":
+        if not call.report:
+            decision.facts.append(facts.ChildAwaited(call.key, stimulus.message))
+        else:
+            child_answered(decision, call, call.report, stimulus.at_ms, untrusted=bool(state.taint))
+    elif call is not None:
         name = stimulus.message.tool_name
         resets = name if name in state.ledger and _proves_valid(state, call, stimulus) else None
         if stimulus.untrusted and not call.outside:
@@ -176,6 +190,8 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
             stimulus.artifacts,
             resets,
             answer=(stimulus.answer_id, stimulus.by, stimulus.surface),
+            is_json=stimulus.is_json,
+            untrusted=stimulus.untrusted,
         )
     if stimulus.answer_id:
         decision.instructions.append(todo.SettleAnswer(stimulus.answer_id, taken=call is not None))
@@ -198,12 +214,20 @@ def resolve(
     resets: str | None = None,
     *,
     answer: tuple[str, str, str] = ("", "", ""),
+    is_json: bool = False,
+    untrusted: bool = False,
 ) -> None:
-    """Give a call its result: in the transcript, to the program that asked, or later as a notice.
+    """Give a call its result: in the transcript, to whoever asked, or later as a notice.
 
-    ``answer`` is the id of the answer that it was made of, who gave it, and where; empty = of none.
+    ``answer`` is the id of the answer that it was made of, who gave it, and where; empty = of none. The last
+    two concern calls of programs alone.
     """
-    decision.facts.append(facts.CallResolved(call.key, outcome, message, artifacts, resets))
+    if call.part_of:
+        result = facts.CallResolved(call.key, outcome, message, artifacts, resets, is_json, untrusted)
+        decision.instructions.append(todo.AdvanceProgram(call.part_of))
+    else:
+        result = facts.CallResolved(call.key, outcome, message, artifacts, resets)
+    decision.facts.append(result)
     if message.is_error and (frames := frames_in(message)):
         decision.instructions.append(todo.ReportRaised(f"tool {message.tool_name!r}", frames))
     if call.phase == "delegated":
@@ -222,6 +246,29 @@ def resolve(
                 images=tuple(block for block in message.content if isinstance(block, ImageContent)),
             )
         )
+
+
+def child_answered(
+    decision: Decision, call: CallState, text: str, at_ms: int, *, untrusted: bool
+) -> None:
+    """Give a program's call the report of the child that it started."""
+    message = ToolResultMessage(call.call.id, call.tool, (TextContent(text),), None, False, at_ms)
+    resolve(decision, call, "ok", message, is_json=True, untrusted=untrusted)
+
+
+def _end_calls_of(state: SessionState, program: CallState, decision: Decision, at_ms: int) -> None:
+    """End the calls whose program has ended without waiting for them."""
+    reason = "its program has ended"
+    running = []
+    for call in state.calls.values():
+        if call.part_of != program.key:
+            continue
+        if call.phase in {"asking", "held", "approved", "delegated", "child"}:
+            abort_waiting(decision, call, reason, at_ms)
+        else:
+            running.append(call.key)
+    if running:
+        decision.instructions.append(todo.AbortCalls(tuple(running), reason))
 
 
 def notice(
@@ -364,15 +411,17 @@ def _overdue(call: CallState, at_ms: int) -> ToolResultMessage:
 
 def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:
     """Repeat what a lost host had to do for one call; an effect that may have happened is never repeated."""
-    if call.phase in {"held", "approved"}:
+    overtaken = _is_overtaken(state, call)
+    if call.part_of and overtaken and call.phase in {"asking", "held", "approved", "delegated", "child"}:
+        abort_waiting(decision, call, "its program has ended", at_ms)
+    elif call.phase in {"held", "approved", "child"}:
         return
-    is_steered = call.key in state.reply_keys and state.steered
-    overtaken = is_steered or call.cut or state.stopping is not None
-    if call.phase == "open":
-        if overtaken:
-            _skip(state, call, at_ms, decision)
-        else:
-            decision.instructions.append(todo.PrepareCall(call.key, call.call, asked_by=call.asked_by))
+    elif call.phase in {"open", "program"} and overtaken:
+        _skip(state, call, at_ms, decision)
+    elif call.phase == "open":
+        decision.instructions.append(todo.PrepareCall(call.key, call.call, asked_by=call.asked_by))
+    elif call.phase == "program":
+        decision.instructions.append(todo.AdvanceProgram(call.key))
     elif call.phase == "asking":
         asked = ApprovalAsked(call.request_id, call.final, call.asked_by)
         decision.instructions.append(todo.ToTree(asked))
@@ -384,12 +433,21 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
         resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms))
 
 
+def _is_overtaken(state: SessionState, call: CallState) -> bool:
+    """Whether a call is not begun again: of a program's calls the program's own call decides."""
+    first = call
+    while first.part_of in state.calls:
+        first = state.calls[first.part_of]
+    is_steered = first.key in state.reply_keys and state.steered
+    return is_steered or call.cut or first.cut or state.stopping is not None
+
+
 def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decision: Decision) -> None:
     """Settle what the other tree did or waited for: no effect is repeated, and no answer counts twice."""
     at_ms = stimulus.at_ms
     if call.phase == "intended" or (call.phase == "delegated" and call.final.tier > PermissionTier.READ_ONLY):
         resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms, UNKNOWN_IN_FORK))
-    elif call.outside:
+    elif call.outside or _is_from_outside(state, call):
         error = ExecutionError(
             "skipped: the tree was forked before the call began, and its caller is in the other tree"
         )
@@ -406,6 +464,13 @@ def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decis
         decision.facts.append(handed_over)
         event = ClientCallDelegated(client_id, call.final, ends_ms, call.to_person)
         decision.instructions.append(todo.ToTree(event))
+
+
+def _is_from_outside(state: SessionState, call: CallState) -> bool:
+    """Whether the creating program called the program whose call it is."""
+    while call.part_of in state.calls:
+        call = state.calls[call.part_of]
+    return call.outside
 
 
 def _skip(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:

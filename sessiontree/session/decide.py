@@ -18,13 +18,15 @@ from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.stimuli import ApproverReturned, Stimulus, TaintReported
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.schema.result import compile_result
-from sessiontree.session import calls, jobs, turns
+from sessiontree.session import calls, jobs, programs, turns
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision, notice
 from sessiontree.session.evolve import APPLY
 from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.state import SessionState
 
+_WAITS = frozenset({"asking", "held", "approved", "delegated", "child"})
+"""Phases of a call of which nothing runs."""
 _STOPS = "the session stops and runs its approver no more"
 
 
@@ -56,6 +58,10 @@ def decide(state: SessionState, stimulus: Stimulus) -> Decision:  # noqa: C901, 
             return calls.rejected(state, stimulus)
         case stimuli.CallHandedOver():
             return calls.delegated(state, stimulus)
+        case stimuli.ProgramBegan():
+            return programs.began(state, stimulus)
+        case stimuli.ProgramWent():
+            return programs.went(state, stimulus)
         case stimuli.ClientAnswered():
             return calls.client_answered(state, stimulus)
         case stimuli.HookErrorReported():
@@ -158,6 +164,8 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     decision = Decision()
     if stimulus.message_id in state.heard or state.stopping is not None:
         return decision
+    if stimulus.answers and (awaited := state.awaited.get(stimulus.answers)) is not None:
+        return programs.reported(state, awaited, stimulus)
     words = TextContent(stimulus.text)
     message = UserMessage((words, *stimulus.images), stimulus.at_ms, stimulus.origin)
     steer = stimulus.mode == "steer"
@@ -246,7 +254,7 @@ def _cancel_asked(state: SessionState, stimulus: stimuli.CancelAsked) -> Decisio
     decision.facts.append(facts.Stopping(stimulus.reason, stimulus.status))
     running = []
     for call in state.calls.values():
-        if call.phase in {"asking", "held", "approved", "delegated"}:
+        if call.phase in _WAITS:
             calls.abort_waiting(decision, call, f"the session stops: {stimulus.reason}", stimulus.at_ms)
         else:
             running.append(call.key)
@@ -269,7 +277,7 @@ def _work_interrupted(state: SessionState, stimulus: stimuli.WorkInterrupted) ->
         decision.instructions.append(todo.WithdrawQuestion(state.turn))
     running = []
     for call in state.calls.values():
-        if call.phase in {"asking", "held", "approved", "delegated"}:
+        if call.phase in _WAITS:
             calls.abort_waiting(decision, call, problem, stimulus.at_ms)
         else:
             running.append(call.key)

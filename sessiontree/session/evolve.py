@@ -13,13 +13,15 @@ from typing import Any
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.jobs import MAX_KEPT_JOBS
+from sessiontree.contracts.jsonable import digest_of
 from sessiontree.contracts.messages import NOTHING_USED, ToolCall, ToolResultMessage, Usage
 from sessiontree.contracts.model_settings import joined_settings
+from sessiontree.contracts.programs import key_in_program
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.truncation import cut_line
 from sessiontree.session.compaction import compacted
 from sessiontree.session.cut_messages import shortened
-from sessiontree.session.state import Attempts, CallState, SessionState
+from sessiontree.session.state import Attempts, CallState, ProgramState, SessionState
 
 REMEMBERED_MESSAGES = 4096
 
@@ -31,6 +33,8 @@ _CUT = {
     "asking": "waited for an approval, which was withdrawn; did not run",
     "delegated": "waited for the creating program's answer",
     "intended": "was cut short; may have run in part",
+    "program": "was cut short; some of its calls may have run",
+    "child": "no longer waits for its child",
 }
 """What became of a call in a session that stopped, by its phase."""
 _CUT_SHORT = frozenset({"aborted", "skipped", "timeout"})
@@ -275,7 +279,11 @@ def _call_parked(state: SessionState, fact: facts.CallParked) -> None:
 
 
 def _arguments_rejected(state: SessionState, fact: facts.ArgumentsRejected) -> None:
-    state.ledger[fact.tool] = Attempts(fact.attempt, state.turn, fact.digest, fact.final)
+    call = state.calls.get(fact.key)
+    made_by = None if call is None else state.calls.get(call.part_of)
+    program = None if made_by is None else made_by.program
+    asked = 0 if program is None else len(program.asked)
+    state.ledger[fact.tool] = Attempts(fact.attempt, state.turn, fact.digest, fact.final, asked)
 
 
 def _call_resolved(state: SessionState, fact: facts.CallResolved) -> None:
@@ -285,10 +293,67 @@ def _call_resolved(state: SessionState, fact: facts.CallResolved) -> None:
         state.ledger.pop(fact.resets, None)
     if fact.artifacts:
         state.artifacts.extend(fact.artifacts)
-    if call is not None and not call.outside and not call.parked:
+    if call is not None and call.part_of:
+        _answer_program(state, call, fact)
+    elif call is not None and not call.outside and not call.parked:
         _place(state, fact.key, fact.message)
     if fact.turn is not None:
         _turn_started(state, fact.turn)
+
+
+def _answer_program(state: SessionState, call: CallState, fact: facts.CallResolved) -> None:
+    """Give a program a result, if it has not ended before."""
+    if call.awaits:
+        state.awaited.pop(state.ids.call(call.key), None)
+    made_by = state.calls.get(call.part_of)
+    if made_by is not None and made_by.program is not None:
+        made_by.program.answers.append(fact)
+        made_by.program.untrusted = made_by.program.untrusted or fact.untrusted
+
+
+def _program_started(state: SessionState, fact: facts.ProgramStarted) -> None:
+    call = _bind(state, fact.call)
+    if call is not None:
+        call.phase = "program"
+        call.program = ProgramState(fact.at_ms)
+
+
+def _program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:
+    made_by = state.calls.get(fact.key)
+    if made_by is None or made_by.program is None:
+        return
+    program = made_by.program
+    program.notes += len(fact.notes)
+    before = len(program.asked)
+    for number, asked in enumerate(fact.calls, start=before):
+        key = key_in_program(fact.key, number)
+        program.asked.append(digest_of(asked.tool, asked.arguments))
+        call = ToolCall(f"{made_by.call.id}/{number}", asked.tool, asked.arguments)
+        state.calls[key] = CallState(
+            key,
+            call,
+            asked_by=made_by.asked_by,
+            part_of=fact.key,
+            asked_after=before,
+            line=asked.line,
+            awaits=asked.awaits,
+        )
+        if asked.awaits:
+            state.awaited[state.ids.call(key)] = key
+    state.calls_made += len(fact.calls)
+
+
+def _child_awaited(state: SessionState, fact: facts.ChildAwaited) -> None:
+    call = state.calls.get(fact.key)
+    if call is not None:
+        call.phase = "child"
+
+
+def _child_reported(state: SessionState, fact: facts.ChildReported) -> None:
+    _remember(state, fact.message_id)
+    call = state.calls.get(fact.key)
+    if call is not None:
+        call.report = fact.text
 
 
 def _note_unfinished(state: SessionState, call: CallState | None, fact: facts.CallResolved) -> None:
@@ -419,6 +484,10 @@ APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.CallParked: _call_parked,
     facts.ArgumentsRejected: _arguments_rejected,
     facts.CallResolved: _call_resolved,
+    facts.ProgramStarted: _program_started,
+    facts.ProgramAdvanced: _program_advanced,
+    facts.ChildAwaited: _child_awaited,
+    facts.ChildReported: _child_reported,
     facts.Tainted: _tainted,
     facts.HookFailed: _hook_failed,
     facts.ToolGivenUp: _tool_given_up,

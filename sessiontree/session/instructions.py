@@ -48,6 +48,17 @@ class ExecuteCall:
     call: CheckedCall
 
 
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class AdvanceProgram:
+    """Give a program the answers that it has not been given; answer with ProgramWent or CallFinished.
+
+    It has no effect outside the interpreter, so it may be repeated.
+    """
+
+    key: str
+
+
 @dataclass(frozen=True, slots=True)
 class AbortCalls:
     """Stop these calls; each call that is not running answers CallFinished(skipped) at once."""
@@ -156,6 +167,7 @@ class WakeSessionAt:
 SessionInstruction: TypeAlias = (
     PrepareCall
     | ExecuteCall
+    | AdvanceProgram
     | AbortCalls
     | CallModel
     | WithdrawQuestion

@@ -14,12 +14,37 @@ from sessiontree.contracts.messages import Message, ToolCall, Usage
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Principal, joined
-from sessiontree.contracts.session_facts import CompactionBegun, JobEnded, JobStarted, MessageReceived
+from sessiontree.contracts.session_facts import (
+    CallResolved,
+    CompactionBegun,
+    JobEnded,
+    JobStarted,
+    MessageReceived,
+)
 from sessiontree.contracts.session_ids import SessionIds
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.tree_config import SessionSpec
 
-CallPhase: TypeAlias = Literal["open", "held", "asking", "approved", "intended", "delegated"]
+CallPhase: TypeAlias = Literal[
+    "open", "held", "asking", "approved", "intended", "delegated", "program", "child"
+]
+"""``program`` = it is a program that runs or waits; ``child`` = it has started a child and waits for it."""
+
+
+@dataclass(slots=True)
+class ProgramState:
+    """A program that has no result yet."""
+
+    began_at_ms: int
+    """The time that it reads from its clock."""
+    asked: list[str] = field(default_factory=list)
+    """Digests of the calls that it asked for, in the order of their numbers."""
+    answers: list[CallResolved] = field(default_factory=list)
+    """The results of its calls, in the order in which they came."""
+    notes: int = 0
+    """How many notes it has made."""
+    untrusted: bool = False
+    """Whether any of its answers is text from outside."""
 
 
 @dataclass(slots=True)
@@ -47,6 +72,18 @@ class CallState:
     """Whether a person answers it instead of the program."""
     asked_by: tuple[Principal, ...] = ()
     """The principals it is made for; empty = the creating program."""
+    program: ProgramState | None = None
+    """What is known of it if it is a program that runs."""
+    part_of: str = ""
+    """Key of the program that made it; empty = no program did."""
+    asked_after: int = 0
+    """How many calls its program had asked for before those that it was asked for with."""
+    line: int = 0
+    """Line of its program that waits for it; 0 = not known."""
+    awaits: bool = False
+    """Whether its answer is the report of the child that it starts."""
+    report: str = ""
+    """That report, if it came before the call's own result."""
     cut: bool = False
     """Whether the session was interrupted since the call began: it is not started again, and its end wakes
     no session."""
@@ -76,6 +113,8 @@ class Attempts:
     turn: int
     digest: str
     refused: bool
+    asked: int = 0
+    """How many calls the program had asked for whose call failed last; 0 = no program made it."""
 
 
 @dataclass(slots=True)
@@ -122,6 +161,8 @@ class SessionState:
     """Ids of messages that the next final message answers."""
     heard: dict[str, None] = field(default_factory=dict)
     """Ids of messages and keys of outside calls received, newest last; only a bounded number is kept."""
+    awaited: dict[str, str] = field(default_factory=dict)
+    """The calls of programs that wait for a child: their keys, by the ids that their tools get."""
     consultations: dict[str, ApprovalQuestion] = field(default_factory=dict)
     """Requests that this session's approver function is asked about, by id."""
     jobs: dict[str, JobStarted] = field(default_factory=dict)

@@ -266,6 +266,7 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
             asked_by=spec.asked_by,
             taint=taint,
             joins=joins,
+            answers=spec.key or "",
         ),
     )
 

@@ -27,6 +27,7 @@ from sessiontree_tools.message import AskUser, Message
 from sessiontree_tools.nodes import ListNodes
 from sessiontree_tools.preview_screenshot import PreviewScreenshot
 from sessiontree_tools.process import ProcessTool
+from sessiontree_tools.program import RunProgram
 from sessiontree_tools.read import Read
 from sessiontree_tools.sessions import SessionsSpawn, SessionStatusTool
 from sessiontree_tools.sessions_below import (
@@ -60,6 +61,7 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         Message(),
         AskUser(),
         SessionsSpawn(),
+        RunProgram(),
         SessionStatusTool(),
         Subagents(),
         SessionsList(),

@@ -1,0 +1,96 @@
+"""What programs need on this machine, and the words that start their process confined."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from sessiontree.contracts.errors import ConfinementUnavailable
+from sessiontree.sandbox import jail
+from sessiontree.sandbox.environment import running_interpreter
+
+LIBRARY: Final = "pydantic_monty"
+DISTRIBUTION: Final = "pydantic-monty"
+INSTALL: Final = "install sessiontree[programs]"
+BINARY: Final = "monty"
+_IMPORTED: Final = (LIBRARY, "typing_extensions")
+_INSIDE: Final = Path(__file__).resolve().with_name("inside")
+_SYSTEM: Final = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/etc/ld.so.cache", "/usr/share/zoneinfo")
+_RUN: Final = (
+    "import sys; sys.path[:0] = sys.argv[1].split(':'); del sys.argv[1]; "
+    "from program import main; main(*sys.argv[1:])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundInterpreter:
+    """What is installed here."""
+
+    binary: str
+    """The interpreter's program; empty if it is missing."""
+    version: str
+    """Release of the interpreter; answers of another one are not replayed."""
+    missing: str
+    """What is missing, and what to install; empty if nothing is."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether nothing is missing."""
+        return not self.missing
+
+
+@cache
+def found_interpreter() -> FoundInterpreter:
+    """Return what is installed here; looked up once in a process, without loading anything."""
+    try:
+        release = version(DISTRIBUTION)
+    except PackageNotFoundError:
+        release = ""
+    binary = Path(running_interpreter().programs, BINARY)
+    if not release or find_spec(LIBRARY) is None:
+        return FoundInterpreter("", "", f"the library {DISTRIBUTION} is missing; {INSTALL}")
+    if not binary.is_file():
+        return FoundInterpreter("", release, f"its program {BINARY} is missing; {INSTALL}")
+    return FoundInterpreter(str(binary), release, "")
+
+
+def confined_words(found: FoundInterpreter) -> list[str]:
+    """Return the words that run the interpreters' process, up to its arguments.
+
+    Raises:
+        ConfinementUnavailable: something is missing.
+    """
+    if found.missing:
+        raise ConfinementUnavailable(found.missing, "then run the program again")
+    interpreter = running_interpreter()
+    real = interpreter.real_program
+    library = {str(Path(place).parent) for place in _library_places()}
+    words = [real, "-I", "-S", "-B", str(Path(jail.__file__).resolve()), "--hide", "/", "--no-sockets"]
+    for place in (*_SYSTEM, *_standard_library(real), real, found.binary, str(_INSIDE), *_library_places()):
+        words += ["--read", place]
+    for place in sorted(library):
+        words += ["--list", place]
+    path = ":".join([str(_INSIDE), *sorted(library)])
+    return [*words, "--", real, "-I", "-S", "-B", "-c", _RUN, path]
+
+
+def _standard_library(real: str) -> Iterator[str]:
+    """Yield the directories of the interpreter's own libraries."""
+    yield str(Path(os.__file__).resolve().parent)
+    yield str(Path(real).parent.parent / "lib")
+
+
+def _library_places() -> Iterator[str]:
+    """Yield the directory or file of each package that the process imports."""
+    for name in _IMPORTED:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        place = os.path.realpath(spec.origin)
+        yield str(Path(place).parent) if spec.submodule_search_locations else place

@@ -1,0 +1,118 @@
+"""The functions around a program, in the interpreter's own language: children, fan-outs and races.
+
+They only combine calls, so nothing is decided here: each child is started by an ordinary call. The interpreter
+has no tasks of its own and no semaphore; a fan-out is a number of loops that share a list.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SPAWN: Final = "spawn_child"
+"""The call behind ``spawn``: it starts a child, and its answer is the child's report."""
+STOP: Final = "stop_child"
+"""The call behind the end of a race."""
+
+ALWAYS: Final = '''
+import asyncio
+'''
+
+CHILDREN: Final = '''
+def _outcome_of(report, has_schema):
+    status = report["status"]
+    value = report.get("output") if has_schema else report.get("summary")
+    outcome = {"status": report.get("cause") or status, "value": None, "error": None}
+    outcome["session"] = report["session"]
+    if status == "completed":
+        outcome["status"] = status
+        outcome["value"] = value
+    else:
+        outcome["error"] = report.get("summary") or status
+    return outcome
+
+def _refusal_of(error, status):
+    return {"status": status, "value": None, "error": str(error), "session": None}
+
+async def _child(kind, task, agent, schema, budget, label, workspace):
+    given = {"kind": kind, "task": task, "wait": "each"}
+    for name, value in (("agent", agent), ("result_schema", schema), ("budget", budget), ("label", label),
+                        ("workspace", workspace)):
+        if value is not None:
+            given[name] = value
+    try:
+        report = await spawn_child(**given)
+    except PermissionError as error:
+        return _refusal_of(error, "denied")
+    except ValueError as error:
+        return _refusal_of(error, "invalid")
+    except TimeoutError as error:
+        return _refusal_of(error, "expired")
+    except RuntimeError as error:
+        return _refusal_of(error, "not_started")
+    return _outcome_of(report, schema is not None)
+
+def _value_of(outcome, what):
+    if outcome["status"] == "completed":
+        return outcome["value"]
+    text = f"SessionFailed: {what} is {outcome['status']}: {outcome['error']}"
+    if outcome["status"] == "denied":
+        raise PermissionError(text)
+    if outcome["status"] == "invalid":
+        raise ValueError(text)
+    if outcome["status"] == "expired":
+        raise TimeoutError(text)
+    raise RuntimeError(text)
+
+async def spawn(kind, task, *, agent=None, schema=None, budget=None, label=None, workspace=None,
+                on_error="raise"):
+    outcome = await _child(kind, task, agent, schema, budget, label, workspace)
+    if on_error == "return":
+        return outcome
+    return _value_of(outcome, outcome["session"] or "the child")
+
+async def _many(kind, tasks, agent, schema, budget, labels, workspace, concurrency, is_enough):
+    todo = list(tasks)
+    outcomes = [None] * len(todo)
+    shared = {"next": 0, "stopped": False}
+    async def work():
+        while shared["next"] < len(todo) and not shared["stopped"]:
+            at = shared["next"]
+            shared["next"] = at + 1
+            label = None if labels is None else labels[at]
+            outcomes[at] = await _child(kind, todo[at], agent, schema, budget, label, workspace)
+            if outcomes[at]["status"] in ("provider", "budget", "denied") or is_enough(outcomes):
+                shared["stopped"] = True
+    await asyncio.gather(*[work() for _ in range(max(1, min(concurrency, len(todo))))])
+    missing = {"status": "not_started", "value": None, "session": None}
+    missing["error"] = "the fan-out had ended before"
+    return [dict(missing) if each is None else each for each in outcomes]
+
+async def map(kind, tasks, *, agent=None, schema=None, budget=None, labels=None, workspace=None,
+              concurrency=16, stop_after=None, on_error="raise"):
+    def is_enough(outcomes):
+        if stop_after is None:
+            return False
+        return sum(1 for each in outcomes if each is not None and each["status"] != "completed") >= stop_after
+    outcomes = await _many(kind, tasks, agent, schema, budget, labels, workspace, concurrency, is_enough)
+    if on_error == "return":
+        return outcomes
+    return [_value_of(each, f"child {at} of {len(outcomes)}") for at, each in enumerate(outcomes)]
+'''
+
+STUBS: Final = '''
+from typing import Any, Literal
+def log(text: str) -> None: ...
+def phase(name: str) -> None: ...
+'''
+
+CHILD_STUBS: Final = '''
+async def spawn(kind: Literal["branch", "worker"], task: str, *, agent: str | None = None,
+    schema: dict[str, Any] | None = None, budget: dict[str, Any] | None = None, label: str | None = None,
+    workspace: Literal["shared", "own"] | None = None,
+    on_error: Literal["raise", "return"] = "raise") -> Any: ...
+async def map(kind: Literal["branch", "worker"], tasks: list[str], *, agent: str | None = None,
+    schema: dict[str, Any] | None = None, budget: dict[str, Any] | None = None,
+    labels: list[str] | None = None, workspace: Literal["shared", "own"] | None = None,
+    concurrency: int = 16, stop_after: int | None = None,
+    on_error: Literal["raise", "return"] = "raise") -> list[Any]: ...
+'''

@@ -1,0 +1,338 @@
+"""Runs the programs of one session: gives each its answers, and passes on what it asks for.
+
+The facts are the answers, in the order in which they came. An interpreter that is still there gets only the new
+ones; any other one runs the text again and gets all of them, and each call that it asks for is compared with
+the fact of it. A program that only waits keeps no interpreter for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.errors import ExecutionError, ToolError, ValidationError, words_of
+from sessiontree.contracts.jsonable import JsonValue, digest_of
+from sessiontree.contracts.programs import (
+    MAX_NOTE_CHARS,
+    MAX_PROGRAM_CALLS,
+    MAX_PROGRAM_NOTES,
+    ProgramCall,
+    ProgramNote,
+)
+from sessiontree.contracts.results import ToolResult, error_message
+from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.truncation import cut_text
+from sessiontree.dispatch.results import ImmediateOutcome, result_message
+from sessiontree.programs.interpreter_process import InterpreterEndedError, InterpreterProcess
+from sessiontree.programs.prelude import SPAWN
+from sessiontree.programs.signatures import ProgramFace
+from sessiontree.sandbox.process_tree import ProcessIdentity
+from sessiontree.session.state import CallState, ProgramState, SessionState
+
+MEMORY_BYTES: Final = 64 * 2**20
+TURN_S: Final = 5.0
+"""Longest computing between two calls."""
+COMPUTING_S: Final = 60.0
+"""Longest computing of one program in all."""
+DEPTH: Final = 200
+IDLE_S: Final = 5.0
+"""How long the interpreters' process stays without work."""
+ANSWERS_AT_ONCE: Final = 256
+_EXCEPTIONS: Final[Mapping[str, str]] = {
+    "denied": "PermissionError",
+    "blocked": "PermissionError",
+    "timeout": "TimeoutError",
+    "invalid": "ValueError",
+}
+"""The exception that a call raises in its program, by its outcome; any other failure is a RuntimeError."""
+_NAMES: Final[Mapping[str, str]] = {
+    "denied": "PermissionDenied",
+    "blocked": "PermissionDenied",
+    "timeout": "Timeout",
+    "invalid": "ValidationError",
+    "aborted": "Aborted",
+    "skipped": "Skipped",
+    "unknown": "OutcomeUnknown",
+}
+"""The beginning of that exception's message; ``ExecutionError`` for any other."""
+
+
+class ProgramDiverged(ExecutionError):
+    """A program that runs again asks for another call than the journal has."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A program on this host."""
+
+    given: int = 0
+    """How many answers its interpreter has been given."""
+    is_open: bool = False
+    is_wanted: bool = False
+    """Whether there may be something to give."""
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+
+class ProgramRuns:
+    """The programs of one session on its host.
+
+    Args:
+        state: The session's state, only read here.
+        face: Returns how a program sees the session's tools.
+        max_chars: Longest text of a result that a model sees.
+        now_ms: Returns the tree's time.
+        queue: Takes a cause and a stimulus for the session.
+        finish: Takes the outcome of a program's call.
+        begin: Runs work in a task; the session is not idle until it is done.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        face: Callable[[], ProgramFace],
+        max_chars: int,
+        now_ms: Callable[[], int],
+        queue: Callable[[str, Stimulus], None],
+        finish: Callable[[ImmediateOutcome], None],
+        begin: Callable[[Any], asyncio.Task[None]],
+    ) -> None:
+        self._state = state
+        self._face_of = face
+        self._max_chars = max_chars
+        self._now_ms = now_ms
+        self._queue = queue
+        self._finish = finish
+        self._begin = begin
+        self._runs: dict[str, _Run] = {}
+        self._process: InterpreterProcess | None = None
+        self._starting = asyncio.Lock()
+        self._idle: asyncio.TimerHandle | None = None
+
+    def advance(self, key: str) -> None:
+        """Give a program the answers that it has not been given."""
+        run = self._runs.setdefault(key, _Run())
+        run.is_wanted = True
+        if run.task is None:
+            run.task = self._begin(self._go_on(key, run))
+
+    def abort(self, key: str) -> bool:
+        """End a program's interpreter; return whether the program was there."""
+        run = self._runs.pop(key, None)
+        if run is None:
+            return False
+        if run.task is not None:
+            run.task.cancel()
+        if self._process is not None and run.is_open:
+            self._process.drop(key)
+        return True
+
+    def close(self) -> tuple[InterpreterProcess | None, set[ProcessIdentity]]:
+        """End all; return the process, if there was one, and the processes that are ending."""
+        if self._idle is not None:
+            self._idle.cancel()
+        process, self._process = self._process, None
+        self._runs.clear()
+        return process, set() if process is None else process.end()
+
+    async def _go_on(self, key: str, run: _Run) -> None:
+        try:
+            while run.is_wanted and self._runs.get(key) is run:
+                run.is_wanted = False
+                await self._step(key, run)
+        finally:
+            run.task = None
+            self._rest()
+
+    def _program(self, key: str) -> tuple[CallState, ProgramState] | None:
+        call = self._state.calls.get(key)
+        if call is None or call.program is None or call.cut or self._state.stopping is not None:
+            return None
+        return call, call.program
+
+    async def _step(self, key: str, run: _Run) -> None:
+        """Give a program what is new, and pass on what it says."""
+        found = self._program(key)
+        if found is None:
+            self.abort(key)
+            return
+        call, program = found
+        try:
+            process = await self._started()
+            if not run.is_open:
+                run.is_open, run.given = True, 0
+                told = await process.ask(key, self._opening(call, program))
+                if self._take(key, run, call, program, told):
+                    return
+            while run.given < len(program.answers) and self._runs.get(key) is run:
+                some = program.answers[run.given : run.given + ANSWERS_AT_ONCE]
+                run.given += len(some)
+                order = {"op": "answer", "answers": [_answer_of(each) for each in some]}
+                if self._take(key, run, call, program, await process.ask(key, order)):
+                    return
+        except InterpreterEndedError as error:
+            self._end(key, call, ExecutionError(f"the program was ended: {error}"), "error")
+        except ToolError as error:
+            self._end(key, call, error, "error")
+
+    async def _started(self) -> InterpreterProcess:
+        async with self._starting:
+            if self._process is None or not self._process.is_running:
+                for run in self._runs.values():
+                    run.is_open = False
+                process = InterpreterProcess()
+                await process.start()
+                self._process = process
+            return self._process
+
+    def _opening(self, call: CallState, program: ProgramState) -> dict[str, Any]:
+        face = self._face_of()
+        arguments = call.final.arguments
+        given = arguments.get("inputs")
+        inputs = dict(given) if isinstance(given, Mapping) else {}
+        return {
+            "op": "open",
+            "code": arguments["code"],
+            "inputs": inputs,
+            "stubs": face.stubs + "".join(f"{name}: Any\n" for name in inputs),
+            "prelude": face.prelude,
+            "names": sorted(face.tools),
+            "clock_ms": program.began_at_ms,
+            "seed": call.key,
+            "limits": {
+                "calls": MAX_PROGRAM_CALLS,
+                "notes": MAX_PROGRAM_NOTES,
+                "memory_bytes": MEMORY_BYTES,
+                "turn_s": TURN_S,
+                "computing_s": COMPUTING_S,
+                "depth": DEPTH,
+            },
+        }
+
+    def _take(
+        self, key: str, run: _Run, call: CallState, program: ProgramState, told: Mapping[str, Any]
+    ) -> bool:
+        """Pass on what a program says; return whether it has ended."""
+        if self._runs.get(key) is not run:
+            return True
+        if "failed" in told:
+            self._end(key, call, *_failure_of(told))
+            return True
+        try:
+            asked = self._compared(key, program, told)
+        except (ProgramDiverged, LookupError, TypeError, ValueError) as error:
+            self._end(key, call, error if isinstance(error, ToolError) else _no_sense(error), "error")
+            return True
+        first, noted = max(len(program.asked), told["first"]), told["noted"]
+        notes = tuple(ProgramNote(sort, cut_text(text, MAX_NOTE_CHARS)) for sort, text in told["notes"])
+        room = max(0, MAX_PROGRAM_NOTES - noted)
+        is_over = "value" in told
+        calls = () if is_over else asked
+        if calls or notes[:room]:
+            went = stimuli.ProgramWent(self._now_ms(), key, first, calls, noted, notes[:room])
+            self._queue(f"program:{key}", went)
+        if is_over:
+            self._complete(key, call, program, told["value"])
+        return is_over
+
+    def _compared(self, key: str, program: ProgramState, told: Mapping[str, Any]) -> tuple[ProgramCall, ...]:
+        """Return the calls that are new; those that the journal has must be the same ones.
+
+        Raises:
+            ProgramDiverged: one is another call.
+        """
+        face, new = self._face_of(), []
+        for number, (name, arguments, line) in enumerate(told["calls"], start=told["first"]):
+            tool = face.tools[name]
+            if number >= len(program.asked):
+                new.append(ProgramCall(tool, arguments, line, name == SPAWN))
+            elif program.asked[number] != digest_of(tool, arguments):
+                raise ProgramDiverged(
+                    f"the program ran again from its journal and asked for another call {number} ({tool}); "
+                    "nothing of it was run. Start it again as a new call"
+                )
+        return tuple(new)
+
+    def _complete(self, key: str, call: CallState, program: ProgramState, value: JsonValue) -> None:
+        calls = len(program.asked)
+        display = f"the program is done after {calls} call{'s' if calls != 1 else ''}"
+        result = ToolResult(output=value, display=display)
+        message = result_message(
+            call.call.id,
+            call.tool,
+            result,
+            self._now_ms(),
+            max_chars=self._max_chars,
+            untrusted=program.untrusted,
+        )
+        self._runs.pop(key, None)
+        self._finish(ImmediateOutcome(key, "ok", message, untrusted=program.untrusted))
+
+    def _end(self, key: str, call: CallState, error: ToolError, outcome: Any) -> None:
+        self._runs.pop(key, None)
+        message = error_message(call.call.id, call.tool, error, self._now_ms(), max_chars=self._max_chars)
+        program = call.program
+        self._finish(
+            ImmediateOutcome(key, outcome, message, untrusted=program is not None and program.untrusted)
+        )
+
+    def _rest(self) -> None:
+        """End the process soon, unless there is more to do."""
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
+
+    def _end_idle(self) -> None:
+        if any(run.task is not None for run in self._runs.values()) or self._process is None:
+            return
+        self._process.end()
+        self._process = None
+        self._runs.clear()
+
+
+def _no_sense(error: Exception) -> ExecutionError:
+    return ExecutionError(f"the interpreter said something that makes no sense: {words_of(error)}")
+
+
+def _failure_of(told: Mapping[str, Any]) -> tuple[ToolError, str]:
+    """Return the error of a program that failed, and the outcome of its call."""
+    reason = str(told.get("reason", ""))
+    if told["failed"] == "code":
+        return ValidationError(f"the program was not run: {reason}", "/code"), "invalid"
+    if told["failed"] == "raised":
+        return ExecutionError(f"the program raised {reason}"), "error"
+    return ExecutionError(f"the program's interpreter failed: {reason}"), "error"
+
+
+def _answer_of(fact: CallResolved) -> list[Any]:
+    """Return a call's number, and its answer as the interpreter takes it."""
+    number = int(fact.key.rpartition("/")[2])
+    text = fact.message.text
+    if not fact.message.is_error:
+        return [number, {"return_value": _value_in(text) if fact.is_json else text}]
+    name = _NAMES.get(fact.outcome, "ExecutionError")
+    return [
+        number,
+        {"exc_type": _EXCEPTIONS.get(fact.outcome, "RuntimeError"), "message": f"{name}: {_words_in(text)}"},
+    ]
+
+
+def _value_in(text: str) -> Any:
+    return json.loads(text)
+
+
+def _words_in(text: str) -> str:
+    """Return what an error's envelope says."""
+    try:
+        envelope = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(envelope, dict):
+        return text
+    said = str(envelope.get("error") or envelope.get("reason") or text)
+    where = envelope.get("field")
+    return f"{said} (at {where})" if where else said

@@ -1,0 +1,56 @@
+"""``program``: a small program that the model writes, over the session's tools and children."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.programs import ProgramTool
+from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.tool import ALL_KINDS, ToolFlag
+
+MAX_CODE_CHARS = 100_000
+NAME = r"^[a-z][a-z0-9_]*$"
+"""What a variable that a program starts with is called."""
+
+
+class ProgramParams(BaseModel):
+    """The program, and values that it starts with."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    code: str = Field(min_length=1, max_length=MAX_CODE_CHARS, description="Its last expression is the result.")
+    inputs: dict[Annotated[str, Field(pattern=NAME)], Any] | None = Field(default=None, description="Variables that it starts with.")
+
+
+class RunProgram(ProgramTool[ProgramParams]):
+    """Runs a program whose calls are calls of the session."""
+
+    name = "program"
+    description = (
+        "Run Python over your tools: loops, asyncio.gather, try. Each tool is an async function with keyword "
+        "arguments: text = await read(path='a.txt'). spawn(kind, task, schema=…) returns a child's result, "
+        "map(kind, tasks, concurrency=…, on_error='return') those of many. No classes with bases, yield, "
+        "create_task, files or other modules than asyncio, json, re, math, datetime, collections, itertools. "
+        "Only the last expression comes back to you."
+    )
+    Params: ClassVar[type[BaseModel]] = ProgramParams
+    label = "Program"
+    section = "sessions"
+    profiles = frozenset({"coding"})
+    flags = frozenset({ToolFlag.OPTIONAL})
+    tier = PermissionTier.READ_ONLY
+    kinds = ALL_KINDS
+    idempotent = True
+
+    async def execute(self, params: ProgramParams, ctx: ToolContext) -> ToolResult:
+        """Raise an error: a session's host gives the program to an interpreter instead.
+
+        Raises:
+            ExecutionError: always.
+        """
+        raise ExecutionError(f"{self.name} is run by a session's host")
