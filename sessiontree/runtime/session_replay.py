@@ -167,7 +167,7 @@ def _at(
     elif source == "model":
         yield from _replied(state, at_ms, head, ahead)
     else:
-        yield from _from_outside(state, at_ms, head, ahead)
+        yield from _from_outside(state, at_ms, head, ahead, name if source == "call" else "")
 
 
 def _adopted(state: SessionState, at_ms: int, head: SessionFact) -> Stimulus:
@@ -235,7 +235,7 @@ def _model_failed(state: SessionState, at_ms: int, head: facts.TurnFailed) -> It
 
 
 def _from_outside(  # noqa: C901, PLR0912 - one case for each type
-    state: SessionState, at_ms: int, head: SessionFact, ahead: Sequence[SessionFact]
+    state: SessionState, at_ms: int, head: SessionFact, ahead: Sequence[SessionFact], key: str
 ) -> Iterator[Stimulus]:
     match head:
         case facts.MessageReceived(message=message):
@@ -275,7 +275,13 @@ def _from_outside(  # noqa: C901, PLR0912 - one case for each type
         case facts.ArgumentsRejected():
             yield stimuli.CallRejected(at_ms, _rejected(head, ahead))
         case facts.Tainted() | facts.CallResolved():
-            yield from _finished(state, at_ms, ahead)
+            yield from _finished(state, at_ms, ahead, key)
+        case facts.ProgramStarted():
+            yield stimuli.ProgramBegan(head.at_ms, head.call)
+        case facts.ProgramAdvanced():
+            yield from _went(state, at_ms, head)
+        case facts.ChildAwaited():
+            yield stimuli.CallFinished(at_ms, head.key, "ok", head.message)
         case facts.HookFailed():
             yield stimuli.HookErrorReported(at_ms, head)
         case facts.ApproverReplied():
@@ -300,8 +306,20 @@ def _schema_in(answer: facts.CallResolved) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else {}
 
 
-def _finished(state: SessionState, at_ms: int, ahead: Sequence[SessionFact]) -> Iterator[Stimulus]:
-    ended = next((fact for fact in ahead[:2] if isinstance(fact, facts.CallResolved)), None)
+def _went(state: SessionState, at_ms: int, head: facts.ProgramAdvanced) -> Iterator[Stimulus]:
+    call = state.calls.get(head.key)
+    if call is not None and (program := call.program) is not None:
+        yield stimuli.ProgramWent(at_ms, head.key, len(program.asked), head.calls, program.notes, head.notes)
+
+
+def _finished(
+    state: SessionState, at_ms: int, ahead: Sequence[SessionFact], key: str
+) -> Iterator[Stimulus]:
+    own = state.calls.get(key)
+    # The end of a program first ends the calls that it did not wait for.
+    near = ahead if own is not None and own.program is not None else ahead[:2]
+    results = [fact for fact in near if isinstance(fact, facts.CallResolved)]
+    ended = next((fact for fact in results if fact.key == key), results[0] if results else None)
     if ended is None:
         return
     call = state.calls.get(ended.key)
@@ -312,5 +330,13 @@ def _finished(state: SessionState, at_ms: int, ahead: Sequence[SessionFact]) -> 
             yield stimuli.CallPrepared(at_ms, checked, needs_approval=True)
         return
     message = ended.message if call is None else replace(ended.message, tool_call_id=call.call.id)
-    untrusted = isinstance(ahead[0], facts.Tainted)
-    yield stimuli.CallFinished(at_ms, ended.key, ended.outcome, message, ended.artifacts, untrusted=untrusted)
+    untrusted = isinstance(ahead[0], facts.Tainted) or ended.untrusted
+    yield stimuli.CallFinished(
+        at_ms,
+        ended.key,
+        ended.outcome,
+        message,
+        ended.artifacts,
+        untrusted=untrusted,
+        is_json=ended.is_json,
+    )
