@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from sessiontree.contracts import stimuli
@@ -99,7 +100,7 @@ class ProgramRuns:
         now_ms: Callable[[], int],
         queue: Callable[[str, Stimulus], None],
         finish: Callable[[ImmediateOutcome], None],
-        begin: Callable[[Any], asyncio.Task[None]],
+        begin: Callable[[Callable[[], Awaitable[None]]], asyncio.Task[None]],
     ) -> None:
         self._state = state
         self._face_of = face
@@ -118,7 +119,7 @@ class ProgramRuns:
         run = self._runs.setdefault(key, _Run())
         run.is_wanted = True
         if run.task is None:
-            run.task = self._begin(self._go_on(key, run))
+            run.task = self._begin(partial(self._go_on, key, run))
 
     def abort(self, key: str) -> bool:
         """End a program's interpreter; return whether the program was there."""

@@ -478,8 +478,8 @@ class SessionRunner:
             self._finished(outcome)
             self.start()
 
-    def _begin_program(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self._do_beside(self._guarded(lambda: work))
+    def _begin_program(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        return self._do_beside(self._guarded(work))
 
     def leave_programs(self) -> tuple[InterpreterProcess | None, set[ProcessIdentity]]:
         """End the interpreters; return their process, and the processes that are ending."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,13 +12,14 @@ from sessiontree import (
     FunctionModel,
     ModelRequest,
     PolicyConfig,
+    SessionTreeError,
     ToolPolicy,
     script_call,
 )
 from sessiontree.contracts.session_facts import CallResolved, ProgramAdvanced, RunFinished
 from sessiontree.contracts.tree_facts import SessionSpawned
 from tests.behaviour.effect_fakes import LOG, TOOLS, effects
-from tests.behaviour.fact_fixtures import facts_of, until
+from tests.behaviour.fact_fixtures import asked, facts_of, results, until
 from tests.behaviour.tree_fixtures import Opener
 
 EVERYTHING = PolicyConfig(tools=ToolPolicy(allow=("*",)))
@@ -105,3 +107,87 @@ async def test_nothing_of_a_program_runs_twice_however_often_it_is_closed(open_t
         assert {text for _, text in done} <= {f"{turn}.{at}" for turn in range(3) for at in range(4)}
         spawned = [each.spec.session_id for each in await facts_of(tree, SessionSpawned)]
         assert spawned == ["main", *(f"main/w{number}" for number in range(1, 7))]
+
+
+ONE_OF_TEN = """
+import asyncio
+async def ask(number):
+    try:
+        return await launch(text="rocket") if number == 4 else await append(text=str(number))
+    except PermissionError as error:
+        return str(error)
+await asyncio.gather(*[ask(number) for number in range(10)])
+"""
+
+
+@pytest.mark.parametrize("answer", ["approve", "deny"])
+async def test_a_call_that_waits_for_a_person_holds_only_itself(open_tree: Opener, answer: str) -> None:
+    """The other nine end meanwhile; the tree is closed and resumed, and the answer goes to that call alone."""
+    model = running(ONE_OF_TEN)
+    tree = await open_tree(model, policy=EVERYTHING, tools=TOOLS).start()
+    tree.main.send("go")
+    await asked(tree)
+    await until(tree, CallResolved, count=9)
+    await tree.close()
+    tree = await open_tree.resume(tree.tree_id, model, tools=TOOLS)
+    async with tree:
+        (pending,) = await asked(tree)
+        await (pending.approve() if answer == "approve" else pending.deny(reason="not today"))
+        (ended,) = await until(tree, RunFinished, session="main")
+        said = json.loads(ended.text)
+        if answer == "approve":
+            assert said[4] == "appended rocket"
+        else:
+            assert said[4].startswith("PermissionDenied: launch was denied")
+            assert said[4].endswith("not today")
+        assert said[:4] + said[5:] == [f"appended {number}" for number in range(10) if number != 4]
+        texts = [text for _, text in effects(open_tree.workspace)]
+        assert sorted(texts) == sorted({*texts})
+
+
+HOSTILE = {
+    "import os\nos.system('true')": "has no member `system`",
+    "open('/etc/passwd').read()": "`open`",
+    "().__class__.__bases__[0].__subclasses__()": "__bases__|attribute",
+    "[0] * 10**10": "MemoryError",
+    "def f(n): return f(n + 1)\nf(0)": "RecursionError",
+    "def f(:\n": "syntax",
+    "1 / 0": r"ZeroDivisionError: division by zero \(line 1\)",
+    "raise ValueError('mine')": r"ValueError: mine \(line 1\)",
+    "await read(path=7)": "Expected `str`",
+    "await write(path='a', content='b')": "`write`",
+    "await spawn('worker', 'x', agent='nobody')": "nobody",
+    "while True: pass": "time limit",
+}
+
+
+async def test_a_bad_program_ends_with_a_typed_error_and_nothing_else(open_tree: Opener) -> None:
+    """Whatever it tries, its session goes on, and the message says what to change."""
+    codes = list(HOSTILE)
+
+    def reply(request: ModelRequest) -> Any:
+        at = len(request.messages) // 2
+        return script_call("program", code=codes[at]) if at < len(codes) else "over"
+
+    policy = PolicyConfig(tools=ToolPolicy(allow=("read", "program", "sessions_spawn")))
+    async with open_tree(FunctionModel(reply), policy=policy) as tree:
+        assert await tree.main.send("go") == "over"
+        got = results(tree, "main")
+        assert len(got) == len(HOSTILE)
+        for message, wanted in zip(got, HOSTILE.values(), strict=True):
+            assert message.is_error
+            assert re.search(wanted, message.text), message.text
+
+
+async def test_a_stopped_program_stops_and_leaves_nothing(open_tree: Opener) -> None:
+    """An interrupt ends its interpreter and its calls; the next message finds an idle session."""
+    async with open_tree(running(ONE_OF_TEN), policy=EVERYTHING, tools=TOOLS) as tree:
+        reply = tree.main.send("go")
+        await asked(tree)
+        await tree.main.interrupt("enough")
+        with pytest.raises(SessionTreeError, match="enough"):
+            await reply
+        assert tree.approvals.pending() == []
+        ended = {fact.key: fact.outcome for fact in await until(tree, CallResolved, count=11)}
+        assert ended["1.0"] == "aborted"
+        assert ended["1.0/4"] == "aborted"
