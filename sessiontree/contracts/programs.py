@@ -60,6 +60,12 @@ def key_in_program(program: str, number: int) -> str:
     return f"{program}/{number}"
 
 
+def expiry_ms(arguments: Mapping[str, JsonValue], began_at_ms: int) -> int | None:
+    """Return when a program with these arguments is ended; None = never."""
+    limit_s = arguments.get("timeout_s")
+    return began_at_ms + int(limit_s * 1000) if isinstance(limit_s, int | float) else None
+
+
 def is_of_program(key: str) -> bool:
     """Return whether a program made the call of a key."""
     return "/" in key

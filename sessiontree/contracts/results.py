@@ -30,6 +30,9 @@ from sessiontree.contracts.truncation import cut_text
 
 ArtifactKind: TypeAlias = Literal["file", "blob", "reference"]
 """Where an artifact is: in a file, in the journal, or at an address."""
+ResultCause: TypeAlias = Literal["", "provider", "budget", "lost"]
+"""Why a session failed, if that says nothing about its task: its provider refuses for good, a budget is used
+up, or its host was lost too often. Empty = another reason, or it did not fail."""
 Untrusted: TypeAlias = Literal["marked"] | bool
 """Whether text comes from outside. True = it is put between marks for the model; ``marked`` = the parts from
 outside are between marks already (``contracts/untrusted.py``)."""
@@ -211,6 +214,7 @@ class SessionResult(Generic[R]):
         given_up: What it did not finish, a line each: tools that its model could not call, and calls that
             were cut short, with whether they may have run.
         session_id: Path of the session; empty = not known here.
+        cause: Why it failed, if the reason is not in its task.
     """
 
     status: SessionStatus
@@ -221,6 +225,7 @@ class SessionResult(Generic[R]):
     usage: Usage = Usage()
     given_up: tuple[str, ...] = ()
     session_id: str = field(default="", kw_only=True, compare=False)
+    cause: ResultCause = field(default="", kw_only=True)
 
     @property
     def value(self) -> R:
@@ -235,8 +240,10 @@ class SessionResult(Generic[R]):
         raise explain_missing_value(self)
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the members under camelCase names; ``givenUp`` only if there is anything in it."""
-        given_up = {"givenUp": list(self.given_up)} if self.given_up else {}
+        """Return the members under camelCase names; ``givenUp`` and ``cause`` only if they say anything."""
+        further: dict[str, Any] = {"givenUp": list(self.given_up)} if self.given_up else {}
+        if self.cause:
+            further["cause"] = self.cause
         return {
             "status": str(self.status),
             "summary": self.summary,
@@ -244,7 +251,7 @@ class SessionResult(Generic[R]):
             "artifacts": [artifact.to_wire() for artifact in self.artifacts],
             "memoryIds": list(self.memory_ids),
             "usage": self.usage.to_wire(),
-            **given_up,
+            **further,
         }
 
     @classmethod
@@ -258,6 +265,7 @@ class SessionResult(Generic[R]):
             tuple(wire["memoryIds"]),
             Usage.from_wire(wire["usage"]),
             tuple(wire.get("givenUp", ())),
+            cause=wire.get("cause", ""),
         )
 
 

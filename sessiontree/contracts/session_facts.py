@@ -147,6 +147,8 @@ class TurnFailed:
     cause: FailureCause = sparse("")  # noqa: RUF009 - a declaration
     account: str = sparse("")
     """The session whose budget the cause names; empty = it names none."""
+    is_final: bool = sparse(False)
+    """Whether the provider refuses for good: another question has no other answer."""
     raised: str = sparse("")
     """Where the model's own code raised it: lines of ``path:line in function: source``."""
 
@@ -364,7 +366,7 @@ class ProgramAdvanced:
     key: str
     calls: tuple[ProgramCall, ...] = ()
     """Their numbers follow those of the calls before."""
-    notes: tuple[ProgramNote, ...] = sparse(())  # noqa: RUF009 - a declaration
+    notes: tuple[ProgramNote, ...] = sparse(())
 
 
 @recorded("child_awaited")

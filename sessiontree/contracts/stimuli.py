@@ -411,6 +411,14 @@ class ClientCallWithdrawn:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalWithdrawn:
+    """The call of a request has ended without an answer, because its program has ended."""
+
+    request_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TroubleReported:
     """The session's model gave up on a tool; the parent must be informed."""
 
@@ -429,6 +437,7 @@ TreeEvent: TypeAlias = (
     ResultOffered
     | ApprovalAsked
     | ApproverReturned
+    | ApprovalWithdrawn
     | ClientCallDelegated
     | ClientCallWithdrawn
     | TroubleReported

@@ -14,7 +14,7 @@ from sessiontree.contracts.cron import CronJob, JobTarget, SlotCause, SlotEnd
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.results import ResultCause, SessionResult
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
@@ -403,6 +403,7 @@ class CancelBegun:
     status: SessionStatus
     """Their final status."""
     force_at_ms: int
+    cause: ResultCause = sparse("")  # noqa: RUF009 - a declaration
 
 
 @recorded("changes_kept")

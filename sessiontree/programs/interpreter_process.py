@@ -1,4 +1,4 @@
-"""The interpreters of one session: a confined process that is started with its first program, asked, and ended."""
+"""The interpreters of one session: a confined process, started with its first program, asked, and ended."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ class InterpreterProcess:
                 line = await reader.readline()
             if not line:
                 await self._give_up("it ended at once", complaint)
+            self._listening = asyncio.create_task(self._listen(reader))
         except TimeoutError:
             await self._give_up(f"it did not start within {START_S:g} s", complaint)
         except BaseException:
@@ -76,7 +77,6 @@ class InterpreterProcess:
             raise
         finally:
             complaint.close()
-        self._listening = asyncio.create_task(self._listen(reader))
 
     async def _give_up(self, why: str, complaint: IO[bytes]) -> None:
         self.end()

@@ -1,7 +1,7 @@
 """The functions around a program, in the interpreter's own language: children, fan-outs and races.
 
-They only combine calls, so nothing is decided here: each child is started by an ordinary call. The interpreter
-has no tasks of its own and no semaphore; a fan-out is a number of loops that share a list.
+They only combine calls, so nothing is decided here: each child is started by an ordinary call. The
+interpreter has no tasks of its own and no semaphore; a fan-out is a number of loops that share a list.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ SPAWN: Final = "spawn_child"
 STOP: Final = "stop_child"
 """The call behind the end of a race."""
 
-ALWAYS: Final = '''
+ALWAYS: Final = """
 import asyncio
-'''
+"""
 
-CHILDREN: Final = '''
+CHILDREN: Final = """
 def _outcome_of(report, has_schema):
     status = report["status"]
     value = report.get("output") if has_schema else report.get("summary")
@@ -97,10 +97,10 @@ async def map(kind, tasks, *, agent=None, schema=None, budget=None, labels=None,
     if on_error == "return":
         return outcomes
     return [_value_of(each, f"child {at} of {len(outcomes)}") for at, each in enumerate(outcomes)]
-'''
+"""
 
 # The interpreter has these exceptions, and its type checker does not know them.
-STUBS: Final = '''
+STUBS: Final = """
 from typing import Any, Literal
 class PermissionError(OSError): ...
 class FileExistsError(OSError): ...
@@ -109,9 +109,9 @@ class IsADirectoryError(OSError): ...
 class NotADirectoryError(OSError): ...
 def log(text: str) -> None: ...
 def phase(name: str) -> None: ...
-'''
+"""
 
-CHILD_STUBS: Final = '''
+CHILD_STUBS: Final = """
 async def spawn(kind: Literal["branch", "worker"], task: str, *, agent: str | None = None,
     schema: dict[str, Any] | None = None, budget: dict[str, Any] | None = None, label: str | None = None,
     workspace: Literal["shared", "own"] | None = None,
@@ -121,4 +121,4 @@ async def map(kind: Literal["branch", "worker"], tasks: list[str], *, agent: str
     labels: list[str] | None = None, workspace: Literal["shared", "own"] | None = None,
     concurrency: int = 16, stop_after: int | None = None,
     on_error: Literal["raise", "return"] = "raise") -> list[Any]: ...
-'''
+"""

@@ -345,7 +345,7 @@ class HostCore:
         """Number of processes of the session's tools that were ended when the host was closed."""
         self._facades: Facades | None = None
         self._ending: list[SessionShell | SessionBrowser | InterpreterProcess] = []
-        """Shells, browsers and interpreters of sessions that left, whose processes were killed and may still exist."""
+        """Shells, browsers and interpreters of sessions that left; their killed processes may still exist."""
 
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
         """Accept frames; repeats are dropped, early ones wait for those before them."""
@@ -494,6 +494,12 @@ class HostCore:
         self._kept.keep(runner.session, runner.epoch, state)
         return True
 
+    def _end_interpreters(self, runner: SessionRunner) -> set[ProcessIdentity]:
+        process, ending = runner.leave_programs()
+        if process is not None and ending:
+            self._ending.append(process)
+        return ending
+
     def _drop(self) -> int:
         """Stop the session, if there is one; return how many processes of its tools were ended."""
         ended = 0
@@ -512,10 +518,7 @@ class HostCore:
             self._browser = None
         runner, self._runner = self._runner, None
         if runner is not None:
-            interpreters, processes = runner.leave_programs()
-            if interpreters is not None and processes:
-                self._ending.append(interpreters)
-                commands |= processes
+            commands |= self._end_interpreters(runner)
             runner.stop()
             others = 0
             if self._process is not None:

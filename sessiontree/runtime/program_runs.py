@@ -1,8 +1,8 @@
 """Runs the programs of one session: gives each its answers, and passes on what it asks for.
 
-The facts are the answers, in the order in which they came. An interpreter that is still there gets only the new
-ones; any other one runs the text again and gets all of them, and each call that it asks for is compared with
-the fact of it. A program that only waits keeps no interpreter for long.
+The facts are the answers, in the order in which they came. An interpreter that is still there gets only the
+new ones; any other one runs the text again and gets all of them, and each call that it asks for is compared
+with the fact of it. A program that only waits keeps no interpreter for long.
 """
 
 from __future__ import annotations

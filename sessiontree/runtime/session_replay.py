@@ -312,9 +312,7 @@ def _went(state: SessionState, at_ms: int, head: facts.ProgramAdvanced) -> Itera
         yield stimuli.ProgramWent(at_ms, head.key, len(program.asked), head.calls, program.notes, head.notes)
 
 
-def _finished(
-    state: SessionState, at_ms: int, ahead: Sequence[SessionFact], key: str
-) -> Iterator[Stimulus]:
+def _finished(state: SessionState, at_ms: int, ahead: Sequence[SessionFact], key: str) -> Iterator[Stimulus]:
     own = state.calls.get(key)
     # The end of a program first ends the calls that it did not wait for.
     near = ahead if own is not None and own.program is not None else ahead[:2]

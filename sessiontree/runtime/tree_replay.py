@@ -41,6 +41,7 @@ class Reported:
     returned: dict[str, stimuli.ApproverReturned] = field(default_factory=dict)
     delegated: dict[str, stimuli.ClientCallDelegated] = field(default_factory=dict)
     withdrawn: dict[str, stimuli.ClientCallWithdrawn] = field(default_factory=dict)
+    unasked: dict[str, stimuli.ApprovalWithdrawn] = field(default_factory=dict)
     troubles: dict[str, list[stimuli.TroubleReported]] = field(default_factory=dict)
     taints: dict[str, stimuli.TaintReported] = field(default_factory=dict)
 
@@ -55,6 +56,8 @@ class Reported:
                 self.returned[reply.request_id] = event
             case stimuli.ClientCallDelegated(client_id):
                 self.delegated[client_id] = event
+            case stimuli.ApprovalWithdrawn(request_id):
+                self.unasked[request_id] = event
             case stimuli.ClientCallWithdrawn(ended):
                 self.withdrawn[ended.client_id] = event
             case stimuli.TroubleReported():
@@ -260,7 +263,9 @@ def _from_sessions(  # noqa: C901, PLR0912 - one case for each type
                 ended = replace(withdrawn.ended, answer_id=head.answer_id, by=head.by, surface=head.surface)
                 yield FromSession(at_ms, waiting.session_id, replace(withdrawn, ended=ended))
             yield from _later_end(state, reported, at_ms, ahead)
-        case facts.ApprovalDecided():
+        case facts.ApprovalDecided(request_id=request_id):
+            if request_id in reported.unasked and (request := state.requests.get(request_id)) is not None:
+                yield FromSession(at_ms, request.question.session, reported.unasked[request_id])
             yield from _later_end(state, reported, at_ms, ahead)
         case facts.ChannelSaid(session=session):
             for trouble in reported.troubles.get(session, ()):

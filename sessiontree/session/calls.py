@@ -5,6 +5,8 @@ They never change the state.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import BY_POLICY, CheckedCall, RejectedCall
@@ -14,11 +16,12 @@ from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Timeout, ValidationError
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage, UserMessage
-from sessiontree.contracts.results import Artifact, error_message, pending_message, unknown_message
+from sessiontree.contracts.results import error_message, pending_message, unknown_message
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.stimuli import (
     ApprovalAsked,
+    ApprovalWithdrawn,
     ClientCallDelegated,
     ClientCallWithdrawn,
     TaintReported,
@@ -116,8 +119,8 @@ def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
     if previous is not None and previous.refused:
         _refuse_given_up(decision, call, bad.tool, PermissionTier.READ_ONLY, at_ms)
         return decision
-    same_reply = previous is not None and previous.turn == state.turn and call.asked_after < max(
-        1, previous.asked
+    same_reply = (
+        previous is not None and previous.turn == state.turn and call.asked_after < max(1, previous.asked)
     )
     count = 1 if previous is None else previous.count + (0 if same_reply else 1)
     identical = previous is not None and not same_reply and previous.digest == bad.digest
@@ -182,17 +185,10 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
         resets = name if name in state.ledger and _proves_valid(state, call, stimulus) else None
         if stimulus.untrusted and not call.outside:
             take_in(state, decision, name)
-        resolve(
-            decision,
-            call,
-            stimulus.outcome,
-            stimulus.message,
-            stimulus.artifacts,
-            resets,
-            answer=(stimulus.answer_id, stimulus.by, stimulus.surface),
-            is_json=stimulus.is_json,
-            untrusted=stimulus.untrusted,
-        )
+        result = facts.CallResolved(call.key, stimulus.outcome, stimulus.message, stimulus.artifacts, resets)
+        if call.part_of:
+            result = replace(result, is_json=stimulus.is_json, untrusted=stimulus.untrusted)
+        conclude(decision, call, result, (stimulus.answer_id, stimulus.by, stimulus.surface))
     if stimulus.answer_id:
         decision.instructions.append(todo.SettleAnswer(stimulus.answer_id, taken=call is not None))
     return decision
@@ -210,30 +206,31 @@ def resolve(
     call: CallState,
     outcome: Outcome,
     message: ToolResultMessage,
-    artifacts: tuple[Artifact, ...] = (),
-    resets: str | None = None,
-    *,
-    answer: tuple[str, str, str] = ("", "", ""),
-    is_json: bool = False,
-    untrusted: bool = False,
 ) -> None:
-    """Give a call its result: in the transcript, to whoever asked, or later as a notice.
+    """Give a call its result: in the transcript, to whoever asked, or later as a notice."""
+    conclude(decision, call, facts.CallResolved(call.key, outcome, message))
 
-    ``answer`` is the id of the answer that it was made of, who gave it, and where; empty = of none. The last
-    two concern calls of programs alone.
+
+def conclude(
+    decision: Decision,
+    call: CallState,
+    result: facts.CallResolved,
+    answer: tuple[str, str, str] = ("", "", ""),
+) -> None:
+    """Give a call its result, as :func:`resolve`.
+
+    ``answer`` is the id of the answer that it was made of, who gave it, and where; empty = of none.
     """
-    if call.part_of:
-        result = facts.CallResolved(call.key, outcome, message, artifacts, resets, is_json, untrusted)
-        decision.instructions.append(todo.AdvanceProgram(call.part_of))
-    else:
-        result = facts.CallResolved(call.key, outcome, message, artifacts, resets)
+    outcome, message = result.outcome, result.message
     decision.facts.append(result)
     if message.is_error and (frames := frames_in(message)):
         decision.instructions.append(todo.ReportRaised(f"tool {message.tool_name!r}", frames))
     if call.phase == "delegated":
         ended = ClientCallEnded(call.client_id, outcome, *answer)
         decision.instructions.append(todo.ToTree(ClientCallWithdrawn(ended)))
-    if call.outside:
+    if call.part_of:
+        decision.instructions.append(todo.AdvanceProgram(call.part_of))
+    elif call.outside:
         decision.instructions.append(todo.AnswerCall(call.call.id, outcome, message))
     elif call.parked:
         decision.facts.append(
@@ -248,12 +245,14 @@ def resolve(
         )
 
 
-def child_answered(
-    decision: Decision, call: CallState, text: str, at_ms: int, *, untrusted: bool
-) -> None:
+def child_answered(decision: Decision, call: CallState, text: str, at_ms: int, *, untrusted: bool) -> None:
     """Give a program's call the report of the child that it started."""
     message = ToolResultMessage(call.call.id, call.tool, (TextContent(text),), None, False, at_ms)
-    resolve(decision, call, "ok", message, is_json=True, untrusted=untrusted)
+    conclude(
+        decision,
+        call,
+        facts.CallResolved(call.key, "ok", message, is_json=True, untrusted=untrusted),
+    )
 
 
 def _end_calls_of(state: SessionState, program: CallState, decision: Decision, at_ms: int) -> None:
@@ -353,7 +352,12 @@ def park(call: CallState, at_ms: int) -> facts.CallParked:
 
 
 def abort_waiting(decision: Decision, call: CallState, reason: str, at_ms: int) -> None:
-    """End a call that only waits for an answer."""
+    """End a call that only waits for an answer.
+
+    The tree withdraws the requests of a session that stops; that of a program's call may be the only one.
+    """
+    if call.phase == "asking" and call.part_of:
+        decision.instructions.append(todo.ToTree(ApprovalWithdrawn(call.request_id, reason)))
     message = error_message(call.call.id, call.tool, ExecutionError(reason), at_ms)
     resolve(decision, call, "aborted", message)
 
@@ -399,6 +403,19 @@ def expire_client_calls(state: SessionState, at_ms: int) -> Decision:
     return decision
 
 
+def expire_programs(state: SessionState, at_ms: int, decision: Decision) -> None:
+    """End the programs whose time is over, with all their calls; called when a timer rings."""
+    for call in state.calls.values():
+        program = call.program
+        if program is None or program.expires_at_ms is None or program.expires_at_ms > at_ms:
+            continue
+        limit_s = (program.expires_at_ms - program.began_at_ms) / 1000
+        _end_calls_of(state, call, decision, at_ms)
+        decision.instructions.append(todo.AbortCalls((call.key,), "its time is over"))
+        message = error_message(call.call.id, call.tool, Timeout(limit_s, call.tool), at_ms)
+        resolve(decision, call, "timeout", message)
+
+
 def _overdue(call: CallState, at_ms: int) -> ToolResultMessage:
     waited_s = max(0, at_ms - call.asked_at_ms) / 1000
     error = (
@@ -422,6 +439,8 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
         decision.instructions.append(todo.PrepareCall(call.key, call.call, asked_by=call.asked_by))
     elif call.phase == "program":
         decision.instructions.append(todo.AdvanceProgram(call.key))
+        if call.program is not None and call.program.expires_at_ms is not None:
+            decision.instructions.append(todo.WakeSessionAt(call.program.expires_at_ms))
     elif call.phase == "asking":
         asked = ApprovalAsked(call.request_id, call.final, call.asked_by)
         decision.instructions.append(todo.ToTree(asked))

@@ -299,6 +299,7 @@ def _work_interrupted(state: SessionState, stimulus: stimuli.WorkInterrupted) ->
 def _rang(state: SessionState, stimulus: stimuli.Rang) -> Decision:
     """End the calls whose answers are overdue, and let the model continue if it has waited long enough."""
     decision = calls.expire_client_calls(state, stimulus.at_ms)
+    calls.expire_programs(state, stimulus.at_ms, decision)
     turns.lose_patience(state, stimulus.at_ms, decision)
     turns.retry(state, stimulus.at_ms, decision)
     return decision

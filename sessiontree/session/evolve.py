@@ -16,7 +16,7 @@ from sessiontree.contracts.jobs import MAX_KEPT_JOBS
 from sessiontree.contracts.jsonable import digest_of
 from sessiontree.contracts.messages import NOTHING_USED, ToolCall, ToolResultMessage, Usage
 from sessiontree.contracts.model_settings import joined_settings
-from sessiontree.contracts.programs import key_in_program
+from sessiontree.contracts.programs import expiry_ms, key_in_program
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.truncation import cut_line
 from sessiontree.session.compaction import compacted
@@ -71,6 +71,8 @@ def _forked(state: SessionState, fact: facts.SessionForked) -> None:
     for call in state.calls.values():
         call.asked_at_ms += fact.shift_ms
         call.expires_at_ms += fact.shift_ms
+        if call.program is not None and call.program.expires_at_ms is not None:
+            call.program.expires_at_ms += fact.shift_ms
 
 
 def _heard(state: SessionState, fact: facts.MessageReceived) -> None:
@@ -98,6 +100,7 @@ def _turn_started(state: SessionState, fact: facts.TurnStarted) -> None:
     state.run_turns = 1 if fact.fresh_run else state.run_turns + 1
     state.asking = True
     state.model_failures = 0
+    state.failure_cause = ""
     state.owes_turn = False
     state.offer = None
     if fact.fresh_run:
@@ -157,6 +160,10 @@ def _turn_failed(state: SessionState, fact: facts.TurnFailed) -> None:
     state.asking = False
     state.retry_at_ms = fact.retry_at_ms
     state.model_failures += 1
+    if fact.is_final:
+        state.failure_cause = "provider"
+    elif fact.cause not in {"", "provider"}:
+        state.failure_cause = "budget"
     if fact.overflow:
         state.overflow = fact.reason
         state.owes_turn = True
@@ -315,7 +322,7 @@ def _program_started(state: SessionState, fact: facts.ProgramStarted) -> None:
     call = _bind(state, fact.call)
     if call is not None:
         call.phase = "program"
-        call.program = ProgramState(fact.at_ms)
+        call.program = ProgramState(fact.at_ms, expiry_ms(fact.call.arguments, fact.at_ms))
 
 
 def _program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.programs import key_in_program
+from sessiontree.contracts.programs import expiry_ms, key_in_program
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision, child_answered, take_in
 from sessiontree.session.state import SessionState
@@ -22,6 +22,9 @@ def began(state: SessionState, stimulus: stimuli.ProgramBegan) -> Decision:
     if call is not None and call.phase in {"open", "intended"} and state.stopping is None:
         decision.facts.append(facts.ProgramStarted(stimulus.call, stimulus.at_ms))
         decision.instructions.append(todo.AdvanceProgram(call.key))
+        ends_ms = expiry_ms(stimulus.call.arguments, stimulus.at_ms)
+        if ends_ms is not None:
+            decision.instructions.append(todo.WakeSessionAt(ends_ms))
     return decision
 
 

@@ -12,7 +12,7 @@ from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import Message, ToolCall, Usage
 from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.results import Artifact, ResultCause
 from sessiontree.contracts.senders import Principal, joined
 from sessiontree.contracts.session_facts import (
     CallResolved,
@@ -37,6 +37,8 @@ class ProgramState:
 
     began_at_ms: int
     """The time that it reads from its clock."""
+    expires_at_ms: int | None = None
+    """When it is ended; None = never."""
     asked: list[str] = field(default_factory=list)
     """Digests of the calls that it asked for, in the order of their numbers."""
     answers: list[CallResolved] = field(default_factory=list)
@@ -144,6 +146,8 @@ class SessionState:
     """When the model is asked again after a failure; None = it did not fail, or is not asked again."""
     model_failures: int = 0
     """How often the model failed at this turn."""
+    failure_cause: ResultCause = ""
+    """Why its run failed, if the reason is not in its task."""
     owes_turn: bool = False
     """Whether the transcript ends with something the model has not seen."""
     reply_keys: tuple[str, ...] = ()

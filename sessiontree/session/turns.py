@@ -105,6 +105,7 @@ def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
         cause=stimulus.cause,
         account=stimulus.account,
         raised=stimulus.raised,
+        is_final=stimulus.cause == "provider" and not stimulus.retryable and not stimulus.overflow,
     )
     if stimulus.raised:
         frames = tuple(stimulus.raised.split("\n"))
@@ -403,7 +404,14 @@ def _offered(state: SessionState, status: SessionStatus, summary: str, output: o
     addresses = [each.uri for each in state.artifacts if each.kind == "reference" and each.uri is not None]
     records = tuple(uri[len(MEMORY_SCHEME) :] for uri in addresses if uri.startswith(MEMORY_SCHEME))
     result: SessionResult[object] = SessionResult(
-        status, summary, output, tuple(state.artifacts), records, state.usage, tuple(state.given_up.values())
+        status,
+        summary,
+        output,
+        tuple(state.artifacts),
+        records,
+        state.usage,
+        tuple(state.given_up.values()),
+        cause=state.failure_cause if status is SessionStatus.FAILED else "",
     )
     return _offering(result, stays=state.interrupted and state.stopping is None)
 

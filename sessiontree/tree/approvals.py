@@ -353,6 +353,12 @@ def close(
         draft.post(request.question.session, lambda _: answer)
 
 
+def withdraw_request(draft: Draft, session: str, request_id: str, reason: str) -> None:
+    """Cancel a request of a session that waits for its answer no more, if it is open."""
+    if request_id in draft.state.requests_of.members(session):
+        close(draft, request_id, "cancelled", "stop", reason, tell_asker=False)
+
+
 def cancel_requests(draft: Draft, session: str, reason: str, *, tell_asker: bool) -> None:
     """Cancel every open request of a session that stops or ends.
 

@@ -8,6 +8,7 @@ from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.stimuli import (
     ApprovalAnswered,
     ApprovalAsked,
+    ApprovalWithdrawn,
     ApproverAsked,
     ApproverReturned,
     ClientCallDelegated,
@@ -25,7 +26,15 @@ from sessiontree.contracts.tree_facts import (
     TreeFact,
     TreeForked,
 )
-from sessiontree.tree.approvals import CANCELLED, ask, close, hear_function, hear_person, lift_denial
+from sessiontree.tree.approvals import (
+    CANCELLED,
+    ask,
+    close,
+    hear_function,
+    hear_person,
+    lift_denial,
+    withdraw_request,
+)
 from sessiontree.tree.canvas import act_on_canvas, change_canvas
 from sessiontree.tree.child_changes import keep_changes, settle_changes
 from sessiontree.tree.cron import change_job, pause_forked, ring_jobs
@@ -245,6 +254,8 @@ def _from_session(draft: Draft, sent: FromSession) -> None:
             ask(draft, sent, asked)
         case ApproverReturned(reply):
             hear_function(draft, sent.session, reply)
+        case ApprovalWithdrawn(request_id, reason):
+            withdraw_request(draft, sent.session, request_id, reason)
         case ClientCallDelegated() as delegated:
             delegate(draft, sent.session, delegated)
         case ClientCallWithdrawn(ended):

@@ -445,7 +445,7 @@ def _charged(state: TreeState, fact: UsageCharged) -> None:
 
 
 def _cancelling(state: TreeState, fact: CancelBegun) -> None:
-    stop = Stop(fact.status, fact.reason, fact.force_at_ms)
+    stop = Stop(fact.status, fact.reason, fact.force_at_ms, fact.cause)
     for name in fact.sessions:
         session = state.sessions.open(name)
         if session is not None:

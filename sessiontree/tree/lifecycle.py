@@ -11,7 +11,7 @@ from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import NOTHING_USED, Usage
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.results import ResultCause, SessionResult
 from sessiontree.contracts.session_facts import ToolGivenUp
 from sessiontree.contracts.stimuli import CancelAsked, ChildTroubled, Incoming, ResultOffered, WorkInterrupted
 from sessiontree.contracts.tree_config import SessionSpec
@@ -114,10 +114,13 @@ def final_result(session: Session, result: SessionResult[Any]) -> SessionResult[
     if stop is None:
         return result
     is_finished = stop.status is SessionStatus.COMPLETED and stop.reason != ""
-    return replace(result, status=stop.status, summary=stop.reason if is_finished else result.summary)
+    said = stop.reason if is_finished else result.summary
+    return replace(result, status=stop.status, summary=said, cause=result.cause or stop.cause)
 
 
-def begin_stop(draft: Draft, heads: Iterable[str], status: SessionStatus, reason: str) -> None:
+def begin_stop(
+    draft: Draft, heads: Iterable[str], status: SessionStatus, reason: str, cause: ResultCause = ""
+) -> None:
     """Stop sessions and everything below them; a session that is already stopping continues to stop.
 
     A session that has already given its final message is not asked for another. It ends as soon as no live
@@ -126,7 +129,7 @@ def begin_stop(draft: Draft, heads: Iterable[str], status: SessionStatus, reason
     heads = list(heads)
     _complete_kept(draft, heads)
     told = _not_stopping(draft, heads)
-    _tell(draft, told, status, reason)
+    _tell(draft, told, status, reason, cause)
     _wrap_up(draft, told)
 
 
@@ -199,14 +202,16 @@ def stop_spent(draft: Draft, account: str, member: str, used: float, allowed: fl
     limit = f"budget.{member}"
     draft.write(BudgetSpent(account, limit, used, allowed))
     reason = f"{limit} of {account!r} is {allowed:g} and {used:g} is used up"
-    begin_stop(draft, [account], SessionStatus.FAILED, reason)
+    begin_stop(draft, [account], SessionStatus.FAILED, reason, "budget")
 
 
-def _tell(draft: Draft, told: Sequence[str], status: SessionStatus, reason: str) -> None:
+def _tell(
+    draft: Draft, told: Sequence[str], status: SessionStatus, reason: str, cause: ResultCause = ""
+) -> None:
     if not told:
         return
     force_at_ms = later(draft.now_ms, draft.state.limits.cancel_grace_s)
-    draft.write(CancelBegun(tuple(told), reason, status, force_at_ms))
+    draft.write(CancelBegun(tuple(told), reason, status, force_at_ms, cause))
     draft.tell(WakeTreeAt(force_at_ms))
     word = STOP_WORDS[status]
     for name in told:
@@ -247,6 +252,8 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
         "label": spec.label,
         "status": result.status.value,
     }
+    if result.cause:
+        told["cause"] = result.cause
     closed = closed_output(spec, result) if child.taint else None
     if closed is None:
         _add_words(told, result)
@@ -371,7 +378,7 @@ def lose(draft: Draft, lost: SessionLost) -> None:
     if session is not None:
         summary = f"session {lost.session!r} crashed: {lost.reason}"
         result: SessionResult[Any] = SessionResult(
-            SessionStatus.FAILED, summary, usage=session.usage, given_up=_UNREPORTED
+            SessionStatus.FAILED, summary, usage=session.usage, given_up=_UNREPORTED, cause="lost"
         )
         end(draft, session, result, forced=True)
 

@@ -19,7 +19,7 @@ from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.cron import CronJob
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.results import ResultCause, SessionResult
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import (
     ApprovalAnswered,
@@ -258,6 +258,7 @@ class Stop(NamedTuple):
     """The status it will end with."""
     reason: str
     force_at_ms: int
+    cause: ResultCause = ""
 
 
 class Post(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 
 from sessiontree import (
     FunctionModel,
+    ModelKeyRefused,
     ModelRequest,
     PolicyConfig,
     SessionTreeError,
@@ -122,7 +123,7 @@ await asyncio.gather(*[ask(number) for number in range(10)])
 
 @pytest.mark.parametrize("answer", ["approve", "deny"])
 async def test_a_call_that_waits_for_a_person_holds_only_itself(open_tree: Opener, answer: str) -> None:
-    """The other nine end meanwhile; the tree is closed and resumed, and the answer goes to that call alone."""
+    """The other nine end meanwhile; after a resume the answer goes to that call alone."""
     model = running(ONE_OF_TEN)
     tree = await open_tree(model, policy=EVERYTHING, tools=TOOLS).start()
     tree.main.send("go")
@@ -191,3 +192,44 @@ async def test_a_stopped_program_stops_and_leaves_nothing(open_tree: Opener) -> 
         ended = {fact.key: fact.outcome for fact in await until(tree, CallResolved, count=11)}
         assert ended["1.0"] == "aborted"
         assert ended["1.0/4"] == "aborted"
+
+
+async def test_a_program_whose_time_is_over_ends_with_its_calls(open_tree: Opener) -> None:
+    """A time limit holds while it waits for a person; nothing of it is left."""
+
+    def reply(request: ModelRequest) -> Any:
+        if len(request.messages) == 1:
+            return script_call("program", code=ONE_OF_TEN, timeout_s=0.5)
+        return request.messages[-1].text
+
+    async with open_tree(FunctionModel(reply), policy=EVERYTHING, tools=TOOLS) as tree:
+        said = json.loads(await tree.main.send("go"))
+        assert "0.5 s" in said["error"] or "0.5" in said["error"], said
+        assert tree.approvals.pending() == []
+
+
+STOPPED = """
+outcomes = await map("worker", [str(at) for at in range(200)], concurrency=4, on_error="return")
+counts = {}
+for each in outcomes:
+    counts[each["status"]] = counts.get(each["status"], 0) + 1
+counts
+"""
+
+
+async def test_a_provider_that_refuses_for_good_ends_a_fan_out(open_tree: Opener) -> None:
+    """What is in flight ends; the rest is not started, and says so."""
+
+    def reply(request: ModelRequest) -> Any:
+        if request.session_id == "main":
+            return running(STOPPED).reply(request)
+        if int(request.session_id.removeprefix("main/w")) > 40:
+            raise ModelKeyRefused("the key was withdrawn")
+        return "fine"
+
+    async with open_tree(FunctionModel(reply), policy=EVERYTHING) as tree:
+        counts = json.loads(await tree.main.send("go"))
+        assert counts["completed"] == 40
+        assert 1 <= counts["provider"] <= 4
+        assert counts["not_started"] == 200 - 40 - counts["provider"]
+        assert len(await facts_of(tree, SessionSpawned)) == 1 + 40 + counts["provider"]

@@ -14,6 +14,7 @@ from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import ALL_KINDS, ToolFlag
 
 MAX_CODE_CHARS = 100_000
+MAX_TIMEOUT_S = 30 * 24 * 3600
 NAME = r"^[a-z][a-z0-9_]*$"
 """What a variable that a program starts with is called."""
 
@@ -23,8 +24,13 @@ class ProgramParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    code: str = Field(min_length=1, max_length=MAX_CODE_CHARS, description="Its last expression is the result.")
-    inputs: dict[Annotated[str, Field(pattern=NAME)], Any] | None = Field(default=None, description="Variables that it starts with.")
+    code: str = Field(
+        min_length=1, max_length=MAX_CODE_CHARS, description="Its last expression is the result."
+    )
+    inputs: dict[Annotated[str, Field(pattern=NAME)], Any] | None = Field(
+        default=None, description="Variables that it starts with."
+    )
+    timeout_s: float | None = Field(default=None, gt=0, le=MAX_TIMEOUT_S, description="Ends it then.")
 
 
 class RunProgram(ProgramTool[ProgramParams]):

@@ -12,6 +12,7 @@ import json
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -240,10 +241,8 @@ class Interpreters:
     async def _end(self, name: str) -> None:
         program = self._programs.pop(name, None)
         if program is not None:
-            try:
+            with suppress(monty.MontyError):  # it has ended already
                 await program.close()
-            except monty.MontyError:  # it has ended already
-                pass
         self._work.pop(f"end {name}", None)
 
 
