@@ -50,6 +50,7 @@ MODULES = {
     "notebook": ("sessiontree.notebook.widget",),
     "browser": ("playwright.async_api", "axe_playwright_python"),
     "terminal": ("pyte",),
+    "programs": ("pydantic_monty",),
     "inspect": ("sessiontree.bench.adapters.inspect_solver",),
 }
 """What each extra is for; a new one is added here."""

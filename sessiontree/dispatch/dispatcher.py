@@ -33,7 +33,7 @@ from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_readable, to_json_value
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.programs import MAX_ANSWER_CHARS, STARTS_CHILDREN, is_of_program
+from sessiontree.contracts.programs import MAX_ANSWER_CHARS, is_of_program
 from sessiontree.contracts.protection import Protection
 from sessiontree.contracts.results import blocked_message, error_message
 from sessiontree.contracts.senders import Principal
@@ -47,7 +47,6 @@ from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall, foreign
 from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
 from sessiontree.policy.compiled import SessionPolicy
 from sessiontree.policy.steps import OWNERS_ALONE
-from sessiontree.programs.signatures import ProgramFace, SeenTool, face_of
 
 _READ_ONLY: Final = PermissionTier.READ_ONLY
 _UNKNOWN_PLACE: Final = frozenset({"\0"})
@@ -111,7 +110,6 @@ class Dispatcher:
         self._max_chars = self.max_chars = rights.config.max_result_chars
         self.program_tools = table.for_programs & self._held
         """Names of the tools whose calls are programs, which an interpreter runs."""
-        self._face: ProgramFace | None = None
         self._pictures = Pictures(rights.config.images, rights.config.context_tokens)
         self._place = str(rights.workspace_root)
         self._command_fingerprint = command_fingerprint
@@ -319,13 +317,11 @@ class Dispatcher:
             reason = f"session {self._rights.session_id!r} does not hold {entry.name}{why}; it holds: {names}"
         return self._blocked_outcome(key, call.id, entry.tool, entry.tool.tier, reason)
 
-    def program_face(self) -> ProgramFace:
-        """Return how a program sees the session's tools."""
-        if self._face is None:
-            others = self._at_hand.keys() - self.program_tools - {STARTS_CHILDREN}
-            seen = [SeenTool(name, self._at_hand[name].compiled.schema) for name in sorted(others)]
-            self._face = face_of(seen, spawns=STARTS_CHILDREN if STARTS_CHILDREN in self._at_hand else "")
-        return self._face
+    @property
+    def callable_in_programs(self) -> Mapping[str, Mapping[str, JsonValue]]:
+        """The tools that a program of the session may call: the schemas of their parameters, by name."""
+        names = sorted(self._at_hand.keys() - self.program_tools)
+        return {name: self._at_hand[name].compiled.schema for name in names}
 
     def prepare_again(
         self, checked: CheckedCall, call_id: str, asked_by: tuple[Principal, ...] = ()

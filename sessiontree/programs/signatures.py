@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,15 +26,6 @@ _TYPES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class SeenTool:
-    """A tool as a program sees it."""
-
-    name: str
-    schema: Mapping[str, JsonValue]
-    """JSON Schema of its parameters."""
-
-
-@dataclass(frozen=True, slots=True)
 class ProgramFace:
     """Everything that an interpreter is given about the tools of a session."""
 
@@ -46,29 +37,31 @@ class ProgramFace:
     """The tool of each function that the interpreter may call."""
 
 
-def face_of(tools: Iterable[SeenTool], *, spawns: str = "") -> ProgramFace:
+def face_of(tools: Mapping[str, Mapping[str, JsonValue]], starter: str) -> ProgramFace:
     """Return how a program sees tools.
 
     Args:
-        tools: The tools that it may call by name.
-        spawns: The tool that starts children; empty = the session starts none.
+        tools: The tools that it may call: the schemas of their parameters, by name.
+        starter: The tool that starts children; a program calls it by ``spawn`` and ``map`` instead.
     """
     stubs, before = [prelude.STUBS], [prelude.ALWAYS]
-    callable_: dict[str, str] = {}
-    for tool in tools:
-        name = function_name(tool.name)
-        stubs.append(signature_of(tool))
+    seen: dict[str, str] = {}
+    for tool, schema in tools.items():
+        if tool == starter:
+            continue
+        name = function_name(tool)
+        stubs.append(signature_of(tool, schema))
         if name in _BUILT_IN:
             # An unknown name is looked up outside; a built-in one would be found first.
             before.append(f"{name} = tool_{name}\n")
-            callable_[f"tool_{name}"] = tool.name
+            seen[f"tool_{name}"] = tool
         else:
-            callable_[name] = tool.name
-    if spawns:
+            seen[name] = tool
+    if starter in tools:
         stubs.append(prelude.CHILD_STUBS)
         before.append(prelude.CHILDREN)
-        callable_[prelude.SPAWN] = spawns
-    return ProgramFace("".join(stubs), "".join(before), callable_)
+        seen[prelude.SPAWN] = starter
+    return ProgramFace("".join(stubs), "".join(before), seen)
 
 
 def function_name(tool: str) -> str:
@@ -77,10 +70,10 @@ def function_name(tool: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def signature_of(tool: SeenTool) -> str:
+def signature_of(tool: str, parameters: Mapping[str, JsonValue]) -> str:
     """Return the declaration of a tool's function, a line that ends with a line break."""
-    properties = tool.schema.get("properties")
-    required = tool.schema.get("required")
+    properties = parameters.get("properties")
+    required = parameters.get("required")
     names = properties if isinstance(properties, dict) else {}
     needed = set(required) if isinstance(required, list) else set()
     words = []
@@ -90,7 +83,7 @@ def signature_of(tool: SeenTool) -> str:
         hint = type_of(schema)
         words.append(f"{name}: {hint}" if name in needed else f"{name}: {_with_none(hint)} = ...")
     arguments = f"*, {', '.join(words)}" if words else ""
-    return f"async def {function_name(tool.name)}({arguments}) -> Any: ...\n"
+    return f"async def {function_name(tool)}({arguments}) -> Any: ...\n"
 
 
 def _with_none(hint: str) -> str:

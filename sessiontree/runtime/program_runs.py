@@ -84,7 +84,7 @@ class ProgramRuns:
 
     Args:
         state: The session's state, only read here.
-        face: Returns how a program sees the session's tools.
+        face: How a program sees the session's tools.
         max_chars: Longest text of a result that a model sees.
         now_ms: Returns the tree's time.
         queue: Takes a cause and a stimulus for the session.
@@ -95,7 +95,7 @@ class ProgramRuns:
     def __init__(
         self,
         state: SessionState,
-        face: Callable[[], ProgramFace],
+        face: ProgramFace,
         max_chars: int,
         now_ms: Callable[[], int],
         queue: Callable[[str, Stimulus], None],
@@ -103,7 +103,7 @@ class ProgramRuns:
         begin: Callable[[Callable[[], Awaitable[None]]], asyncio.Task[None]],
     ) -> None:
         self._state = state
-        self._face_of = face
+        self._face = face
         self._max_chars = max_chars
         self._now_ms = now_ms
         self._queue = queue
@@ -191,7 +191,7 @@ class ProgramRuns:
             return self._process
 
     def _opening(self, call: CallState, program: ProgramState) -> dict[str, Any]:
-        face = self._face_of()
+        face = self._face
         arguments = call.final.arguments
         given = arguments.get("inputs")
         inputs = dict(given) if isinstance(given, Mapping) else {}
@@ -246,7 +246,7 @@ class ProgramRuns:
         Raises:
             ProgramDiverged: one is another call.
         """
-        face, new = self._face_of(), []
+        face, new = self._face, []
         for number, (name, arguments, line) in enumerate(told["calls"], start=told["first"]):
             tool = face.tools[name]
             if number >= len(program.asked):

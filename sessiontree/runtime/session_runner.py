@@ -19,6 +19,7 @@ from sessiontree.contracts.approvals import RejectedCall
 from sessiontree.contracts.codec import pack_joined
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.programs import STARTS_CHILDREN
 from sessiontree.contracts.results import error_message
 from sessiontree.contracts.session_facts import CallIntended, CallResolved, HookFailed, SessionFact
 from sessiontree.contracts.stimuli import CallFinished, CallPrepared, CallRejected, Stimulus
@@ -28,6 +29,7 @@ from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.journal.record import Packed
 from sessiontree.journal.replay import replay_session
 from sessiontree.programs.interpreter_process import InterpreterProcess
+from sessiontree.programs.signatures import face_of
 from sessiontree.runtime.approver_function import run_session_approver
 from sessiontree.runtime.frames import Adopt, HostInstruction, MeterTurn, Outcome
 from sessiontree.runtime.interceptors import Interceptor
@@ -158,15 +160,8 @@ class SessionRunner:
         self.on_rest: Callable[[], None] = _nothing
         """Called whenever the session may have become idle."""
         self._delegation = Delegation(dispatcher, now_ms, self._due, self._out, self.state.ids)
-        self._programs = ProgramRuns(
-            self.state,
-            dispatcher.program_face,
-            dispatcher.max_chars,
-            now_ms,
-            self._queue,
-            self._program_finished,
-            self._begin_program,
-        )
+        self._programs: ProgramRuns | None = None
+        """Made with the first program."""
         self._interceptors = interceptors
         for interceptor in interceptors:
             interceptor.attach(self.state, self._hook_failed)
@@ -390,7 +385,7 @@ class SessionRunner:
             case todo.ExecuteCall():
                 self._execute(instruction)
             case todo.AdvanceProgram():
-                self._programs.advance(instruction.key)
+                self._program_runs().advance(instruction.key)
             case todo.AbortCalls():
                 self._abort(instruction)
             case todo.TakeAnswer():
@@ -473,6 +468,19 @@ class SessionRunner:
             self._due.append((cause, stimulus))
             self.start()
 
+    def _program_runs(self) -> ProgramRuns:
+        if self._programs is None:
+            self._programs = ProgramRuns(
+                self.state,
+                face_of(self._dispatcher.callable_in_programs, STARTS_CHILDREN),
+                self._dispatcher.max_chars,
+                self._now_ms,
+                self._queue,
+                self._program_finished,
+                self._begin_program,
+            )
+        return self._programs
+
     def _program_finished(self, outcome: ImmediateOutcome) -> None:
         if not self._over:
             self._finished(outcome)
@@ -483,7 +491,7 @@ class SessionRunner:
 
     def leave_programs(self) -> tuple[InterpreterProcess | None, set[ProcessIdentity]]:
         """End the interpreters; return their process, and the processes that are ending."""
-        return self._programs.close()
+        return (None, set()) if self._programs is None else self._programs.close()
 
     def _job_news(self, cause: str, news: Sequence[Stimulus]) -> None:
         """Queue what has become of a job."""
@@ -567,7 +575,8 @@ class SessionRunner:
         waiting = {execute.call.key for execute in self._to_run}
         self._to_run = [execute for execute in self._to_run if execute.call.key not in instruction.keys]
         for key in instruction.keys:
-            self._programs.abort(key)
+            if self._programs is not None:
+                self._programs.abort(key)
             preparing = self._preparing.pop(key, None)
             if preparing is not None:
                 preparing.cancel()
