@@ -20,6 +20,8 @@ from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
 from sessiontree.contracts.cron import CatchUp, CronJob, CronStatus, JobTarget, SlotCause, SlotEnd
 from sessiontree.contracts.jobs import ExecHost, JobStatus
 from sessiontree.contracts.kinds import WorkspaceChoice
+from sessiontree.contracts.programs import NoteKind, ProgramCall, ProgramNote
+from sessiontree.contracts.results import ResultCause
 from sessiontree.contracts.session_facts import (
     ActsFor,
     ApprovalSettled,
@@ -33,6 +35,8 @@ from sessiontree.contracts.session_facts import (
     CallOpened,
     CallParked,
     CallResolved,
+    ChildAwaited,
+    ChildReported,
     ChildTroubleNoted,
     CompactionBegun,
     CompactionFailed,
@@ -47,6 +51,8 @@ from sessiontree.contracts.session_facts import (
     MessagesShortened,
     ModelChanged,
     Opened,
+    ProgramAdvanced,
+    ProgramStarted,
     ReplyCut,
     ReplyEmpty,
     ResultRejected,
@@ -145,6 +151,8 @@ __all__ = [
     "ChangesSettled",
     "ChannelSaid",
     "CheckedCall",
+    "ChildAwaited",
+    "ChildReported",
     "ChildTroubleNoted",
     "ClientCallEnded",
     "ClientCallOpened",
@@ -177,16 +185,22 @@ __all__ = [
     "MessageReceived",
     "MessagesShortened",
     "ModelChanged",
+    "NoteKind",
     "Opened",
     "OutsideHookFailed",
     "PolicyRow",
     "Posted",
     "PostsTaken",
     "Precedent",
+    "ProgramAdvanced",
+    "ProgramCall",
+    "ProgramNote",
+    "ProgramStarted",
     "RemovedTools",
     "ReplyCut",
     "ReplyEmpty",
     "ResultAwaited",
+    "ResultCause",
     "ResultHeld",
     "ResultRejected",
     "RunFailure",

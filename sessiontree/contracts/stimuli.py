@@ -316,7 +316,7 @@ class ProgramBegan:
 
 @quickly_made
 @dataclass(frozen=True, slots=True)
-class ProgramWent:
+class ProgramSaid:
     """A program has taken all answers that were given; it asks for further calls, or shows something."""
 
     at_ms: int
@@ -341,7 +341,7 @@ Stimulus: TypeAlias = (
     | CallFinished
     | CallHandedOver
     | ProgramBegan
-    | ProgramWent
+    | ProgramSaid
     | ClientAnswered
     | HookErrorReported
     | IntentsCommitted

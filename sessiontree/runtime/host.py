@@ -206,8 +206,9 @@ def build_tooling(
     held -= policy.withheld_from(adopt.spec.asked_by)
     if adopt.config.workspace_access == "ro":
         held -= equipment.table.for_writers
-    if not found_interpreter().is_ready:
-        held -= equipment.table.for_programs
+    programs = held & equipment.table.for_programs
+    if programs and not found_interpreter().is_ready:
+        held -= programs
     dispatcher = Dispatcher(
         equipment.table,
         held,

@@ -63,12 +63,8 @@ _NAMES: Final[Mapping[str, str]] = {
 """The beginning of that exception's message; ``ExecutionError`` for any other."""
 
 
-class ProgramDiverged(ExecutionError):
-    """A program that runs again asks for another call than the journal has."""
-
-
 @dataclass(slots=True)
-class _Run:
+class _HeldProgram:
     """A program on this host."""
 
     given: int = 0
@@ -109,14 +105,14 @@ class ProgramRuns:
         self._queue = queue
         self._finish = finish
         self._begin = begin
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _HeldProgram] = {}
         self._process: InterpreterProcess | None = None
         self._starting = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None
 
     def advance(self, key: str) -> None:
         """Give a program the answers that it has not been given."""
-        run = self._runs.setdefault(key, _Run())
+        run = self._runs.setdefault(key, _HeldProgram())
         run.is_wanted = True
         if run.task is None:
             run.task = self._begin(partial(self._go_on, key, run))
@@ -140,7 +136,7 @@ class ProgramRuns:
         self._runs.clear()
         return process, set() if process is None else process.end()
 
-    async def _go_on(self, key: str, run: _Run) -> None:
+    async def _go_on(self, key: str, run: _HeldProgram) -> None:
         try:
             while run.is_wanted and self._runs.get(key) is run:
                 run.is_wanted = False
@@ -155,7 +151,7 @@ class ProgramRuns:
             return None
         return call, call.program
 
-    async def _step(self, key: str, run: _Run) -> None:
+    async def _step(self, key: str, run: _HeldProgram) -> None:
         """Give a program what is new, and pass on what it says."""
         found = self._program(key)
         if found is None:
@@ -215,7 +211,7 @@ class ProgramRuns:
         }
 
     def _take(
-        self, key: str, run: _Run, call: CallState, program: ProgramState, told: Mapping[str, Any]
+        self, key: str, run: _HeldProgram, call: CallState, program: ProgramState, told: Mapping[str, Any]
     ) -> bool:
         """Pass on what a program says; return whether it has ended."""
         if self._runs.get(key) is not run:
@@ -225,7 +221,7 @@ class ProgramRuns:
             return True
         try:
             asked = self._compared(key, program, told)
-        except (ProgramDiverged, LookupError, TypeError, ValueError) as error:
+        except (ExecutionError, LookupError, TypeError, ValueError) as error:
             self._end(key, call, error if isinstance(error, ToolError) else _no_sense(error), "error")
             return True
         first, noted = max(len(program.asked), told["first"]), told["noted"]
@@ -234,8 +230,8 @@ class ProgramRuns:
         is_over = "value" in told
         calls = () if is_over else asked
         if calls or notes[:room]:
-            went = stimuli.ProgramWent(self._now_ms(), key, first, calls, noted, notes[:room])
-            self._queue(f"program:{key}", went)
+            said = stimuli.ProgramSaid(self._now_ms(), key, first, calls, noted, notes[:room])
+            self._queue(f"program:{key}", said)
         if is_over:
             self._complete(key, call, program, told["value"])
         return is_over
@@ -244,7 +240,7 @@ class ProgramRuns:
         """Return the calls that are new; those that the journal has must be the same ones.
 
         Raises:
-            ProgramDiverged: one is another call.
+            ExecutionError: one is another call.
         """
         face, new = self._face, []
         for number, (name, arguments, line) in enumerate(told["calls"], start=told["first"]):
@@ -252,9 +248,9 @@ class ProgramRuns:
             if number >= len(program.asked):
                 new.append(ProgramCall(tool, arguments, line, name == SPAWN))
             elif program.asked[number] != digest_of(tool, arguments):
-                raise ProgramDiverged(
-                    f"the program ran again from its journal and asked for another call {number} ({tool}); "
-                    "nothing of it was run. Start it again as a new call"
+                raise ExecutionError(
+                    f"ProgramDiverged: it ran again from its journal and asked for another call {number} "
+                    f"({tool}); nothing of that was run. Start it again as a new call"
                 )
         return tuple(new)
 

@@ -279,7 +279,7 @@ def _from_outside(  # noqa: C901, PLR0912 - one case for each type
         case facts.ProgramStarted():
             yield stimuli.ProgramBegan(head.at_ms, head.call)
         case facts.ProgramAdvanced():
-            yield from _went(state, at_ms, head)
+            yield from _said(state, at_ms, head)
         case facts.ChildAwaited():
             yield stimuli.CallFinished(at_ms, head.key, "ok", head.message)
         case facts.HookFailed():
@@ -306,10 +306,10 @@ def _schema_in(answer: facts.CallResolved) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else {}
 
 
-def _went(state: SessionState, at_ms: int, head: facts.ProgramAdvanced) -> Iterator[Stimulus]:
+def _said(state: SessionState, at_ms: int, head: facts.ProgramAdvanced) -> Iterator[Stimulus]:
     call = state.calls.get(head.key)
     if call is not None and (program := call.program) is not None:
-        yield stimuli.ProgramWent(at_ms, head.key, len(program.asked), head.calls, program.notes, head.notes)
+        yield stimuli.ProgramSaid(at_ms, head.key, len(program.asked), head.calls, program.notes, head.notes)
 
 
 def _finished(state: SessionState, at_ms: int, ahead: Sequence[SessionFact], key: str) -> Iterator[Stimulus]:

@@ -60,8 +60,8 @@ def decide(state: SessionState, stimulus: Stimulus) -> Decision:  # noqa: C901, 
             return calls.delegated(state, stimulus)
         case stimuli.ProgramBegan():
             return programs.began(state, stimulus)
-        case stimuli.ProgramWent():
-            return programs.went(state, stimulus)
+        case stimuli.ProgramSaid():
+            return programs.advanced(state, stimulus)
         case stimuli.ClientAnswered():
             return calls.client_answered(state, stimulus)
         case stimuli.HookErrorReported():

@@ -51,7 +51,7 @@ class ExecuteCall:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class AdvanceProgram:
-    """Give a program the answers that it has not been given; answer with ProgramWent or CallFinished.
+    """Give a program the answers that it has not been given; answer with ProgramSaid or CallFinished.
 
     It has no effect outside the interpreter, so it may be repeated.
     """

@@ -28,7 +28,7 @@ def began(state: SessionState, stimulus: stimuli.ProgramBegan) -> Decision:
     return decision
 
 
-def went(state: SessionState, stimulus: stimuli.ProgramWent) -> Decision:
+def advanced(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decision:
     """Record what a program asks for, and have its calls checked; a repeat changes nothing."""
     decision = Decision()
     call = state.calls.get(stimulus.key)

@@ -29,7 +29,7 @@ class Asked(Exception):
     """A program asks for something that it may not have."""
 
 
-class Program:
+class OpenProgram:
     """One program and its interpreter."""
 
     def __init__(self, pool: monty.AsyncMonty, order: dict[str, Any]) -> None:
@@ -164,7 +164,7 @@ class Program:
         return told
 
     @classmethod
-    def of(cls, pool: monty.AsyncMonty, order: dict[str, Any]) -> Program:
+    def of(cls, pool: monty.AsyncMonty, order: dict[str, Any]) -> OpenProgram:
         """Return a program of an order."""
         made = cls(pool, order)
         made._calls = []
@@ -205,7 +205,7 @@ class Interpreters:
     def __init__(self, pool: monty.AsyncMonty, tell: Callable[[dict[str, Any]], None]) -> None:
         self._pool = pool
         self._tell = tell
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[str, OpenProgram] = {}
         self._work: dict[str, asyncio.Task[None]] = {}
 
     def take(self, order: dict[str, Any]) -> None:
@@ -221,7 +221,7 @@ class Interpreters:
     async def _carry_out(self, name: str, order: dict[str, Any]) -> None:
         try:
             if order["op"] == "open":
-                program = self._programs[name] = Program.of(self._pool, order)
+                program = self._programs[name] = OpenProgram.of(self._pool, order)
                 told = await program.open()
             else:
                 told = await self._programs[name].answer(order["answers"])
