@@ -19,6 +19,7 @@ from sessiontree.contracts import (
     client_tool,
     codec,
     cron,
+    programs,
     senders,
     session_facts,
     stimuli,
@@ -41,6 +42,7 @@ from sessiontree.testing.strategies import instances_of
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
 ROOMS = (
     senders, cron, session_facts, tree_facts, stimuli, tree_config, approvals, client_tool, child_workspaces,
+    programs,
 )  # fmt: skip
 Pack = Callable[[Any], str]
 

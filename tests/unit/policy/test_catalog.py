@@ -20,7 +20,7 @@ SPECIFIED = {
     "runtime": "exec process",
     "web": "web_search web_fetch",
     "memory": "memory_search memory_get memory_store",
-    "sessions": "sessions_list sessions_history sessions_send sessions_spawn subagents session_status",
+    "sessions": "sessions_list sessions_history sessions_send sessions_spawn subagents session_status program",
     "ui": "browser canvas",
     "messaging": "message",
     "automation": "cron gateway",
@@ -29,8 +29,8 @@ SPECIFIED = {
     "media": "image tts",
     "landing": "write_html preview_screenshot validate_page deploy_preview",
 }
-"""Seed 001, section 2.1; seed 004's nine; seed 002, section 9."""
-OBSERVING = "read find grep web_search web_fetch memory_search memory_get session_status"
+"""Seed 001, section 2.1; seed 004's nine; seed 002, section 9; ``program`` is this house's."""
+OBSERVING = "read find grep web_search web_fetch memory_search memory_get program session_status"
 """All a Worker has of the built-in tools."""
 
 

@@ -38,10 +38,10 @@ BRANCH = Standing(SessionKind.BRANCH, is_owner=False, agent="clerk", model="open
 PROFILES = {
     "minimal": "session_status",
     "coding": "read write edit apply_patch exec process memory_search memory_get sessions_list "
-    "sessions_history sessions_send sessions_spawn subagents session_status image find grep",
+    "sessions_history sessions_send sessions_spawn subagents session_status program image find grep",
     "messaging": "sessions_list sessions_history sessions_send session_status message",
 }
-"""Seed 001, section 2.2; ``find`` and ``grep`` are this house's."""
+"""Seed 001, section 2.2; ``find``, ``grep`` and ``program`` are this house's."""
 
 
 def expansion(entry: str, rows: Mapping[str, CatalogRow]) -> set[str]:
@@ -391,7 +391,7 @@ def test_explanations_show_themselves() -> None:
     assert "step='tools.allow'" in pretty_repr(gone)
     assert [each.tool for each in policy.removed(MAIN)] == [
         "apply_patch", "exec", "http_request", "sessions_list", "sessions_history", "sessions_send",
-        "browser", "canvas", "ask_user", "cron", "gateway", "nodes", "agents_list", "image", "tts",
+        "program", "browser", "canvas", "ask_user", "cron", "gateway", "nodes", "agents_list", "image", "tts",
         "write_html", "preview_screenshot", "validate_page", "deploy_preview", "Station-List",
     ]  # fmt: skip
 

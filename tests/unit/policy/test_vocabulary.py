@@ -32,7 +32,8 @@ SEED_GROUPS = {
     "group:runtime": "exec process",
     "group:web": "web_search web_fetch",
     "group:memory": "memory_search memory_get",
-    "group:sessions": "sessions_list sessions_history sessions_send sessions_spawn subagents session_status",
+    "group:sessions": "sessions_list sessions_history sessions_send sessions_spawn subagents session_status "
+    "program",
     "group:ui": "browser canvas",
     "group:messaging": "message",
     "group:automation": "cron gateway",

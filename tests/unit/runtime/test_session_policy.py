@@ -240,6 +240,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
             "image",
             "nodes",
             "preview_screenshot",
+            "program",
             "sessions_history",
             "sessions_list",
             "sessions_send",
@@ -261,6 +262,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
             "ledger",
             "nodes",
             "preview_screenshot",
+            "program",
             "sessions_history",
             "sessions_list",
             "sessions_send",
@@ -269,7 +271,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
             "web_fetch",
             "write_html",
         ),
-        ("default", "worker"): ("web_fetch",),
+        ("default", "worker"): ("program", "web_fetch"),
         ("clerk", "main"): (
             "agents_list",
             "apply_patch",
@@ -283,6 +285,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
             "image",
             "nodes",
             "preview_screenshot",
+            "program",
             "sessions_history",
             "sessions_send",
             "tts",
@@ -305,6 +308,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
             "ledger",
             "nodes",
             "preview_screenshot",
+            "program",
             "sessions_history",
             "sessions_send",
             "tts",
@@ -314,7 +318,7 @@ def test_the_first_row_names_what_each_kind_loses() -> None:
             "write",
             "write_html",
         ),
-        ("clerk", "worker"): ("web_fetch",),
+        ("clerk", "worker"): ("program", "web_fetch"),
     }
 
 
