@@ -20,7 +20,8 @@ SPECIFIED = {
     "runtime": "exec process",
     "web": "web_search web_fetch",
     "memory": "memory_search memory_get memory_store",
-    "sessions": "sessions_list sessions_history sessions_send sessions_spawn subagents session_status program",
+    "sessions": "sessions_list sessions_history sessions_send sessions_spawn subagents session_status "
+    "program",
     "ui": "browser canvas",
     "messaging": "message",
     "automation": "cron gateway",
