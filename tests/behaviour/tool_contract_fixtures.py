@@ -219,6 +219,19 @@ def _session_contracts() -> tuple[ToolContract, ...]:
             not_checked={**rest, **SHORT, "restart": "a question waits in the journal: tests of questions"},
         ),
         contract(
+            "program",
+            ToolCase("a sum", {"code": "1 + 1"}, says="2"),
+            ToolCase("it raises", {"code": "1 / 0"}, error=ExecutionError, says="ZeroDivisionError"),
+            ToolCase("no such name", {"code": "nothing()"}, error=ValidationError, says="nothing"),
+            ToolCase("no code", {"code": ""}, error=ValidationError, says="code"),
+            not_checked={
+                **TEXT,
+                "slow": "it waits for its calls alone: tests of programs",
+                "huge": "its bounds are the interpreter's: tests of programs",
+                "restart": "an interpreter runs it instead of the tool: tests of programs",
+            },
+        ),
+        contract(
             "sessions_spawn",
             ToolCase("a Worker", {"kind": "worker", "task": "look"}, says="main/"),
             ToolCase("no kind", {"kind": "main", "task": "look"}, error=ValidationError, says="kind"),

@@ -109,6 +109,7 @@ TOLD = exactly(
     containers=listed(exactly(engine=TEXT, program=MAYBE, failure=TEXT)),
     browser=exactly(program=MAYBE, missing=TEXT, is_ready={"type": "boolean"}),
     terminal=exactly(draws={"type": "boolean"}),
+    programs=exactly(missing=TEXT, is_ready={"type": "boolean"}),
     git=exactly(program=MAYBE),
     state=STATE,
     runtime=RUNTIME,
@@ -176,6 +177,7 @@ def test_without_a_state_directory_all_is_fine_and_nothing_is_made(program: Prog
     assert told["git"] == {"program": find_git()}
     assert f"\ngit: ready: {find_git()} lists" in done.out
     assert "\nterminal: ready: screens of commands are drawn\n" in done.out
+    assert "\nprograms: ready: their interpreter runs confined\n" in done.out
     assert "\nbrowser: ready: /usr/bin/chromium, in a sandbox of its own\n" in done.out
     assert "  not there yet; the first tree makes it\nruntime: none is at work here\n" in done.out
     assert done.lines[-1] == "fine: sessions can run here; nothing to beware of"

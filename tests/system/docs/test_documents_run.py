@@ -31,6 +31,7 @@ PAGES = (
     "results.md",
     "suites.md",
     "tools.md",
+    "written_programs.md",
 )
 """Pages whose blocks are one program, from top to bottom, with ``await`` at the top level."""
 MAX_S = 600
