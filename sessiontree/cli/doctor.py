@@ -65,10 +65,10 @@ def doctor(
     ``leaves``), ``commands`` (``bubblewrap``: null = none that works, ``kernel``, ``failure``), ``speech``
     (``program``: where espeak-ng is; null = not installed), ``containers`` (each ``engine``, ``program``:
     null = not installed, ``failure``: empty = it answers), ``browser`` (``program``: null = none,
-    ``missing``: what to install, ``is_ready``), ``terminal`` (``draws``: whether the extra is installed that
-    draws the screens of commands), ``programs`` (``missing``: what to install, ``is_ready``), ``git`` (``program``: null = not installed), ``state`` (``directory``,
-    ``mode``, ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``, ``failure``,
-    ``writer``),
+    ``missing``: what to install, ``is_ready``), ``terminal`` (``draws``: whether the extra is installed
+    that draws the screens of commands), ``programs`` (``missing``: what to install, ``is_ready``),
+    ``git`` (``program``: null = not installed), ``state`` (``directory``, ``mode``, ``journal_mode``,
+    ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``, ``failure``, ``writer``),
     ``runtime`` (null where none is at work; else ``release``, ``backend``, ``trees``, ``actors``: each
     ``name``, ``role``, ``pid``, ``confinement``, ``tree_id``, ``session``, ``epoch``, ``node``: empty = the
     supervisor's; ``ray``: its security settings, null on the local backend), ``cluster`` (null without
