@@ -105,6 +105,8 @@ class ProgramRuns:
         self._queue = queue
         self._finish = finish
         self._begin = begin
+        self.make: Callable[[], InterpreterProcess] = InterpreterProcess
+        """Makes a process of interpreters that is not started yet."""
         self._runs: dict[str, _HeldProgram] = {}
         self._process: InterpreterProcess | None = None
         self._starting = asyncio.Lock()
@@ -181,7 +183,7 @@ class ProgramRuns:
             if self._process is None or not self._process.is_running:
                 for run in self._runs.values():
                     run.is_open = False
-                process = InterpreterProcess()
+                process = self.make()
                 await process.start()
                 self._process = process
             return self._process

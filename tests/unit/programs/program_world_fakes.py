@@ -1,0 +1,247 @@
+"""A session's machine with a program, its interpreter, and a world that answers its calls in any order."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, cast
+
+from pydantic_monty import AsyncMonty
+
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.approvals import CheckedCall
+from sessiontree.contracts.codec import pack, pack_joined
+from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.messages import TextContent, ToolCall, ToolResultMessage
+from sessiontree.contracts.results import error_message
+from sessiontree.contracts.settings import Limits
+from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.dispatch.results import ImmediateOutcome
+from sessiontree.journal.replay import replay_session
+from sessiontree.programs.inside.program import Interpreters
+from sessiontree.programs.interpreter_process import InterpreterProcess
+from sessiontree.programs.signatures import face_of
+from sessiontree.runtime.program_runs import ProgramRuns
+from sessiontree.session import instructions as todo
+from sessiontree.session.decide import react
+from sessiontree.session.state import SessionState
+from tests.unit.session.session_fixtures import reply, spec
+
+NUMBER: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+TOOLS = {"look": NUMBER, "note": NUMBER, "fail": NUMBER}
+"""``look`` changes nothing, ``note`` does, and ``fail`` fails."""
+AT_MS = 1_000
+MOST_STEPS = 2_000
+
+
+class NearInterpreters:
+    """Interpreters of a pool of this process, as a session's host sees its own process."""
+
+    def __init__(self, pool: AsyncMonty) -> None:
+        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._orders = 0
+        self._inside = Interpreters(pool, self._tell)
+        self.is_running = False
+
+    async def start(self) -> None:
+        self.is_running = True
+
+    async def ask(self, program: str, order: dict[str, Any]) -> dict[str, Any]:
+        self._orders += 1
+        answer = self._asked[self._orders] = asyncio.get_running_loop().create_future()
+        self._inside.take({**order, "id": program, "order": self._orders})
+        told: dict[str, Any] = await answer
+        return told
+
+    def drop(self, program: str) -> None:
+        self._inside.take({"id": program, "op": "end", "order": 0})
+
+    def end(self) -> set[Any]:
+        self.is_running = False
+        for name in list(self._inside._programs):
+            self.drop(name)
+        return set()
+
+    async def ended(self) -> None:
+        """Wait until no program of it has an interpreter."""
+        self.end()
+        while work := set(self._inside._work.values()):
+            await asyncio.wait(work)
+
+    def _tell(self, told: dict[str, Any]) -> None:
+        answer = self._asked.pop(told["order"], None)
+        if answer is not None and not answer.done():
+            answer.set_result(told)
+
+
+@dataclass
+class Run:
+    """What came of a program."""
+
+    result: str = ""
+    is_error: bool = False
+    effects: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    """Facts of what the program asked for, as journaled."""
+    kills: int = 0
+
+
+Rules = Callable[[SessionState, Stimulus], tuple[list[Any], list[Any]]]
+
+
+class World:
+    """One session that runs one program; everything but its machine and its interpreter is pretended.
+
+    Args:
+        pool: Interpreters.
+        code: The program.
+        order: Decides which of the open calls is answered next.
+        kill: Decides before each answer whether the host is lost.
+        rules: The session machine.
+    """
+
+    def __init__(
+        self, pool: AsyncMonty, code: str, order: Random, kill: Callable[[], bool], rules: Rules = react
+    ) -> None:
+        self._pool = pool
+        self._code = code
+        self._order = order
+        self._kill = kill
+        self._rules = rules
+        self._texts: list[str] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._due: list[tuple[str, Stimulus]] = []
+        self._made: list[NearInterpreters] = []
+        self.run = Run()
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Rebuild the session from its facts, on a host that knows nothing else."""
+        self._state = replay_session(spec(SessionKind.MAIN), Limits(), self._texts)
+        self._ready: dict[str, CheckedCall] = {}
+        self._due.clear()
+        self._runs = ProgramRuns(
+            self._state, face_of(TOOLS, ""), 10_000, lambda: AT_MS, self._queue, self._finish, self._begin
+        )
+        self._runs.make = self._interpreters
+
+    def _interpreters(self) -> InterpreterProcess:
+        self._made.append(NearInterpreters(self._pool))
+        return cast("InterpreterProcess", self._made[-1])
+
+    def _queue(self, cause: str, stimulus: Stimulus) -> None:
+        self._due.append((cause, stimulus))
+
+    def _finish(self, outcome: ImmediateOutcome) -> None:
+        finished = stimuli.CallFinished(AT_MS, outcome.key, outcome.outcome, outcome.message)
+        self._due.append((f"call:{outcome.key}", finished))
+
+    def _begin(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        async def done() -> None:
+            await work()
+
+        task = asyncio.create_task(done())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def go(self) -> Run:
+        """Run the program to its end."""
+        try:
+            return await self._go()
+        finally:
+            self._runs.close()
+            for each in self._made:
+                await each.ended()
+
+    async def _go(self) -> Run:
+        self._feed(stimuli.Adopted(AT_MS, ("program", *TOOLS), "m", "prompt"))
+        self._feed(stimuli.Incoming(AT_MS, "m1", "go", "follow_up", "user"))
+        call = ToolCall("c1", "program", {"code": self._code})
+        self._feed(stimuli.ModelAnswered(AT_MS, 1, reply(call)))
+        for _ in range(MOST_STEPS):
+            await self._settle()
+            if self.run.result:
+                return self.run
+            if self._kill():
+                await self._lose()
+                continue
+            assert self._ready, "the program waits for nothing"
+            key = self._order.choice(sorted(self._ready, key=_place))
+            self._feed(self._answer(self._ready.pop(key)))
+        raise AssertionError("the program did not end")
+
+    async def _settle(self) -> None:
+        """Let the interpreter go on until it waits, and feed what it said."""
+        while self._tasks or self._due:
+            while self._due:
+                self._feed(self._due.pop(0)[1])
+            if self._tasks:
+                await asyncio.wait(set(self._tasks))
+
+    async def _lose(self) -> None:
+        self.run.kills += 1
+        self._runs.close()
+        await self._settle()
+        self._adopt()
+        self._feed(stimuli.Recovered(AT_MS))
+
+    def _feed(self, stimulus: Stimulus) -> None:
+        facts, told = self._rules(self._state, stimulus)
+        self._texts += pack_joined(facts)
+        for fact in facts:
+            if type(fact).__name__ == "ProgramAdvanced":
+                self.run.asked.append(pack(fact))
+            elif type(fact).__name__ == "CallResolved" and fact.key == "1.0":
+                self.run.result, self.run.is_error = fact.message.text, fact.message.is_error
+        for instruction in told:
+            self._carry_out(instruction)
+
+    def _carry_out(self, instruction: Any) -> None:
+        match instruction:
+            case todo.PrepareCall(key, call):
+                is_note = call.name == "note"
+                tier = int(PermissionTier.WORKSPACE if is_note else PermissionTier.READ_ONLY)
+                checked = CheckedCall(key, call.name, call.arguments, "d" if is_note else "", tier, True)
+                self._due.append((f"call:{key}", stimuli.CallPrepared(AT_MS, checked, needs_approval=False)))
+            case todo.AwaitCommit(keys):
+                self._due.append(("committed", stimuli.IntentsCommitted(AT_MS, keys)))
+            case todo.ExecuteCall(_, call) if call.tool == "program":
+                self._due.append(("call", stimuli.ProgramBegan(AT_MS, call)))
+            case todo.ExecuteCall(_, call):
+                self._ready[call.key] = call
+            case todo.AdvanceProgram(key):
+                self._runs.advance(key)
+            case todo.AbortCalls(keys):
+                for key in keys:
+                    self._ready.pop(key, None)
+
+    def _answer(self, call: CheckedCall) -> Stimulus:
+        """Run a call and return its result: the work and the record of it are one step of this world."""
+        number = call.arguments["n"]
+        if call.tool == "note":
+            self.run.effects.append(str(number))
+        if call.tool == "fail":
+            failed = error_message("c", "fail", ExecutionError(f"{number} failed"), AT_MS)
+            return stimuli.CallFinished(AT_MS, call.key, "error", failed)
+        text = dump_json({"n": number, "of": call.tool})
+        message = ToolResultMessage("c", call.tool, (TextContent(text),), None, False, AT_MS)
+        return stimuli.CallFinished(AT_MS, call.key, "ok", message, is_json=True)
+
+
+def _place(key: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in key.replace("/", ".").split("."))
+
+
+@asynccontextmanager
+async def interpreters() -> AsyncIterator[AsyncMonty]:
+    """Start interpreters in this process's pool."""
+    async with AsyncMonty(min_processes=1, max_processes=4) as pool:
+        yield pool
+    gc.collect()  # a session that was cut off in the middle ends its process when it is collected
