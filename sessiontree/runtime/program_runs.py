@@ -202,14 +202,7 @@ class ProgramRuns:
             "names": sorted(face.tools),
             "clock_ms": program.began_at_ms,
             "seed": call.key,
-            "limits": {
-                "calls": MAX_PROGRAM_CALLS,
-                "notes": MAX_PROGRAM_NOTES,
-                "memory_bytes": MEMORY_BYTES,
-                "turn_s": TURN_S,
-                "computing_s": COMPUTING_S,
-                "depth": DEPTH,
-            },
+            "limits": bounds(),
         }
 
     def _take(
@@ -291,6 +284,18 @@ class ProgramRuns:
         self._process.end()
         self._process = None
         self._runs.clear()
+
+
+def bounds() -> dict[str, float]:
+    """Return the bounds of a program as an interpreter takes them."""
+    return {
+        "calls": MAX_PROGRAM_CALLS,
+        "notes": MAX_PROGRAM_NOTES,
+        "memory_bytes": MEMORY_BYTES,
+        "turn_s": TURN_S,
+        "computing_s": COMPUTING_S,
+        "depth": DEPTH,
+    }
 
 
 def _no_sense(error: Exception) -> ExecutionError:
