@@ -43,7 +43,7 @@ from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.claim import journal_dirs
-from sessiontree.programs.found import found_interpreter
+from sessiontree.programs.found import FoundInterpreter, found_interpreter
 from sessiontree.sandbox import CommandConfinement, command_confinement, speech_program
 from sessiontree.sandbox.jobs.job_output import can_draw
 from sessiontree.workspace.git_files import find_git
@@ -66,7 +66,7 @@ def doctor(
     (``program``: where espeak-ng is; null = not installed), ``containers`` (each ``engine``, ``program``:
     null = not installed, ``failure``: empty = it answers), ``browser`` (``program``: null = none,
     ``missing``: what to install, ``is_ready``), ``terminal`` (``draws``: whether the extra is installed
-    that draws the screens of commands), ``programs`` (``missing``: what to install, ``is_ready``),
+    that draws the screens of commands), ``programs`` (``binary``, ``version``, ``missing``: what to install),
     ``git`` (``program``: null = not installed), ``state`` (``directory``, ``mode``, ``journal_mode``,
     ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``, ``failure``, ``writer``),
     ``runtime`` (null where none is at work; else ``release``, ``backend``, ``trees``, ``actors``: each
@@ -108,7 +108,7 @@ def doctor(
             "containers": [asdict(each) for each in engines],
             "browser": asdict(found_browser()),
             "terminal": {"draws": can_draw()},
-            "programs": {"missing": found_interpreter().missing, "is_ready": found_interpreter().is_ready},
+            "programs": asdict(found_interpreter()),
             "git": {"program": find_git()},
             "state": state.to_json(),
             "runtime": None if live is None else live.to_json(),
@@ -210,8 +210,7 @@ def _show_components(screen: RichScreen) -> None:
     _show_speech(screen, speech_program())
     _show_browser(screen, found_browser())
     _show_terminal(screen, can_draw=can_draw())
-    missing = found_interpreter().missing
-    screen.line(f"programs: {missing or 'ready: their interpreter runs confined'}")
+    _show_programs(screen, found_interpreter())
     _show_git(screen, find_git())
 
 
@@ -222,6 +221,10 @@ def _show_speech(screen: RichScreen, program: str | None) -> None:
 
 def _show_browser(screen: RichScreen, found: FoundBrowser) -> None:
     screen.line(f"browser: {found.missing or f'ready: {found.program}, in a sandbox of its own'}")
+
+
+def _show_programs(screen: RichScreen, found: FoundInterpreter) -> None:
+    screen.line(f"programs: {found.missing or 'ready: their interpreter runs confined'}")
 
 
 def _show_terminal(screen: RichScreen, *, can_draw: bool) -> None:

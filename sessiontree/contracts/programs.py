@@ -24,6 +24,7 @@ MAX_NOTE_CHARS: Final = 2_000
 STARTS_CHILDREN: Final = "sessions_spawn"
 """The tool behind ``spawn`` and ``map`` of a program."""
 NoteKind: TypeAlias = Literal["print", "log", "phase"]
+"""What a program's note is: something it printed or logged, or the name of the phase that begins."""
 
 
 class ProgramTool(Tool[P]):

@@ -109,7 +109,6 @@ class Dispatcher:
         self._now_ms = now_ms
         self._max_chars = self.max_chars = rights.config.max_result_chars
         self.program_tools = table.for_programs & self._held
-        """Names of the tools whose calls are programs, which an interpreter runs."""
         self._pictures = Pictures(rights.config.images, rights.config.context_tokens)
         self._place = str(rights.workspace_root)
         self._command_fingerprint = command_fingerprint
@@ -168,7 +167,7 @@ class Dispatcher:
         if not askers:
             return frozenset()
         withheld = self._policy.withheld_from(askers)
-        return withheld if _are_owners(askers) else withheld | self._table.for_owners
+        return withheld if all(each.is_owner for each in askers) else withheld | self._table.for_owners
 
     async def run_before_hooks(
         self, prepared: PreparedCall, hooks: HookChain, ctx: HookContext, taint: str = ""
@@ -304,7 +303,7 @@ class Dispatcher:
             return self._error_outcome(key, call.id, call.name, error, "error")
         removal = self._policy.explain_to(entry.name, asked_by).removal
         is_for_owners = entry.name in self._table.for_owners
-        if entry.name in self._owned or (is_for_owners and not _are_owners(asked_by)):
+        if entry.name in self._owned or (is_for_owners and not all(each.is_owner for each in asked_by)):
             reason = OWNERS_ALONE
         else:
             why = f" ({removal.step}: {removal.why})" if removal is not None else ""
@@ -320,8 +319,8 @@ class Dispatcher:
     @property
     def callable_in_programs(self) -> Mapping[str, Mapping[str, JsonValue]]:
         """The tools that a program of the session may call: the schemas of their parameters, by name."""
-        names = sorted(self._at_hand.keys() - self.program_tools)
-        return {name: self._at_hand[name].compiled.schema for name in names}
+        callable_ = sorted(self._at_hand.keys() - self.program_tools)
+        return {name: self._at_hand[name].compiled.schema for name in callable_}
 
     def prepare_again(
         self, checked: CheckedCall, call_id: str, asked_by: tuple[Principal, ...] = ()
@@ -589,10 +588,6 @@ def _failed_check(tool: str, session: str, error: Exception) -> ToolError:
     if isinstance(error, ToolError):
         return error
     return ExecutionError(f"the call of {tool} in session {session!r} can't be checked: {words_of(error)}")
-
-
-def _are_owners(askers: tuple[Principal, ...]) -> bool:
-    return all(asker.is_owner for asker in askers)
 
 
 def _digest_of_invalid(tool: str, arguments: Any) -> str:

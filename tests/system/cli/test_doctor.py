@@ -109,7 +109,7 @@ TOLD = exactly(
     containers=listed(exactly(engine=TEXT, program=MAYBE, failure=TEXT)),
     browser=exactly(program=MAYBE, missing=TEXT, is_ready={"type": "boolean"}),
     terminal=exactly(draws={"type": "boolean"}),
-    programs=exactly(missing=TEXT, is_ready={"type": "boolean"}),
+    programs=exactly(binary=TEXT, version=TEXT, missing=TEXT),
     git=exactly(program=MAYBE),
     state=STATE,
     runtime=RUNTIME,
