@@ -37,6 +37,7 @@ from sessiontree import (
     PolicyConfig,
     ScriptedModel,
     SessionTree,
+    ToolCall,
     ToolPolicy,
     script_call,
     tool,
@@ -145,7 +146,7 @@ async def _call_us(folder: Path, calls: int) -> float:
 
 
 async def _turn_us(folder: Path, calls: int) -> float:
-    steps = [*(script_call("look", n=number) for number in range(calls)), "over"]
+    steps: list[str | ToolCall] = [*(script_call("look", n=number) for number in range(calls)), "over"]
     spent_s = await _timed(folder, ScriptedModel(steps), lambda tree: tree.main.send("go"))
     return spent_s / calls * 1e6
 

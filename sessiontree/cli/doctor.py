@@ -65,16 +65,16 @@ def doctor(
     ``leaves``), ``commands`` (``bubblewrap``: null = none that works, ``kernel``, ``failure``), ``speech``
     (``program``: where espeak-ng is; null = not installed), ``containers`` (each ``engine``, ``program``:
     null = not installed, ``failure``: empty = it answers), ``browser`` (``program``: null = none,
-    ``missing``: what to install, ``is_ready``), ``terminal`` (``draws``: whether the extra is installed
-    that draws the screens of commands), ``programs`` (``binary``, ``version``, ``missing``: what to install),
+    ``missing``: what to install, ``is_ready``), ``terminal`` (``draws``: whether the extra is installed that
+    draws the screens of commands), ``programs`` (``binary``, ``version``, ``missing``: what to install),
     ``git`` (``program``: null = not installed), ``state`` (``directory``, ``mode``, ``journal_mode``,
-    ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``, ``failure``, ``writer``),
-    ``runtime`` (null where none is at work; else ``release``, ``backend``, ``trees``, ``actors``: each
-    ``name``, ``role``, ``pid``, ``confinement``, ``tree_id``, ``session``, ``epoch``, ``node``: empty = the
-    supervisor's; ``ray``: its security settings, null on the local backend), ``cluster`` (null without
-    ``address``, and where none answers; else ``address``, ``ray`` as above, and ``nodes``: the fields of
-    ``NodeReport``), ``others`` (``state`` and ``runtime`` of each further program's journal), ``findings``
-    (each ``mark``: ``wrong`` or ``beware``, ``what``, ``do``), and ``fine``.
+    ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``, ``failure``, ``writer``), ``runtime`` (null
+    where none is at work; else ``release``, ``backend``, ``trees``, ``actors``: each ``name``, ``role``,
+    ``pid``, ``confinement``, ``tree_id``, ``session``, ``epoch``, ``node``: empty = the supervisor's;
+    ``ray``: its security settings, null on the local backend), ``cluster`` (null without ``address``, and
+    where none answers; else ``address``, ``ray`` as above, and ``nodes``: the fields of ``NodeReport``),
+    ``others`` (``state`` and ``runtime`` of each further program's journal), ``findings`` (each ``mark``:
+    ``wrong`` or ``beware``, ``what``, ``do``), and ``fine``.
 
     Args:
         screen: Where it is shown.
