@@ -106,10 +106,7 @@ def doctor(
             "commands": commands.to_json(),
             "speech": {"program": speech_program()},
             "containers": [asdict(each) for each in engines],
-            "browser": asdict(found_browser()),
-            "terminal": {"draws": can_draw()},
-            "programs": asdict(found_interpreter()),
-            "git": {"program": find_git()},
+            **_components(),
             "state": state.to_json(),
             "runtime": None if live is None else live.to_json(),
             "cluster": None if cluster is None else cluster.to_json(),
@@ -135,6 +132,15 @@ def doctor(
             _show_cluster(screen, cluster)
         _show_findings(screen, found)
     return FINE if is_fine else ILL
+
+
+def _components() -> dict[str, object]:
+    return {
+        "browser": asdict(found_browser()),
+        "terminal": {"draws": can_draw()},
+        "programs": asdict(found_interpreter()),
+        "git": {"program": find_git()},
+    }
 
 
 def _look_at_live(state: State, found: list[Finding]) -> LiveRuntime | None:
