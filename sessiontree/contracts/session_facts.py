@@ -365,8 +365,10 @@ class ProgramAdvanced:
 
     key: str
     calls: tuple[ProgramCall, ...] = ()
-    """Their numbers follow those of the calls before."""
+    """Their numbers follow each other."""
     notes: tuple[ProgramNote, ...] = sparse(())
+    first: int = sparse(0)
+    """Number of the first of these calls."""
 
 
 @recorded("child_awaited")

@@ -39,7 +39,7 @@ def advanced(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decision:
     notes = stimulus.notes[max(0, program.notes - stimulus.noted) :]
     if not asked and not notes:
         return decision
-    decision.facts.append(facts.ProgramAdvanced(call.key, asked, notes))
+    decision.facts.append(facts.ProgramAdvanced(call.key, asked, notes, len(program.asked)))
     given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
     for number, each in enumerate(asked, start=stimulus.first):
         wanted = ToolCall(f"{call.call.id}/{number}", each.tool, each.arguments)

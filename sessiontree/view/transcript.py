@@ -23,6 +23,7 @@ from sessiontree.contracts.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from sessiontree.contracts.programs import key_in_program
 from sessiontree.contracts.tree_facts import ApprovalRequested
 from sessiontree.journal.record import JournalRecord
 from sessiontree.view.differences import differences_of_call, differences_of_result
@@ -336,6 +337,29 @@ def _tainted(fact: said.Tainted, most: int | None = MAX_TEXT_CHARS) -> Iterator[
     yield _item("notice", f"has read untrusted text of {fact.source}", "", most)
 
 
+def _program_advanced(fact: said.ProgramAdvanced, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    """Tell what a program showed, and which calls it asks for; the line of each is in its title."""
+    for note in fact.notes:
+        if note.sort == "phase":
+            yield _item("notice", f"phase: {make_visible(note.text)}", "", most)
+        else:
+            yield _item(
+                "notice",
+                "its program prints" if note.sort == "print" else "its program logs",
+                note.text,
+                most,
+            )
+    for number, wanted in enumerate(fact.calls, start=fact.first):
+        where = f" (line {wanted.line})" if wanted.line else ""
+        call = {
+            "tool": make_visible(wanted.tool),
+            "key": key_in_program(fact.key, number),
+            "arguments": _arguments(wanted.arguments, most),
+        }
+        text = dump_readable(wanted.arguments)
+        yield _item("call", f"its program calls {wanted.tool}{where}", text, most, call=call)
+
+
 def _job_started(fact: said.JobStarted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     yield _item("notice", f"{fact.job_id} goes on in the background", fact.command, most)
 
@@ -367,6 +391,7 @@ _TOLD: Final[Mapping[type, Callable[..., Iterator[Item]]]] = {
     said.ToolGivenUp: _given_up,
     said.HookFailed: _hook_failed,
     said.Tainted: _tainted,
+    said.ProgramAdvanced: _program_advanced,
     said.JobStarted: _job_started,
     said.JobEnded: _job_ended,
 }
