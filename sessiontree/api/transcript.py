@@ -129,6 +129,17 @@ def _opened(fact: Fact) -> Iterator[_Said]:
     yield _Said(f"call {fact['tool']} by the program", _json(fact["arguments"]))
 
 
+def _program_advanced(fact: Fact) -> Iterator[_Said]:
+    for note in fact.get("notes", ()):
+        is_phase = note["sort"] == "phase"
+        yield _Said(
+            f"phase {note['text']}" if is_phase else "program output", "" if is_phase else note["text"]
+        )
+    for asked in fact["calls"]:
+        line = f" at line {asked['line']}" if asked.get("line") else ""
+        yield _Said(f"program calls {asked['tool']}{line}", _json(asked["arguments"]))
+
+
 def _rejected(fact: Fact) -> Iterator[_Said]:
     where = f" at {fact['field']}" if fact.get("field") else ""
     what = f"arguments of {fact['tool']} rejected, attempt {fact['attempt']}"
@@ -207,6 +218,7 @@ _STEPS: Final[Mapping[str, Callable[[Fact], Iterator[_Said]]]] = {
     "reply_empty": _reply_empty,
     "turn_failed": _failed,
     "call_opened": _opened,
+    "program_advanced": _program_advanced,
     "arguments_rejected": _rejected,
     "call_parked": _parked,
     "call_resolved": _resolved,
