@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any, cast
 
@@ -28,6 +31,7 @@ from sessiontree.programs.inside.program import Interpreters
 from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.programs.signatures import face_of
 from sessiontree.runtime.program_runs import ProgramRuns
+from sessiontree.sandbox.process_tree import children
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.state import SessionState
@@ -245,3 +249,11 @@ async def interpreters() -> AsyncIterator[AsyncMonty]:
     async with AsyncMonty(min_processes=1, max_processes=4) as pool:
         yield pool
     gc.collect()  # a session that was cut off in the middle ends its process when it is collected
+    for pid in children(os.getpid()):
+        if _name_of(pid) == "monty":  # the library does not wait for the end of such a process
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
