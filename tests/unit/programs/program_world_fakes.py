@@ -246,11 +246,18 @@ def _place(key: str) -> tuple[int, ...]:
 @asynccontextmanager
 async def interpreters() -> AsyncIterator[AsyncMonty]:
     """Start interpreters in this process's pool."""
-    async with AsyncMonty(min_processes=1, max_processes=4) as pool:
-        yield pool
-    gc.collect()  # a session that was cut off in the middle ends its process when it is collected
+    try:
+        async with AsyncMonty(min_processes=1, max_processes=4) as pool:
+            yield pool
+    finally:
+        gc.collect()  # a session that was cut off in the middle ends its process when it is collected
+        _reap()
+
+
+def _reap() -> None:
+    """Wait for the end of interpreters that were cut off; the library does not."""
     for pid in children(os.getpid()):
-        if _name_of(pid) == "monty":  # the library does not wait for the end of such a process
+        if _name_of(pid) == "monty":
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
 
