@@ -12,15 +12,17 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from sessiontree.contracts import stimuli
+from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ExecutionError, ToolError, ValidationError, words_of
 from sessiontree.contracts.jsonable import JsonValue, digest_of
 from sessiontree.contracts.programs import (
     MAX_NOTE_CHARS,
     MAX_PROGRAM_CALLS,
     MAX_PROGRAM_NOTES,
+    NoteKind,
     ProgramCall,
     ProgramNote,
 )
@@ -28,7 +30,7 @@ from sessiontree.contracts.results import ToolResult, error_message
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.truncation import cut_text
-from sessiontree.dispatch.results import ImmediateOutcome, result_message
+from sessiontree.dispatch.results import ImmediateOutcome, foreign, result_message
 from sessiontree.programs.interpreter_process import InterpreterEndedError, InterpreterProcess
 from sessiontree.programs.prelude import SPAWN
 from sessiontree.programs.signatures import ProgramFace
@@ -157,7 +159,9 @@ class ProgramRuns:
         """Give a program what is new, and pass on what it says."""
         found = self._program(key)
         if found is None:
-            self.abort(key)
+            self._runs.pop(key, None)
+            if self._process is not None and run.is_open:
+                self._process.drop(key)
             return
         call, program = found
         try:
@@ -214,34 +218,41 @@ class ProgramRuns:
         if "failed" in told:
             self._end(key, call, *_failure_of(told))
             return True
-        try:
-            asked = self._compared(key, program, told)
-        except (ExecutionError, LookupError, TypeError, ValueError) as error:
-            self._end(key, call, error if isinstance(error, ToolError) else _no_sense(error), "error")
-            return True
-        first, noted = max(len(program.asked), told["first"]), told["noted"]
-        notes = tuple(ProgramNote(sort, cut_text(text, MAX_NOTE_CHARS)) for sort, text in told["notes"])
-        room = max(0, MAX_PROGRAM_NOTES - noted)
         is_over = "value" in told
-        calls = () if is_over else asked
-        if calls or notes[:room]:
-            said = stimuli.ProgramSaid(self._now_ms(), key, first, calls, noted, notes[:room])
+        try:
+            calls = () if is_over else self._compared(program, told)
+            noted = int(told["noted"])
+            notes = _notes_in(told)[: max(0, MAX_PROGRAM_NOTES - noted)]
+            first = max(len(program.asked), int(told["first"]))
+        except ExecutionError as error:
+            self._end(key, call, error, "error")
+            return True
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            self._end(key, call, _no_sense(error), "error")
+            return True
+        if calls or notes:
+            said = stimuli.ProgramSaid(self._now_ms(), key, first, calls, noted, notes)
             self._queue(f"program:{key}", said)
         if is_over:
             self._complete(key, call, program, told["value"])
         return is_over
 
-    def _compared(self, key: str, program: ProgramState, told: Mapping[str, Any]) -> tuple[ProgramCall, ...]:
+    def _compared(self, program: ProgramState, told: Mapping[str, Any]) -> tuple[ProgramCall, ...]:
         """Return the calls that are new; those that the journal has must be the same ones.
 
+        What the interpreter says is hostile: its process may have been taken over.
+
         Raises:
-            ExecutionError: one is another call.
+            ExecutionError: one is another call, or there are too many.
+            AttributeError, LookupError, TypeError, ValueError: it makes no sense.
         """
-        face, new = self._face, []
+        new: list[ProgramCall] = []
         for number, (name, arguments, line) in enumerate(told["calls"], start=told["first"]):
-            tool = face.tools[name]
+            tool = self._face.tools[name]
+            if number >= MAX_PROGRAM_CALLS:
+                raise ExecutionError(f"a program makes at most {MAX_PROGRAM_CALLS:,} calls")
             if number >= len(program.asked):
-                new.append(ProgramCall(tool, arguments, line, name == SPAWN))
+                new.append(ProgramCall(tool, dict(arguments.items()), int(line), name == SPAWN))
             elif program.asked[number] != digest_of(tool, arguments):
                 raise ExecutionError(
                     f"ProgramDiverged: it ran again from its journal and asked for another call {number} "
@@ -264,13 +275,13 @@ class ProgramRuns:
         self._runs.pop(key, None)
         self._finish(ImmediateOutcome(key, "ok", message, untrusted=program.untrusted))
 
-    def _end(self, key: str, call: CallState, error: ToolError, outcome: Any) -> None:
+    def _end(self, key: str, call: CallState, error: ToolError, outcome: Outcome) -> None:
         self._runs.pop(key, None)
+        untrusted = call.program is not None and call.program.untrusted
+        if untrusted:  # the program may have raised what it read
+            error.message = foreign(error.message, call.tool, self._max_chars // 2)
         message = error_message(call.call.id, call.tool, error, self._now_ms(), max_chars=self._max_chars)
-        program = call.program
-        self._finish(
-            ImmediateOutcome(key, outcome, message, untrusted=program is not None and program.untrusted)
-        )
+        self._finish(ImmediateOutcome(key, outcome, message, untrusted=untrusted))
 
     def _rest(self) -> None:
         """End the process soon, unless there is more to do."""
@@ -302,7 +313,19 @@ def _no_sense(error: Exception) -> ExecutionError:
     return ExecutionError(f"the interpreter said something that makes no sense: {words_of(error)}")
 
 
-def _failure_of(told: Mapping[str, Any]) -> tuple[ToolError, str]:
+def _notes_in(told: Mapping[str, Any]) -> tuple[ProgramNote, ...]:
+    """Return what a program showed.
+
+    Raises:
+        LookupError, TypeError, ValueError: it makes no sense.
+    """
+    notes = tuple(ProgramNote(sort, cut_text(text, MAX_NOTE_CHARS)) for sort, text in told["notes"])
+    if any(each.sort not in get_args(NoteKind) for each in notes):
+        raise ValueError("a note of no known sort")
+    return notes
+
+
+def _failure_of(told: Mapping[str, Any]) -> tuple[ToolError, Outcome]:
     """Return the error of a program that failed, and the outcome of its call."""
     reason = str(told.get("reason", ""))
     if told["failed"] == "code":
@@ -326,7 +349,11 @@ def _answer_of(fact: CallResolved) -> list[Any]:
 
 
 def _value_in(text: str) -> Any:
-    return json.loads(text)
+    """Return a JSON text's value; the text itself if a hook or a bound has made another text of it."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _words_in(text: str) -> str:

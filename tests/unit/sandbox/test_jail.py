@@ -274,3 +274,29 @@ def test_launcher_needs_the_standard_library_alone() -> None:
     tops = {name.partition(".")[0] for name in done.stdout.split()}
     assert tops - {"__main__"} <= set(sys.stdlib_module_names)
     assert not tops & {"asyncio", "argparse", "threading", "pathlib", "subprocess"}
+
+
+SOCKETS = """
+import socket, sys
+ours, theirs = socket.socketpair()
+ours.send(b"x")
+print(theirs.recv(1))
+for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK):
+    try:
+        socket.socket(family)
+        print("made")
+    except PermissionError:
+        print("refused")
+try:
+    socket.socket(fileno=ours.detach()).connect(sys.argv[1])
+except PermissionError:
+    print("refused")
+"""
+
+
+def test_no_socket_can_be_made_where_that_is_denied(tmp_path: Path) -> None:
+    """Of any family; a pair of the process itself works, and leads nowhere else."""
+    done = launch("--no-sockets", *python(SOCKETS, str(tmp_path / "socket")))
+    assert done.stdout.split() == ["b'x'", *["refused"] * 5], done.stderr
+    free = launch(*python(SOCKETS, str(tmp_path / "socket")))
+    assert "made" in free.stdout

@@ -1,0 +1,93 @@
+"""The interpreters' process: what it can't reach, and how it ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sessiontree.contracts.errors import ConfinementUnavailable
+from sessiontree.programs.found import FoundInterpreter, confined_words
+from sessiontree.programs.interpreter_process import InterpreterEndedError, InterpreterProcess
+from sessiontree.programs.signatures import face_of
+from sessiontree.runtime.program_runs import bounds
+from sessiontree.sandbox.process_tree import descendants
+
+
+@pytest.fixture
+async def process() -> AsyncIterator[InterpreterProcess]:
+    """A process that takes orders."""
+    made = InterpreterProcess()
+    await made.start()
+    yield made
+    made.end()
+    await made.ended()
+
+
+def opening(code: str) -> dict[str, object]:
+    """Return the order that opens a program without tools."""
+    face = face_of({}, "")
+    return {
+        "op": "open",
+        "code": code,
+        "inputs": {},
+        "stubs": face.stubs,
+        "prelude": face.prelude,
+        "names": [],
+        "clock_ms": 86_400_000,
+        "seed": "s",
+        "limits": bounds(),
+    }
+
+
+def confinement(pid: int) -> tuple[list[str], str, set[str]]:
+    """Return a process's open files, its seccomp mode, and the names of its variables."""
+    place = Path("/proc", str(pid))
+    files = [str(each.readlink()) for each in Path(place, "fd").iterdir()]
+    filtered = next(line for line in Path(place, "status").read_text().splitlines() if "Seccomp:" in line)
+    variables = Path(place, "environ").read_text().split("\0")
+    return files, filtered.split()[1], {each.partition("=")[0] for each in variables}
+
+
+async def test_its_processes_hold_nothing_and_are_filtered(process: InterpreterProcess) -> None:
+    """No file of anybody, no environment of ours; every process below it is filtered, too."""
+    assert (await process.ask("one", opening("1 + 1")))["value"] == 2
+    assert process._process is not None
+    pids = [process._process.pid, *descendants(process._process.pid)]
+    assert len(pids) > 1
+    for pid in pids:
+        files, seccomp, names = confinement(pid)
+        assert seccomp == "2"
+        own = ("/dev/", "/memfd:")
+        assert not [path for path in files if path.startswith("/") and not path.startswith(own)]
+        assert names <= {"", "LC_CTYPE", "SESSIONTREE_JAIL"}
+
+
+async def test_clock_and_chance_are_those_of_the_order(process: InterpreterProcess) -> None:
+    """Twice the same, whenever it runs."""
+    code = (
+        "import datetime, random, time\n[datetime.datetime.now().isoformat(), time.time(), random.random()]"
+    )
+    first = await process.ask("one", opening(code))
+    again = await process.ask("two", opening(code))
+    assert first["value"] == again["value"]
+    assert first["value"][:2] == ["1970-01-02T00:00:00", 86_400.0]
+
+
+async def test_its_end_is_said_to_all_that_wait(process: InterpreterProcess) -> None:
+    """Killed from outside, it fails the orders that are open, and takes no more."""
+    assert process._process is not None
+    os.kill(process._process.pid, 9)
+    await process.ended()
+    with pytest.raises(InterpreterEndedError):
+        await process.ask("one", opening("1"))
+    assert not process.is_running
+
+
+def test_a_missing_part_is_named() -> None:
+    """With what to install."""
+    found = FoundInterpreter("", "", "the library pydantic-monty is missing; install sessiontree[programs]")
+    with pytest.raises(ConfinementUnavailable, match=r"install sessiontree\[programs\]"):
+        confined_words(found)

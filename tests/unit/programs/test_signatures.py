@@ -1,0 +1,74 @@
+"""How a program sees tools: declarations that the type checker reads, and names that Python can spell."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from sessiontree.programs.signatures import face_of, function_name, signature_of, type_of
+
+SCHEMAS = [
+    ({"type": "string"}, "str"),
+    ({"type": "integer"}, "int"),
+    ({"type": "number"}, "float"),
+    ({"type": "boolean"}, "bool"),
+    ({"type": "object"}, "dict[str, Any]"),
+    ({"type": "array", "items": {"type": "integer"}}, "list[int]"),
+    ({"enum": ["a", "b"]}, "Literal['a', 'b']"),
+    ({"const": 3}, "Literal[3]"),
+    ({"enum": [1.5]}, "Any"),
+    ({"enum": []}, "Any"),
+    ({"enum": [f"v{number}" for number in range(41)]}, "Any"),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "str | None"),
+    ({"anyOf": [{"type": "string"}, {}]}, "Any"),
+    ({"type": ["string", "null"]}, "str | None"),
+    ({"$ref": "#/$defs/Thing"}, "Any"),
+    (True, "Any"),
+    ({"type": "unknown"}, "Any"),
+]
+
+
+@pytest.mark.parametrize(("schema", "wanted"), SCHEMAS)
+def test_a_schema_is_the_narrowest_type(schema: object, wanted: str) -> None:
+    """What has no type as narrow is Any: a call is checked again by its tool."""
+    assert type_of(schema) == wanted
+
+
+def test_required_arguments_come_first_and_may_not_be_missing() -> None:
+    """Arguments have names; those that need not be given may also be None."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "limit": {"type": "integer"},
+            "path": {"type": "string"},
+            "not-a-name": {},
+            "class": {},
+        },
+        "required": ["path"],
+    }
+    assert signature_of("read", schema) == (
+        "async def read(*, path: str, limit: int | None = ...) -> Any: ...\n"
+    )
+    assert signature_of("now", {}) == "async def now() -> Any: ...\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "wanted"),
+    [("read", "read"), ("mcp__files__read-it", "mcp__files__read_it"), ("import", "import_")],
+)
+def test_a_function_has_the_tool_s_name_as_python_spells_it(tool: str, wanted: str) -> None:
+    """Whatever the tool is called."""
+    assert function_name(tool) == wanted
+
+
+def test_a_face_is_python_and_leads_each_function_to_its_tool() -> None:
+    """A built-in name is bound before the program; the tool that starts children is seen as functions."""
+    tools = {name: {"type": "object"} for name in ("exec", "read", "sessions_spawn")}
+    face = face_of(tools, "sessions_spawn")
+    ast.parse(face.stubs)
+    ast.parse(face.prelude)
+    assert face.tools == {"tool_exec": "exec", "read": "read", "spawn_child": "sessions_spawn"}
+    assert "exec = tool_exec" in face.prelude
+    alone = face_of({"read": {"type": "object"}}, "sessions_spawn")
+    assert "spawn" not in alone.stubs + alone.prelude
