@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_a_schema_is_the_narrowest_type(schema: object, wanted: str) -> None:
 
 def test_required_arguments_come_first_and_may_not_be_missing() -> None:
     """Arguments have names; those that need not be given may also be None."""
-    schema = {
+    schema: dict[str, Any] = {
         "type": "object",
         "properties": {
             "limit": {"type": "integer"},
