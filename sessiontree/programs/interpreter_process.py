@@ -19,7 +19,7 @@ from sessiontree.sandbox.process_tree import ProcessIdentity, living_below, proc
 START_S: Final = 20.0
 MAX_LINE_BYTES: Final = 64 * 2**20
 MOST_PROGRAMS: Final = 8
-"""Programs of one session that have an interpreter at a time; others wait for one."""
+"""Programs of one session that have an interpreter at a time."""
 SHOWN_CHARS: Final = 1_000
 
 

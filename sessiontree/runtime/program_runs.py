@@ -31,7 +31,11 @@ from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.dispatch.results import ImmediateOutcome, foreign, result_message
-from sessiontree.programs.interpreter_process import InterpreterEndedError, InterpreterProcess
+from sessiontree.programs.interpreter_process import (
+    MOST_PROGRAMS,
+    InterpreterEndedError,
+    InterpreterProcess,
+)
 from sessiontree.programs.prelude import SPAWN
 from sessiontree.programs.signatures import ProgramFace
 from sessiontree.sandbox.process_tree import ProcessIdentity
@@ -112,6 +116,8 @@ class ProgramRuns:
         self._runs: dict[str, _HeldProgram] = {}
         self._process: InterpreterProcess | None = None
         self._starting = asyncio.Lock()
+        self._rested = asyncio.Event()
+        """Set when a program has come to wait, or to its end."""
         self._idle: asyncio.TimerHandle | None = None
 
     def advance(self, key: str) -> None:
@@ -147,6 +153,7 @@ class ProgramRuns:
                 await self._step(key, run)
         finally:
             run.task = None
+            self._rested.set()
             self._rest()
 
     def _program(self, key: str) -> tuple[CallState, ProgramState] | None:
@@ -167,6 +174,7 @@ class ProgramRuns:
         try:
             process = await self._started()
             if not run.is_open:
+                await self._make_room(process)
                 run.is_open, run.given = True, 0
                 told = await process.ask(key, self._opening(call, program))
                 if self._take(key, run, call, program, told):
@@ -191,6 +199,17 @@ class ProgramRuns:
                 await process.start()
                 self._process = process
             return self._process
+
+    async def _make_room(self, process: InterpreterProcess) -> None:
+        """Wait for an interpreter; a program that only waits gives its own, and gets another later."""
+        while len(held := [key for key, run in self._runs.items() if run.is_open]) >= MOST_PROGRAMS:
+            waiting = next((key for key in held if self._runs[key].task is None), None)
+            if waiting is None:
+                self._rested.clear()
+                await self._rested.wait()
+            else:
+                process.drop(waiting)
+                del self._runs[waiting]
 
     def _opening(self, call: CallState, program: ProgramState) -> dict[str, Any]:
         face = self._face

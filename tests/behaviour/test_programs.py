@@ -30,6 +30,7 @@ from sessiontree.contracts.session_facts import (
     ToolGivenUp,
 )
 from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.programs.interpreter_process import MOST_PROGRAMS
 from tests.behaviour.effect_fakes import LOG, TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, results, until
 from tests.behaviour.tree_fixtures import Opener
@@ -321,3 +322,20 @@ got
         ]
         assert [fact.attempt for fact in await facts_of(tree, ArgumentsRejected)] == [1, 2, 3]
         assert [fact.tool for fact in await facts_of(tree, ToolGivenUp)] == ["picky"]
+
+
+async def test_more_programs_than_interpreters_wait_at_a_time(open_tree: Opener) -> None:
+    """One that waits gives its interpreter to the next, and gets another one for its answer."""
+    names = [f"rocket {number}" for number in range(MOST_PROGRAMS + 2)]
+
+    def reply(request: ModelRequest) -> Any:
+        if len(request.messages) == 1:
+            return [script_call("program", code=f"await launch(text='{name}')") for name in names]
+        return json.dumps([each.text for each in request.messages if isinstance(each, ToolResultMessage)])
+
+    async with open_tree(FunctionModel(reply), policy=EVERYTHING, tools=TOOLS) as tree:
+        said = tree.main.send("go")
+        for pending in await asked(tree, len(names)):
+            await pending.approve()
+        assert json.loads(await said) == [f"appended {name}" for name in names]
+        assert sorted(text for _, text in effects(open_tree.workspace)) == sorted(names)

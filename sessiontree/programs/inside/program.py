@@ -2,27 +2,33 @@
 
 Started confined, with the standard library and the interpreter's library alone. It holds no handle: it
 receives names and values, and answers with names and values. The host that asks trusts no answer.
-Each order and each answer is a line of JSON. An order names a program; a program has one order at a time.
+Each order and each answer is a line of JSON. A program has a thread, which carries out its orders in their
+order; the library waits for the interpreter's own process without holding up other threads.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
+import os
 import socket
 import sys
+from bisect import bisect
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any, Final
 
 import pydantic_monty as monty
 
-MAX_LINE_BYTES: Final = 64 * 2**20
-PRINTED_BYTES: Final = 2**20
-"""What a program may print between two answers."""
-LOGS: Final = {"log": "log", "phase": "phase"}
+PRINTED_CHARS: Final = 2**20
+"""What a program may print in all; the rest is left out."""
+NOTES: Final = frozenset({"log", "phase"})
+"""Functions that only leave a note."""
 SHOWN_CHARS: Final = 4_000
+_USERS_CODE: Final = "<python-input-1>"
+"""The library's name of what a session is fed second: the program, after the functions around it."""
 
 
 class Asked(Exception):
@@ -32,7 +38,7 @@ class Asked(Exception):
 class OpenProgram:
     """One program and its interpreter."""
 
-    def __init__(self, pool: monty.AsyncMonty, order: dict[str, Any]) -> None:
+    def __init__(self, pool: monty.Monty, order: dict[str, Any]) -> None:
         self._order = order
         self._names = frozenset(order["names"])
         limits = order["limits"]
@@ -59,62 +65,62 @@ class OpenProgram:
         self._numbers: dict[int, int] = {}
         """The interpreter's ids of open calls, by our numbers."""
         self._asked = 0
-        self._printed = monty.CollectString(max_bytes=PRINTED_BYTES)
-        self._shown = 0
+        self._calls: list[list[Any]] = []
+        self._printed: list[str] = []
+        self._may_print = PRINTED_CHARS
         self._notes: list[tuple[str, str]] = []
         self._noted = 0
-        self._first_line = 0
+        code = order["code"].encode()
+        self._line_ends = [at for at, byte in enumerate(code) if byte == 0x0A]
 
-    async def open(self) -> dict[str, Any]:
+    def open(self) -> dict[str, Any]:
         """Check the program, and run it until it waits."""
-        session = await self._session.__aenter__()
-        await session.feed_run(
+        session = self._session.__enter__()
+        session.feed_run(
             self._order["prelude"], external_lookup=dict.fromkeys(self._names, _never), skip_type_check=True
         )
         try:
-            self._snapshot = await session.feed_start(
-                self._order["code"], inputs=self._order["inputs"], print_callback=self._printed
+            self._snapshot = session.feed_start(
+                self._order["code"], inputs=self._order["inputs"], print_callback=self._print
             )
         except monty.MontyTypingError as error:
             return {"failed": "code", "reason": error.display()[:SHOWN_CHARS]}
-        return await self._go_on()
+        self._run()
+        return self._standing()
 
-    async def answer(self, answers: list[list[Any]]) -> dict[str, Any]:
+    def answer(self, answers: list[list[Any]]) -> dict[str, Any]:
         """Give it answers, one after another in their order, and run it until it waits."""
         for number, answer in answers:
-            if not isinstance(self._snapshot, monty.AsyncFutureSnapshot):
+            if not isinstance(self._snapshot, monty.FutureSnapshot):
                 break
             if number not in self._numbers:
                 return {"failed": "crash", "reason": f"it did not ask for call {number} when it ran again"}
             call_id = self._numbers.pop(number)
-            self._snapshot = await self._snapshot.resume({call_id: answer})
-            await self._run()
+            self._snapshot = self._snapshot.resume({call_id: answer})
+            self._run()
         return self._standing()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Give its interpreter back."""
-        await self._session.__aexit__(None, None, None)
+        with suppress(monty.MontyError):  # it has ended already
+            self._session.__exit__(None, None, None)
 
-    async def _go_on(self) -> dict[str, Any]:
-        await self._run()
-        return self._standing()
-
-    async def _run(self) -> None:
+    def _run(self) -> None:
         """Run it until all of it waits, or it ends."""
-        while isinstance(self._snapshot, monty.AsyncFunctionSnapshot | monty.AsyncNameLookupSnapshot):
-            if isinstance(self._snapshot, monty.AsyncNameLookupSnapshot):
-                self._snapshot = await self._snapshot.resume()
+        while isinstance(self._snapshot, monty.FunctionSnapshot | monty.NameLookupSnapshot):
+            if isinstance(self._snapshot, monty.NameLookupSnapshot):
+                self._snapshot = self._snapshot.resume()
             elif self._snapshot.is_os_function:
-                self._snapshot = await self._snapshot.resume_not_handled()
+                self._snapshot = self._snapshot.resume_not_handled()
             else:
-                self._snapshot = await self._snapshot.resume(self._taken(self._snapshot))
+                self._snapshot = self._snapshot.resume(self._taken(self._snapshot))
 
     def _taken(self, call: Any) -> Any:
         """Return what a call gets at once: an error, nothing for a note, or the promise of an answer."""
         name = str(call.function_name)
         try:
-            if name in LOGS:
-                self._note(LOGS[name], _text_in(call.args))
+            if name in NOTES:
+                self._note(name, _text_in(call.args))
                 return {"return_value": None}
             if name not in self._names:
                 return {"exc_type": "NameError", "message": f"name {name!r} is not defined"}
@@ -134,10 +140,15 @@ class OpenProgram:
     def _line_of(self, call: Any) -> int:
         """Return the line of the program that waits, from 1; 0 = it is in the functions around it."""
         position = call.position
-        if position.filename != "<python-input-1>":
+        if position.filename != _USERS_CODE:
             return 0
-        code: str = self._order["code"]
-        return code.encode()[: position.start].count(b"\n") + 1
+        return bisect(self._line_ends, position.start) + 1
+
+    def _print(self, stream: str, text: str) -> None:
+        kept = text[: self._may_print]
+        self._may_print -= len(kept)
+        if kept:
+            self._printed.append(kept)
 
     def _note(self, sort: str, text: str) -> None:
         self._catch_up()
@@ -145,12 +156,9 @@ class OpenProgram:
 
     def _catch_up(self) -> None:
         """Note what was printed since the last note."""
-        printed = self._printed.output
-        if len(printed) > self._shown:
-            self._notes.append(("print", printed[self._shown :]))
-            self._shown = len(printed)
-
-    _calls: list[list[Any]]
+        if self._printed:
+            self._notes.append(("print", "".join(self._printed)))
+            self._printed = []
 
     def _standing(self) -> dict[str, Any]:
         """Return what is new since the last answer."""
@@ -162,13 +170,6 @@ class OpenProgram:
         if isinstance(self._snapshot, monty.MontyComplete):
             told["value"] = _shown_value(self._snapshot.output)
         return told
-
-    @classmethod
-    def of(cls, pool: monty.AsyncMonty, order: dict[str, Any]) -> OpenProgram:
-        """Return a program of an order."""
-        made = cls(pool, order)
-        made._calls = []
-        return made
 
 
 def _never(**arguments: object) -> None:
@@ -200,80 +201,96 @@ def _shown_value(value: Any) -> Any:
 
 
 class Interpreters:
-    """The programs of this process."""
+    """The programs of this process.
 
-    def __init__(self, pool: monty.AsyncMonty, tell: Callable[[dict[str, Any]], None]) -> None:
+    Args:
+        pool: Starts interpreters.
+        tell: Takes what a program says; called in its thread.
+    """
+
+    def __init__(self, pool: monty.Monty, tell: Callable[[dict[str, Any]], None]) -> None:
         self._pool = pool
         self._tell = tell
-        self._programs: dict[str, OpenProgram] = {}
-        self._work: dict[str, asyncio.Task[None]] = {}
+        self._orders: dict[str, SimpleQueue[dict[str, Any]]] = {}
+        self.threads: list[Thread] = []
+        """Those that carry out orders, oldest first."""
 
     def take(self, order: dict[str, Any]) -> None:
-        """Begin to carry out an order."""
+        """Pass an order on to the thread of its program; a program that is opened gets one."""
         name = str(order["id"])
+        if order["op"] == "open":
+            self._leave(name)
+            orders = self._orders[name] = SimpleQueue()
+            thread = Thread(target=self._carry_out, args=(orders,), daemon=True)
+            thread.start()
+            self.threads = [*(each for each in self.threads if each.is_alive()), thread]
         if order["op"] == "end":
-            if (task := self._work.pop(name, None)) is not None:
-                task.cancel()
-            self._work[f"end {name}"] = asyncio.create_task(self._end(name))
-            return
-        self._work[name] = asyncio.create_task(self._carry_out(name, order))
+            self._leave(name)
+        elif name in self._orders:
+            self._orders[name].put(order)
+        else:
+            self._tell({"id": name, "order": order["order"], "failed": "crash", "reason": "it is not open"})
 
-    async def _carry_out(self, name: str, order: dict[str, Any]) -> None:
-        try:
-            if order["op"] == "open":
-                program = self._programs[name] = OpenProgram.of(self._pool, order)
-                told = await program.open()
-            else:
-                told = await self._programs[name].answer(order["answers"])
-        except monty.MontyCrashedError as error:
-            told = {"failed": "crash", "reason": str(error)[:SHOWN_CHARS]}
-        except (monty.MontySyntaxError, monty.MontyConversionError) as error:
-            told = {"failed": "code", "reason": str(error)[:SHOWN_CHARS]}
-        except monty.MontyError as error:
-            told = {"failed": "raised", "reason": _reason(error)}
-        except Exception as error:  # noqa: BLE001 - whatever a program does, its session hears of it
-            told = {"failed": "crash", "reason": f"{type(error).__name__}: {error}"[:SHOWN_CHARS]}
-        if "failed" in told or "value" in told:
-            await self._end(name)
-        self._work.pop(name, None)
-        self._tell({"id": name, "order": order["order"], **told})
+    def _leave(self, name: str) -> None:
+        orders = self._orders.pop(name, None)
+        if orders is not None:
+            orders.put({"op": "end"})
 
-    async def _end(self, name: str) -> None:
-        program = self._programs.pop(name, None)
+    def _carry_out(self, orders: SimpleQueue[dict[str, Any]]) -> None:
+        """Carry out the orders of one program, until it ends or is left."""
+        program: OpenProgram | None = None
+        has_ended = False
+        while not has_ended and (order := orders.get())["op"] != "end":
+            try:
+                program = program or OpenProgram(self._pool, order)
+                told = program.open() if order["op"] == "open" else program.answer(order["answers"])
+            except Exception as error:  # noqa: BLE001 - whatever a program does, its session hears of it
+                told = _failure_of(error)
+            has_ended = "failed" in told or "value" in told
+            self._tell({"id": str(order["id"]), "order": order["order"], **told})
         if program is not None:
-            with suppress(monty.MontyError):  # it has ended already
-                await program.close()
-        self._work.pop(f"end {name}", None)
+            program.close()
+
+
+def _failure_of(error: Exception) -> dict[str, Any]:
+    """Return what is said of a program that failed."""
+    if isinstance(error, monty.MontySyntaxError | monty.MontyConversionError):
+        return {"failed": "code", "reason": str(error)[:SHOWN_CHARS]}
+    if isinstance(error, monty.MontyError) and not isinstance(error, monty.MontyCrashedError):
+        return {"failed": "raised", "reason": _reason(error)}
+    return {"failed": "crash", "reason": f"{type(error).__name__}: {error}"[:SHOWN_CHARS]}
 
 
 def _reason(error: monty.MontyError) -> str:
     """Return what a program raised, and where in it."""
     if isinstance(error, monty.MontyRuntimeError):
         text = error.display("type-msg")
-        lines = [frame.line for frame in error.traceback() if frame.filename == "<python-input-1>"]
+        lines = [frame.line for frame in error.traceback() if frame.filename == _USERS_CODE]
         return f"{text[:SHOWN_CHARS]} (line {lines[-1]})" if lines else text[:SHOWN_CHARS]
     return str(error)[:SHOWN_CHARS]
 
 
-async def serve(near: socket.socket, binary: str, most: int) -> None:
+def serve(near: socket.socket, binary: str, most: int) -> None:
     """Carry out orders until the host goes."""
-    reader, writer = await asyncio.open_connection(sock=near, limit=MAX_LINE_BYTES)
+    lines = near.makefile("rb")
+    turn = Lock()
 
     def tell(told: dict[str, Any]) -> None:
-        writer.write(json.dumps(told, separators=(",", ":")).encode() + b"\n")
+        line = json.dumps(told, separators=(",", ":")).encode() + b"\n"
+        with turn, suppress(OSError):  # the host is gone: then this process ends, too
+            near.sendall(line)
 
-    async with monty.AsyncMonty(binary_path=binary, min_processes=1, max_processes=most) as pool:
+    with monty.Monty(binary_path=binary, min_processes=1, max_processes=most) as pool:
         interpreters = Interpreters(pool, tell)
         tell({"ready": True})
-        while line := await reader.readline():
+        for line in lines:
             interpreters.take(json.loads(line))
+        os._exit(0)  # no program outlives its host; their processes end with their pipes
 
 
 def main(descriptor: str, binary: str, most: str) -> None:
     """Serve on the socket of this descriptor."""
-    near = socket.socket(fileno=int(descriptor))
-    near.setblocking(False)
-    asyncio.run(serve(near, binary, int(most)))
+    serve(socket.socket(fileno=int(descriptor)), binary, int(most))
 
 
 if __name__ == "__main__":

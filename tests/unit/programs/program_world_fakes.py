@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-from pydantic_monty import AsyncMonty
+from pydantic_monty import Monty
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import CheckedCall
@@ -47,10 +47,16 @@ MOST_STEPS = 2_000
 class NearInterpreters:
     """Interpreters of a pool of this process, as a session's host sees its own process."""
 
-    def __init__(self, pool: AsyncMonty) -> None:
+    def __init__(self, pool: Monty) -> None:
         self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._orders = 0
-        self._inside = Interpreters(pool, self._tell)
+        loop = asyncio.get_running_loop()
+
+        def tell(told: dict[str, Any]) -> None:
+            loop.call_soon_threadsafe(self._tell, told)
+
+        self._inside = Interpreters(pool, tell)
+        self._open: set[str] = set()
         self.is_running = False
 
     async def start(self) -> None:
@@ -58,6 +64,7 @@ class NearInterpreters:
 
     async def ask(self, program: str, order: dict[str, Any]) -> dict[str, Any]:
         self._orders += 1
+        self._open.add(program)
         answer = self._asked[self._orders] = asyncio.get_running_loop().create_future()
         self._inside.take({**order, "id": program, "order": self._orders})
         told: dict[str, Any] = await answer
@@ -68,15 +75,15 @@ class NearInterpreters:
 
     def end(self) -> set[Any]:
         self.is_running = False
-        for name in list(self._inside._programs):
+        for name in self._open:
             self.drop(name)
         return set()
 
     async def ended(self) -> None:
         """Wait until no program of it has an interpreter."""
         self.end()
-        while work := set(self._inside._work.values()):
-            await asyncio.wait(work)
+        for thread in self._inside.threads:
+            await asyncio.to_thread(thread.join)
 
     def _tell(self, told: dict[str, Any]) -> None:
         answer = self._asked.pop(told["order"], None)
@@ -111,7 +118,7 @@ class World:
     """
 
     def __init__(
-        self, pool: AsyncMonty, code: str, order: Random, kill: Callable[[], bool], rules: Rules = react
+        self, pool: Monty, code: str, order: Random, kill: Callable[[], bool], rules: Rules = react
     ) -> None:
         self._pool = pool
         self._code = code
@@ -244,10 +251,10 @@ def _place(key: str) -> tuple[int, ...]:
 
 
 @asynccontextmanager
-async def interpreters() -> AsyncIterator[AsyncMonty]:
+async def interpreters() -> AsyncIterator[Monty]:
     """Start interpreters in this process's pool."""
     try:
-        async with AsyncMonty(min_processes=1, max_processes=4) as pool:
+        with Monty(min_processes=1, max_processes=4) as pool:
             yield pool
     finally:
         gc.collect()  # a session that was cut off in the middle ends its process when it is collected
