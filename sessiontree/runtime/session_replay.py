@@ -24,7 +24,7 @@ from sessiontree.session.compaction import reply_to_refuse, reply_to_summarise
 from sessiontree.session.decide import given_parts
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState
-from sessiontree.session.turns import backoff_ms, standing
+from sessiontree.session.turns import MAX_RETRY_AFTER_S, backoff_ms, standing
 from sessiontree.tree.state import Mail
 
 Posts: TypeAlias = Mapping[str, tuple[str, Mail]]
@@ -216,18 +216,22 @@ def _replied(
 
 def _model_failed(state: SessionState, at_ms: int, head: facts.TurnFailed) -> Iterator[Stimulus]:
     retry_at_ms = head.retry_at_ms
+    might_pass = head.cause == "provider" and not head.is_final
     failed = stimuli.ModelFailed(
         at_ms,
         head.turn,
         head.reason,
         head.said,
-        retryable=retry_at_ms is not None,
+        retryable=retry_at_ms is not None or might_pass,
         overflow=head.overflow,
         cause=head.cause,
         account=head.account,
         raised=head.raised,
     )
     yield failed
+    if retry_at_ms is None and might_pass:
+        # The attempts were not used up: the provider asked for a wait that is too long.
+        yield replace(failed, retry_after_s=2 * MAX_RETRY_AFTER_S)
     if retry_at_ms is not None:
         # The provider asked for a longer wait; half a millisecond less, because the wait is rounded up.
         yield replace(failed, retry_after_s=(retry_at_ms - at_ms - 0.5) / 1000)

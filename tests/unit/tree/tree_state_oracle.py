@@ -228,7 +228,7 @@ def _session_from_wire(wire: Mapping[str, Any]) -> Session:
         held=None if wire["held"] is None else SessionResult.from_wire(wire["held"]),
         is_quiet=wire["isQuiet"],
         is_awaited=wire.get("isAwaited", False),
-        stop=None if stop is None else Stop(SessionStatus(stop[0]), stop[1], stop[2]),
+        stop=None if stop is None else Stop(SessionStatus(stop[0]), *stop[1:]),
         result=None if wire["result"] is None else SessionResult.from_wire(wire["result"]),
         was_forced=wire["wasForced"],
         leftovers=wire["leftovers"],
