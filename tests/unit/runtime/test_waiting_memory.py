@@ -119,6 +119,10 @@ async def awaited_in_tasks(main: SessionHandle[Any], count: int) -> None:
 
 async def test_a_waiting_session_takes_one_task_and_few_bytes(tmp_path: Path) -> None:
     """The task asks the model. Neither the program nor the supervisor has one for the session."""
+    foreign = tmp_path / "first"
+    foreign.mkdir()
+    async with waiting(foreign, mapped):  # what the process loads late is there then, and counts for nobody
+        pass
     async with waiting(tmp_path, mapped) as (each, size):
         assert each["Task"] == 1
         running = {name for name, count in each.items() if count > 0 and name.endswith("()")}
