@@ -7,10 +7,9 @@ import json
 import os
 import signal
 import socket
-import subprocess
 from contextlib import suppress
 from functools import partial
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from sessiontree.browser.found import confined_words, found_browser
 from sessiontree.browser.inside.frames import FrameError, frame, read_frame
@@ -20,12 +19,12 @@ from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.sandbox.command_bounds import usage
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, living_below, process_of
+from sessiontree.sandbox.socket_process import SHOWN_CHARS, SocketProcess
 
 START_S: Final = 60.0
 LOOK_EVERY_S: Final = 1.0
 MEMORY_BYTES: Final = 2 * 2**30
 MAX_FILE_BYTES: Final = 16 * 2**20
-SHOWN_CHARS: Final = 1000
 Answer = tuple[dict[str, Any], bytes]
 
 
@@ -42,13 +41,12 @@ class BrowserProcess:
         self._tunnels = tunnels
         self._dialog_s = dialog_s
         self._memory_bytes = memory_bytes
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = SocketProcess("the browser", self.kill, self._note_end)
         self._writer: asyncio.StreamWriter | None = None
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = 0
         self._files: dict[int, PageFiles] = {}
         self._work: set[asyncio.Task[None]] = set()
-        self._gone = asyncio.Event()
         self.version = ""
         self.ended = ""
         """Why it ended; empty while it runs, or if it was asked to end."""
@@ -56,12 +54,13 @@ class BrowserProcess:
     @property
     def is_running(self) -> bool:
         """Whether its process exists."""
-        return self._process is not None and not self._gone.is_set()
+        return self._process.pid is not None
 
     @property
     def memory_bytes(self) -> int:
         """What all its processes use now."""
-        return 0 if self._process is None or self._gone.is_set() else usage(self._process.pid).memory_bytes
+        pid = self._process.pid
+        return 0 if pid is None else usage(pid).memory_bytes
 
     async def start(self) -> None:
         """Start it; return when it takes orders.
@@ -71,60 +70,11 @@ class BrowserProcess:
             ExecutionError: it did not start.
         """
         words = await in_thread(confined_words, found_browser())
-        near, far = socket.socketpair()
-        complaint = os.fdopen(os.memfd_create("complaint"), "w+b")
-        with far:
-            order = json.dumps({"program": found_browser().program, "dialog_s": self._dialog_s})
-            try:
-                self._process = self._started([*words, str(far.fileno()), order], far, complaint)
-            except BaseException:
-                near.close()
-                complaint.close()
-                raise
-        try:
-            async with asyncio.timeout(START_S):
-                await self._meet(near)
-        except TimeoutError as error:
-            await self._give_up(f"it did not start within {START_S:g} s", complaint, error)
-        except (OSError, EOFError, FrameError) as error:
-            await self._give_up("it ended at once", complaint, error)
-        except BaseException:
-            self.kill()
-            raise
-        finally:
-            complaint.close()
+        order = json.dumps({"program": found_browser().program, "dialog_s": self._dialog_s})
+        await self._process.start(lambda far: [*words, str(far), order], self._meet, START_S)
         self._do(self._watch())
 
-    async def _give_up(self, why: str, complaint: IO[bytes], error: Exception) -> None:
-        self.kill()
-        await self.gone()
-        complaint.seek(0)
-        said = complaint.read(2**16).decode(errors="replace").strip()[-SHOWN_CHARS:]
-        raise ExecutionError(f"the browser can't be started: {why}{': ' if said else ''}{said}") from error
-
-    def _started(self, words: list[str], far: socket.socket, complaint: IO[bytes]) -> subprocess.Popen[bytes]:
-        try:
-            process = subprocess.Popen(  # noqa: S603 - the words are this package's own
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=complaint,
-                pass_fds=(far.fileno(),),
-                env={},
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ExecutionError(f"the browser can't be started: {error}") from error
-        descriptor = os.pidfd_open(process.pid)
-        asyncio.get_running_loop().add_reader(descriptor, self._note_end, descriptor, process)
-        return process
-
-    def _note_end(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
-        asyncio.get_running_loop().remove_reader(descriptor)
-        os.close(descriptor)
-        process.wait()
-        self._gone.set()
+    def _note_end(self) -> None:
         self._fail("it ended unexpectedly")
 
     async def _meet(self, near: socket.socket) -> None:
@@ -138,7 +88,10 @@ class BrowserProcess:
         listener.setblocking(False)
         await self._tunnels.serve(listener)
         reader, self._writer = await asyncio.open_connection(sock=near)
-        message, _ = await read_frame(reader)
+        try:
+            message, _ = await read_frame(reader)
+        except FrameError as error:
+            raise EOFError("it said something that is not a frame") from error
         if "ready" not in message:
             raise ExecutionError(f"Chromium can't be started: {str(message.get('failed'))[:SHOWN_CHARS]}")
         self.version = str(message["ready"])[:100]
@@ -186,8 +139,8 @@ class BrowserProcess:
         self._tunnels.close()
         for task in self._work:
             task.cancel()
-        process = self._process
-        outer = None if process is None or self._gone.is_set() else process_of(process.pid)
+        pid = self._process.pid
+        outer = None if pid is None else process_of(pid)
         if outer is None:
             return set()
         killed = {outer, *living_below(outer.pid)}
@@ -196,8 +149,7 @@ class BrowserProcess:
 
     async def gone(self) -> None:
         """Wait until it has ended; it was killed before."""
-        if self._process is not None:
-            await self._gone.wait()
+        await self._process.gone()
         if self._writer is not None:
             self._writer.transport.abort()
 

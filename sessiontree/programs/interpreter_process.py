@@ -7,20 +7,18 @@ import json
 import os
 import signal
 import socket
-import subprocess
 from contextlib import suppress
-from typing import IO, Any, Final
+from typing import Any, Final
 
-from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.programs.found import confined_words, found_interpreter
 from sessiontree.sandbox.process_tree import ProcessIdentity, living_below, process_of
+from sessiontree.sandbox.socket_process import SocketProcess
 
 START_S: Final = 20.0
 MAX_LINE_BYTES: Final = 64 * 2**20
 MOST_PROGRAMS: Final = 8
 """Programs of one session that have an interpreter at a time."""
-SHOWN_CHARS: Final = 1_000
 
 
 class InterpreterEndedError(Exception):
@@ -31,17 +29,18 @@ class InterpreterProcess:
     """One process of interpreters; use it once."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = SocketProcess("the interpreter", self.end, self._note_end)
+        self._is_over = False
+        """Whether it takes no orders any more."""
         self._writer: asyncio.StreamWriter | None = None
         self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._orders = 0
-        self._gone = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
 
     @property
     def is_running(self) -> bool:
-        """Whether its process exists."""
-        return self._process is not None and not self._gone.is_set()
+        """Whether it takes orders."""
+        return self._process.pid is not None and not self._is_over
 
     async def start(self) -> None:
         """Start it; return when it takes orders.
@@ -52,61 +51,18 @@ class InterpreterProcess:
         """
         found = found_interpreter()
         words = await in_thread(confined_words, found)
-        near, far = socket.socketpair()
-        complaint = os.fdopen(os.memfd_create("complaint"), "w+b")
-        with far:
-            words += [str(far.fileno()), found.binary, str(MOST_PROGRAMS)]
-            try:
-                self._process = self._started(words, far, complaint)
-            except BaseException:
-                near.close()
-                complaint.close()
-                raise
-        try:
-            async with asyncio.timeout(START_S):
-                near.setblocking(False)
-                reader, self._writer = await asyncio.open_connection(sock=near, limit=MAX_LINE_BYTES)
-                line = await reader.readline()
-            if not line:
-                await self._give_up("it ended at once", complaint)
-            self._listening = asyncio.create_task(self._listen(reader))
-        except TimeoutError:
-            await self._give_up(f"it did not start within {START_S:g} s", complaint)
-        except BaseException:
-            self.end()
-            raise
-        finally:
-            complaint.close()
+        await self._process.start(
+            lambda far: [*words, str(far), found.binary, str(MOST_PROGRAMS)], self._meet, START_S
+        )
 
-    async def _give_up(self, why: str, complaint: IO[bytes]) -> None:
-        self.end()
-        await self.ended()
-        complaint.seek(0)
-        said = complaint.read(2**16).decode(errors="replace").strip()[-SHOWN_CHARS:]
-        raise ExecutionError(f"the interpreter can't be started: {why}{': ' if said else ''}{said}")
+    async def _meet(self, near: socket.socket) -> None:
+        near.setblocking(False)
+        reader, self._writer = await asyncio.open_connection(sock=near, limit=MAX_LINE_BYTES)
+        if not await reader.readline():
+            raise EOFError("it did not say that it is ready")
+        self._listening = asyncio.create_task(self._listen(reader))
 
-    def _started(self, words: list[str], far: socket.socket, complaint: IO[bytes]) -> subprocess.Popen[bytes]:
-        try:
-            process = subprocess.Popen(  # noqa: S603 - the words are this package's own
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=complaint,
-                pass_fds=(far.fileno(),),
-                env={},
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ExecutionError(f"the interpreter can't be started: {error}") from error
-        descriptor = os.pidfd_open(process.pid)
-        asyncio.get_running_loop().add_reader(descriptor, self._note_end, descriptor, process)
-        return process
-
-    def _note_end(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
-        asyncio.get_running_loop().remove_reader(descriptor)
-        os.close(descriptor)
-        process.wait()
+    def _note_end(self) -> None:
         self._fail("the interpreter's process ended unexpectedly")
 
     async def ask(self, program: str, order: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +71,7 @@ class InterpreterProcess:
         Raises:
             InterpreterEndedError: the process ended.
         """
-        if self._writer is None or self._gone.is_set():
+        if self._writer is None or self._is_over:
             raise InterpreterEndedError("the interpreter's process has ended")
         self._orders += 1
         number = self._orders
@@ -129,7 +85,7 @@ class InterpreterProcess:
 
     def drop(self, program: str) -> None:
         """End a program's interpreter, whatever it does."""
-        if self._writer is not None and not self._gone.is_set():
+        if self._writer is not None and not self._is_over:
             self._writer.write(_line({"id": program, "op": "end", "order": 0}))
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
@@ -140,11 +96,12 @@ class InterpreterProcess:
                 if answer is not None and not answer.done():
                     answer.set_result(told)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            self.end()  # what it says makes no sense, so nothing of it is believed any more
-        self._fail("the interpreter's process ended unexpectedly")
+            pass  # what it says makes no sense, so nothing of it is believed any more
+        self._note_end()
+        self.end()
 
     def _fail(self, why: str) -> None:
-        self._gone.set()
+        self._is_over = True
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(InterpreterEndedError(why))
@@ -153,23 +110,19 @@ class InterpreterProcess:
 
     def end(self) -> set[ProcessIdentity]:
         """Kill it and all that it started; return the processes that are ending."""
-        process = self._process
-        if process is None or self._gone.is_set():
-            return set()
-        own = process_of(process.pid)
-        ending = {*living_below(process.pid), *([] if own is None else [own])}
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        for each in ending:
-            with suppress(ProcessLookupError):
-                os.kill(each.pid, signal.SIGKILL)
+        pid = self._process.pid
+        own = None if pid is None else process_of(pid)
         self._fail("the session has left")
+        if own is None:
+            return set()
+        ending = {own, *living_below(own.pid)}
+        with suppress(ProcessLookupError):
+            os.killpg(own.pid, signal.SIGKILL)
         return ending
 
     async def ended(self) -> None:
-        """Wait until it has ended."""
-        if self._process is not None:
-            await in_thread(self._process.wait)
+        """Wait until it has ended; it was killed before."""
+        await self._process.gone()
 
 
 def _line(order: dict[str, Any]) -> bytes:

@@ -54,14 +54,15 @@ def confinement(pid: int) -> tuple[list[str], str, set[str]]:
 async def test_its_processes_hold_nothing_and_are_filtered(process: InterpreterProcess) -> None:
     """No file of anybody, no environment of ours; every process below it is filtered, too."""
     assert (await process.ask("one", opening("1 + 1")))["value"] == 2
-    assert process._process is not None
-    pids = [process._process.pid, *descendants(process._process.pid)]
+    own = process._process.pid
+    assert own is not None
+    pids = [own, *descendants(own)]
     assert len(pids) > 1
     for pid in pids:
         files, seccomp, names = confinement(pid)
         assert seccomp == "2"
-        own = ("/dev/", "/memfd:")
-        assert not [path for path in files if path.startswith("/") and not path.startswith(own)]
+        harmless = ("/dev/", "/memfd:")
+        assert not [path for path in files if path.startswith("/") and not path.startswith(harmless)]
         assert names <= {"", "LC_CTYPE", "SESSIONTREE_JAIL"}
 
 
@@ -78,8 +79,9 @@ async def test_clock_and_chance_are_those_of_the_order(process: InterpreterProce
 
 async def test_its_end_is_said_to_all_that_wait(process: InterpreterProcess) -> None:
     """Killed from outside, it fails the orders that are open, and takes no more."""
-    assert process._process is not None
-    os.kill(process._process.pid, 9)
+    own = process._process.pid
+    assert own is not None
+    os.kill(own, 9)
     await process.ended()
     with pytest.raises(InterpreterEndedError):
         await process.ask("one", opening("1"))
