@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable
-from sessiontree.sandbox.environment import running_interpreter, system_words
+from sessiontree.sandbox.environment import library_places, running_interpreter, system_words
 from sessiontree.sandbox.kernel_support import bubblewrap
 
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
@@ -93,7 +91,7 @@ def confined_words(found: FoundBrowser) -> list[str]:
     if not Path(prefix).is_relative_to("/usr"):
         words += ["--ro-bind", prefix, prefix]
     words += ["--ro-bind", str(_INSIDE), f"{_PROGRAM_PLACE}/sessiontree/browser/inside"]
-    for path in _library_places():
+    for path in library_places(_IMPORTED):
         words += ["--ro-bind", path, f"{_LIBRARY_PLACE}/{Path(path).name}"]
     for path in _SETTINGS:
         words += ["--ro-bind-try", path, path]
@@ -115,13 +113,3 @@ def confined_words(found: FoundBrowser) -> list[str]:
         "-c",
         _RUN,
     ]
-
-
-def _library_places() -> Iterator[str]:
-    """Yield the directory or file of each package that the program imports."""
-    for name in _IMPORTED:
-        spec = find_spec(name)
-        if spec is None or spec.origin is None:
-            continue
-        place = os.path.realpath(spec.origin)
-        yield str(Path(place).parent) if spec.submodule_search_locations else place

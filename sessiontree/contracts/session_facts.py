@@ -383,7 +383,7 @@ class ChildAwaited:
 @recorded("child_reported")
 @dataclass(frozen=True, slots=True)
 class ChildReported:
-    """The report of a child that a program's call started came; it is no message to the model."""
+    """A child that a program started has reported; the report goes to the program, not to the model."""
 
     key: str
     message_id: str

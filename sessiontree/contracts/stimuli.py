@@ -88,7 +88,7 @@ class Incoming:
     joins: bool = sparse(False)
     """Whether it starts no turn by itself, because results of other children are still to come."""
     answers: str = sparse("")
-    """Id of the call that started the child whose report it is; empty = it is no report, or no call did."""
+    """Id of the call that started the reporting child; empty = this is not such a report."""
 
 
 @quickly_made

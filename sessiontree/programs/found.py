@@ -13,7 +13,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable
 from sessiontree.sandbox import jail
-from sessiontree.sandbox.environment import running_interpreter
+from sessiontree.sandbox.environment import library_places, running_interpreter
 
 LIBRARY: Final = "pydantic_monty"
 DISTRIBUTION: Final = "pydantic-monty"
@@ -35,7 +35,7 @@ class FoundInterpreter:
     binary: str
     """The interpreter's program; empty if it is missing."""
     version: str
-    """Release of the interpreter; answers of another one are not replayed."""
+    """Release of the interpreter; empty if it is missing."""
     missing: str
     """What is missing, and what to install; empty if nothing is."""
 
@@ -70,9 +70,10 @@ def confined_words(found: FoundInterpreter) -> list[str]:
         raise ConfinementUnavailable(found.missing, "then run the program again")
     interpreter = running_interpreter()
     real = interpreter.real_program
-    library = {str(Path(place).parent) for place in _library_places()}
+    places = list(library_places(_IMPORTED))
+    library = {str(Path(place).parent) for place in places}
     words = [real, "-I", "-S", "-B", str(Path(jail.__file__).resolve()), "--hide", "/", "--no-sockets"]
-    for place in (*_SYSTEM, *_standard_library(real), real, found.binary, str(_INSIDE), *_library_places()):
+    for place in (*_SYSTEM, *_standard_library(real), real, found.binary, str(_INSIDE), *places):
         words += ["--read", place]
     for place in sorted(library):
         words += ["--list", place]
@@ -84,13 +85,3 @@ def _standard_library(real: str) -> Iterator[str]:
     """Yield the directories of the interpreter's own libraries."""
     yield str(Path(os.__file__).resolve().parent)
     yield str(Path(real).parent.parent / "lib")
-
-
-def _library_places() -> Iterator[str]:
-    """Yield the directory or file of each package that the process imports."""
-    for name in _IMPORTED:
-        spec = find_spec(name)
-        if spec is None or spec.origin is None:
-            continue
-        place = os.path.realpath(spec.origin)
-        yield str(Path(place).parent) if spec.submodule_search_locations else place

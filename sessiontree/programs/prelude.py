@@ -10,9 +10,6 @@ from typing import Final
 
 SPAWN: Final = "spawn_child"
 """The call behind ``spawn``: it starts a child, and its answer is the child's report."""
-STOP: Final = "stop_child"
-"""The call behind the end of a race."""
-
 ALWAYS: Final = """
 import asyncio
 """

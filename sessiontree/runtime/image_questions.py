@@ -1,7 +1,7 @@
 """What a supervisor asks the image models of agents for its sessions, once for each call.
 
-The gateway asks a model that waits, at a place besides that of the session's turn. The answer is a fact of
-the tree with what it used, so a repeated call gets it again and nobody pays twice.
+The gateway holds such a question apart from the question of the session's turn. The answer and its usage are
+a fact of the tree, so a repeated call gets the same answer and nobody pays twice.
 """
 
 from __future__ import annotations

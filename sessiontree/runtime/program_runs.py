@@ -127,16 +127,15 @@ class ProgramRuns:
         if run.task is None:
             run.task = self._begin(partial(self._go_on, key, run))
 
-    def abort(self, key: str) -> bool:
-        """End a program's interpreter; return whether the program was there."""
+    def abort(self, key: str) -> None:
+        """End a program's interpreter, if it is there."""
         run = self._runs.pop(key, None)
         if run is None:
-            return False
+            return
         if run.task is not None:
             run.task.cancel()
         if self._process is not None and run.is_open:
             self._process.drop(key)
-        return True
 
     def close(self) -> tuple[InterpreterProcess | None, set[ProcessIdentity]]:
         """End all; return the process, if there was one, and the processes that are ending."""

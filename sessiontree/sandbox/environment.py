@@ -19,6 +19,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -164,6 +165,16 @@ def running_interpreter() -> Interpreter:
     found.add(str(Path(real).parent.parent))
     prefixes = tuple(sorted(prefix for prefix in found if prefix != "/" and not _beneath(prefix, "/usr")))
     return Interpreter(sys.executable, real, prefixes, str(Path(os.path.realpath(sys.prefix)) / "bin"))
+
+
+def library_places(names: Sequence[str]) -> Iterator[str]:
+    """Yield the directory or file of each of these packages that is installed, links resolved."""
+    for name in names:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        place = os.path.realpath(spec.origin)
+        yield str(Path(place).parent) if spec.submodule_search_locations else place
 
 
 def _beneath(path: str, top: str) -> bool:

@@ -30,7 +30,7 @@ from sessiontree.contracts.stimuli import (
 from sessiontree.contracts.tree_facts import ClientCallEnded
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
-from sessiontree.session.state import CallState, SessionState
+from sessiontree.session.state import IDLE_PHASES, CallState, SessionState
 
 MAX_VALIDATION_ATTEMPTS = 3
 UNKNOWN_IN_FORK = "the tree was forked while the call ran; check what it did before you repeat it"
@@ -262,7 +262,7 @@ def _end_calls_of(state: SessionState, program: CallState, decision: Decision, a
     for call in state.calls.values():
         if call.part_of != program.key:
             continue
-        if call.phase in {"asking", "held", "approved", "delegated", "child"}:
+        if call.phase in IDLE_PHASES:
             abort_waiting(decision, call, reason, at_ms)
         else:
             running.append(call.key)
@@ -429,7 +429,7 @@ def _overdue(call: CallState, at_ms: int) -> ToolResultMessage:
 def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:
     """Repeat what a lost host had to do for one call; an effect that may have happened is never repeated."""
     overtaken = _is_overtaken(state, call)
-    if call.part_of and overtaken and call.phase in {"asking", "held", "approved", "delegated", "child"}:
+    if call.part_of and overtaken and call.phase in IDLE_PHASES:
         abort_waiting(decision, call, "its program has ended", at_ms)
     elif call.phase in {"held", "approved", "child"}:
         return
@@ -454,11 +454,16 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
 
 def _is_overtaken(state: SessionState, call: CallState) -> bool:
     """Whether a call is not begun again: of a program's calls the program's own call decides."""
-    first = call
-    while first.part_of in state.calls:
-        first = state.calls[first.part_of]
+    first = _outermost(state, call)
     is_steered = first.key in state.reply_keys and state.steered
     return is_steered or call.cut or first.cut or state.stopping is not None
+
+
+def _outermost(state: SessionState, call: CallState) -> CallState:
+    """Return the call of the program around all programs that a call is part of, or the call itself."""
+    while call.part_of in state.calls:
+        call = state.calls[call.part_of]
+    return call
 
 
 def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decision: Decision) -> None:
@@ -466,7 +471,7 @@ def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decis
     at_ms = stimulus.at_ms
     if call.phase == "intended" or (call.phase == "delegated" and call.final.tier > PermissionTier.READ_ONLY):
         resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms, UNKNOWN_IN_FORK))
-    elif call.outside or _is_from_outside(state, call):
+    elif _outermost(state, call).outside:
         error = ExecutionError(
             "skipped: the tree was forked before the call began, and its caller is in the other tree"
         )
@@ -483,13 +488,6 @@ def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decis
         decision.facts.append(handed_over)
         event = ClientCallDelegated(client_id, call.final, ends_ms, call.to_person)
         decision.instructions.append(todo.ToTree(event))
-
-
-def _is_from_outside(state: SessionState, call: CallState) -> bool:
-    """Whether the creating program called the program whose call it is."""
-    while call.part_of in state.calls:
-        call = state.calls[call.part_of]
-    return call.outside
 
 
 def _skip(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:

@@ -23,10 +23,8 @@ from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision, notice
 from sessiontree.session.evolve import APPLY
 from sessiontree.session.instructions import SessionInstruction
-from sessiontree.session.state import SessionState
+from sessiontree.session.state import IDLE_PHASES, SessionState
 
-_WAITS = frozenset({"asking", "held", "approved", "delegated", "child"})
-"""Phases of a call of which nothing runs."""
 _STOPS = "the session stops and runs its approver no more"
 
 
@@ -254,7 +252,7 @@ def _cancel_asked(state: SessionState, stimulus: stimuli.CancelAsked) -> Decisio
     decision.facts.append(facts.Stopping(stimulus.reason, stimulus.status))
     running = []
     for call in state.calls.values():
-        if call.phase in _WAITS:
+        if call.phase in IDLE_PHASES:
             calls.abort_waiting(decision, call, f"the session stops: {stimulus.reason}", stimulus.at_ms)
         else:
             running.append(call.key)
@@ -277,7 +275,7 @@ def _work_interrupted(state: SessionState, stimulus: stimuli.WorkInterrupted) ->
         decision.instructions.append(todo.WithdrawQuestion(state.turn))
     running = []
     for call in state.calls.values():
-        if call.phase in _WAITS:
+        if call.phase in IDLE_PHASES:
             calls.abort_waiting(decision, call, problem, stimulus.at_ms)
         else:
             running.append(call.key)

@@ -6,7 +6,7 @@ Only ``evolve`` changes it. Members of a call or a ledger entry have the same na
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
 from sessiontree.contracts.jsonable import JsonValue
@@ -29,6 +29,8 @@ CallPhase: TypeAlias = Literal[
     "open", "held", "asking", "approved", "intended", "delegated", "program", "child"
 ]
 """``program`` = it is a program that runs or waits; ``child`` = it has started a child and waits for it."""
+IDLE_PHASES: Final[frozenset[CallPhase]] = frozenset({"asking", "held", "approved", "delegated", "child"})
+"""Phases of a call of which nothing runs on a host."""
 
 
 @dataclass(slots=True)

@@ -181,7 +181,7 @@ def stop_overdrawn(draft: Draft, account: str, members: Iterable[str]) -> None:
 
 
 def checked_usage(usage: Usage) -> Usage:
-    """Return a usage without negative amounts and without a cost that is no finite number."""
+    """Return a usage in which no amount is negative and the cost is finite."""
     # A provider that reports nonsense must neither return budget nor corrupt the record.
     cost_usd = usage.cost_usd
     return Usage(

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ def copy_files(
     return work.copied
 
 
-class FileCopy:
+class FileCopy(ABC):
     """Copies what a directory holds into an empty one; a subclass decides what that is.
 
     Raises:
@@ -134,40 +135,40 @@ class FileCopy:
         with _opened(source) as top, _opened(target) as place:
             self._folder(top, place, "", 0)
 
+    @abstractmethod
     def takes(self, path: str, name: str, status: os.stat_result) -> bool:
         """Return whether an entry belongs to the copy."""
-        raise NotImplementedError
 
+    @abstractmethod
     def takes_opened(self, status: os.stat_result) -> bool:
         """Return whether what was opened in its place does; it may be another thing by then."""
-        raise NotImplementedError
 
+    @abstractmethod
     def count(self, entries: int, more: int) -> None:
         """Refuse to go on where the copy would hold too much, with further files or links, and bytes."""
-        raise NotImplementedError
 
-    def count_folder(self, path: str) -> None:
+    def count_folder(self, path: str) -> None:  # noqa: B027 - optional
         """Refuse a directory where the copy would hold too much."""
 
+    @abstractmethod
     def fill(self, old: int, new: int, status: os.stat_result) -> tuple[str, int]:
         """Copy the content of an open file; return its digest, if it is wanted, and its length."""
-        raise NotImplementedError
 
+    @abstractmethod
     def made_file(self, path: str, new: int, status: os.stat_result, digest: str, size: int) -> None:
         """Note a file that is copied; ``new`` is open."""
-        raise NotImplementedError
 
-    def made_folder(self, path: str, made: int, status: os.stat_result) -> None:
+    def made_folder(self, path: str, made: int, status: os.stat_result) -> None:  # noqa: B027 - optional
         """Note a directory whose content is copied; ``made`` is open."""
 
+    @abstractmethod
     def take_link(self, path: str, to: str, name: str, target: int) -> None:
         """Make a link in the open directory ``target``, or note it."""
-        raise NotImplementedError
 
-    def refuse(self, path: str) -> None:
+    def refuse(self, path: str) -> None:  # noqa: B027 - optional
         """Refuse or leave out what is neither a file, a directory nor a link."""
 
-    def note_gone(self, path: str) -> None:
+    def note_gone(self, path: str) -> None:  # noqa: B027 - optional
         """Refuse or leave out what was there when it was listed, and is gone or another thing now."""
 
     def share_content(self, old: int, new: int) -> bool:

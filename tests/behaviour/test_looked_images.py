@@ -37,7 +37,7 @@ from sessiontree.contracts.tree_facts import UsageCharged, VisionAnswered
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.shown_images import image_tokens
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of
-from tests.behaviour.tree_fixtures import Opener
+from tests.behaviour.tree_fixtures import BACKENDS, Opener
 from tests.unit.dispatch.image_fixtures import SECRET, saved
 
 
@@ -264,8 +264,12 @@ async def test_a_failing_image_model_is_named(open_tree: Opener, seer: Model, re
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("variant", BACKENDS, indirect=True)
 async def test_an_interruption_ends_the_question(open_tree: Opener) -> None:
-    """The gateway asks no more, nothing is kept or charged, and the next question is a new one."""
+    """The gateway asks no more, nothing is kept or charged, and the next question is a new one.
+
+    Local alone: the model reports to the test by events of this process.
+    """
     begun, ended, quick = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def ponder(request: ModelRequest) -> Answer:
@@ -278,8 +282,6 @@ async def test_an_interruption_ends_the_question(open_tree: Opener) -> None:
             ended.set()
         raise AssertionError
 
-    if open_tree.backend != "local" or open_tree.travels:
-        pytest.skip("the model reports to the test by events of this process")
     models = {"seer": AsyncFunctionModel(ponder, name="seer")}
     async with (
         open_tree(FunctionModel(ask_twice), models=models, **TWICE) as tree,

@@ -1,8 +1,9 @@
 """The watcher's own books of workspaces of children's own, and of canvases.
 
-COPY: only a Branch works in a copy, and what is below it works there, too. Its changes are kept once, after
-its end, and settled once, after that. VISION: an answer is kept once, and charged as it comes. CANVAS: a key
-acts once; who has ended has none; what somebody does there is text from outside, and decides nothing.
+COPY: only a Branch works in a copy, and what is below it works there, too. Its changes are kept once, when
+it has ended, and settled once, when they have been kept. VISION: an answer is kept once, and charged as it
+comes. CANVAS: a key acts once; who has ended has none; what somebody does there is text from outside, and
+decides nothing.
 """
 
 from __future__ import annotations
