@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any, Final, get_args
 
 from sessiontree.contracts import stimuli
+from sessiontree.contracts.approvals import RejectedCall
 from sessiontree.contracts.codec import Outcome
-from sessiontree.contracts.errors import ExecutionError, ToolError, ValidationError, words_of
+from sessiontree.contracts.errors import ExecutionError, ToolError, words_of
 from sessiontree.contracts.jsonable import JsonValue, digest_of
 from sessiontree.contracts.programs import (
     MAX_NOTE_CHARS,
@@ -90,7 +91,7 @@ class ProgramRuns:
         max_chars: Longest text of a result that a model sees.
         now_ms: Returns the tree's time.
         queue: Takes a cause and a stimulus for the session.
-        finish: Takes the outcome of a program's call.
+        finish: Takes the outcome of a program's call, or the call itself if its text was refused.
         begin: Runs work in a task; the session is not idle until it is done.
     """
 
@@ -101,7 +102,7 @@ class ProgramRuns:
         max_chars: int,
         now_ms: Callable[[], int],
         queue: Callable[[str, Stimulus], None],
-        finish: Callable[[ImmediateOutcome], None],
+        finish: Callable[[ImmediateOutcome | RejectedCall], None],
         begin: Callable[[Callable[[], Awaitable[None]]], asyncio.Task[None]],
     ) -> None:
         self._state = state
@@ -234,7 +235,7 @@ class ProgramRuns:
         if self._runs.get(key) is not run:
             return True
         if "failed" in told:
-            self._end(key, call, *_failure_of(told))
+            self._fail(key, call, program, told)
             return True
         is_over = "value" in told
         try:
@@ -293,6 +294,22 @@ class ProgramRuns:
         self._runs.pop(key, None)
         self._finish(ImmediateOutcome(key, "ok", message, untrusted=program.untrusted))
 
+    def _fail(self, key: str, call: CallState, program: ProgramState, told: Mapping[str, Any]) -> None:
+        """End a program that failed; one that was never run is an invalid call."""
+        reason = str(told.get("reason", ""))
+        if told["failed"] == "raised":
+            self._end(key, call, ExecutionError(f"the program raised {reason}"), "error")
+        elif told["failed"] != "code":
+            self._end(key, call, ExecutionError(f"the program's interpreter failed: {reason}"), "error")
+        elif program.asked:
+            diverged = f"ProgramDiverged: it ran before, and the interpreter here refuses its text: {reason}"
+            self._end(key, call, ExecutionError(diverged), "error")
+        else:
+            self._runs.pop(key, None)
+            digest = digest_of(call.tool, call.final.arguments)
+            message = cut_text(f"the program was not run: {reason}", self._max_chars // 2)
+            self._finish(RejectedCall(key, call.tool, message, "/code", digest, {}))
+
     def _end(self, key: str, call: CallState, error: ToolError, outcome: Outcome) -> None:
         self._runs.pop(key, None)
         untrusted = call.program is not None and call.program.untrusted
@@ -341,16 +358,6 @@ def _notes_in(told: Mapping[str, Any]) -> tuple[ProgramNote, ...]:
     if any(each.sort not in get_args(NoteKind) for each in notes):
         raise ValueError("a note of no known sort")
     return notes
-
-
-def _failure_of(told: Mapping[str, Any]) -> tuple[ToolError, Outcome]:
-    """Return the error of a program that failed, and the outcome of its call."""
-    reason = str(told.get("reason", ""))
-    if told["failed"] == "code":
-        return ValidationError(f"the program was not run: {reason}", "/code"), "invalid"
-    if told["failed"] == "raised":
-        return ExecutionError(f"the program raised {reason}"), "error"
-    return ExecutionError(f"the program's interpreter failed: {reason}"), "error"
 
 
 def _answer_of(fact: CallResolved) -> list[Any]:

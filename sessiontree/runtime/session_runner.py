@@ -481,10 +481,22 @@ class SessionRunner:
             )
         return self._programs
 
-    def _program_finished(self, outcome: ImmediateOutcome) -> None:
-        if not self._over:
-            self._finished(outcome)
+    def _program_finished(self, ended: ImmediateOutcome | RejectedCall) -> None:
+        call = self.state.calls.get(ended.key)
+        if self._over or call is None:
+            return
+        if isinstance(ended, RejectedCall):  # as any call that is not valid, it passes those that reword it
+            asked = todo.PrepareCall(ended.key, call.call, asked_by=call.asked_by)
+            self._do_beside(self._guarded(partial(self._reword, asked, ended)))
+        else:
+            self._finished(ended)
             self.start()
+
+    async def _reword(self, asked: todo.PrepareCall, checked: RejectedCall) -> None:
+        told: PreparedCall | RejectedCall | ImmediateOutcome = checked
+        for interceptor in self._interceptors:
+            told = await interceptor.prepare(asked, told, self.state.taint)
+        self._queue(f"call:{asked.key}", preparation_stimulus(told, self._now_ms()))
 
     def _begin_program(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         return self._do_beside(self._guarded(work))

@@ -104,15 +104,18 @@ def _want_approval(
 
 
 def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
-    """Count a failed validation: at most three attempts, two if the same mistake is repeated at once."""
+    """Count a failed validation: at most three attempts, two if the same mistake is repeated at once.
+
+    A program whose text is refused counts as a call whose arguments do not fit.
+    """
     decision = Decision()
     bad, at_ms = stimulus.call, stimulus.at_ms
     call = state.calls.get(bad.key)
-    if call is None or call.phase != "open":
+    if call is None or call.phase not in {"open", "program"}:
         return decision
     if call.outside:
         error = ValidationError(bad.message, bad.field)
-        message = error_message(call.call.id, bad.tool, error, at_ms, schema=bad.schema)
+        message = error_message(call.call.id, bad.tool, error, at_ms, schema=bad.schema or None)
         resolve(decision, call, "invalid", message)
         return decision
     previous = state.ledger.get(bad.tool)
@@ -152,7 +155,7 @@ def _reject(
         bad.tool,
         ValidationError(bad.message, bad.field),
         at_ms,
-        schema=bad.schema,
+        schema=bad.schema or None,
         extra={"attempt": count, "advice": advice},
     )
     resolve(decision, call, "invalid", message)
@@ -196,7 +199,9 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
 
 def _proves_valid(state: SessionState, call: CallState, stimulus: stimuli.CallFinished) -> bool:
     """Whether a result is the first proof that the model can call a tool that it has not given up."""
-    if call.outside or call.phase != "open" or stimulus.outcome == "skipped":
+    if call.outside or stimulus.outcome == "skipped":
+        return False
+    if call.phase != "open" and (call.program is None or stimulus.outcome == "aborted"):
         return False
     return not state.ledger[stimulus.message.tool_name].refused
 

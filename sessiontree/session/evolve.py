@@ -242,8 +242,9 @@ def _call_held(state: SessionState, fact: facts.CallHeld) -> None:
 def _bind(state: SessionState, checked: CheckedCall) -> CallState | None:
     call = state.calls.get(checked.key)
     if call is not None:
-        if call.phase == "open" and not call.outside:
-            state.ledger.pop(checked.tool, None)
+        tried = state.ledger.get(checked.tool)
+        if call.phase == "open" and not call.outside and tried is not None and not tried.is_program:
+            del state.ledger[checked.tool]
         call.checked = checked
     return call
 
@@ -290,7 +291,9 @@ def _arguments_rejected(state: SessionState, fact: facts.ArgumentsRejected) -> N
     made_by = None if call is None else state.calls.get(call.part_of)
     program = None if made_by is None else made_by.program
     asked = 0 if program is None else len(program.asked)
-    state.ledger[fact.tool] = Attempts(fact.attempt, state.turn, fact.digest, fact.final, asked)
+    tried = state.ledger.get(fact.tool)
+    is_program = (call is not None and call.program is not None) or (tried is not None and tried.is_program)
+    state.ledger[fact.tool] = Attempts(fact.attempt, state.turn, fact.digest, fact.final, asked, is_program)
 
 
 def _call_resolved(state: SessionState, fact: facts.CallResolved) -> None:
@@ -319,8 +322,10 @@ def _answer_program(state: SessionState, call: CallState, fact: facts.CallResolv
 
 
 def _program_started(state: SessionState, fact: facts.ProgramStarted) -> None:
-    call = _bind(state, fact.call)
+    call = state.calls.get(fact.call.key)
     if call is not None:
+        # Nothing is known of its text yet, so the attempts at its tool are still counted.
+        call.checked = fact.call
         call.phase = "program"
         call.program = ProgramState(fact.at_ms, expiry_ms(fact.call.arguments, fact.at_ms))
 

@@ -119,6 +119,8 @@ class Attempts:
     refused: bool
     asked: int = 0
     """How many calls the program had asked for whose call failed last; 0 = no program made it."""
+    is_program: bool = False
+    """Whether a program's text was refused: arguments that fit are then no proof of a valid call."""
 
 
 @dataclass(slots=True)

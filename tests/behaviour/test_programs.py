@@ -324,6 +324,24 @@ got
         assert [fact.tool for fact in await facts_of(tree, ToolGivenUp)] == ["picky"]
 
 
+async def test_a_refused_text_is_an_attempt(open_tree: Opener) -> None:
+    """The model has three, each with what to correct; then the tool is refused, and that is reported."""
+    codes = ["1 +", "nothing_of_that_name", "await read(path=7)", "1 + 1"]
+
+    def reply(request: ModelRequest) -> Any:
+        at = len(request.messages) // 2
+        return script_call("program", code=codes[at]) if at < len(codes) else "over"
+
+    async with open_tree(FunctionModel(reply), policy=EVERYTHING) as tree:
+        assert await tree.main.send("go") == "over"
+        said = [json.loads(message.text) for message in results(tree, "main")]
+        assert [each.get("attempt") for each in said] == [1, 2, 3, None]
+        assert said[0]["advice"].startswith("attempt 1 of 3")
+        assert "Expected `str`" in said[2]["error"]
+        assert "until the next message" in said[3]["error"]
+        assert [fact.tool for fact in await facts_of(tree, ToolGivenUp)] == ["program"]
+
+
 async def test_more_programs_than_interpreters_wait_at_a_time(open_tree: Opener) -> None:
     """One that waits gives its interpreter to the next, and gets another one for its answer."""
     names = [f"rocket {number}" for number in range(MOST_PROGRAMS + 2)]

@@ -16,7 +16,7 @@ from typing import Any, cast
 from pydantic_monty import Monty
 
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import CheckedCall
+from sessiontree.contracts.approvals import CheckedCall, RejectedCall
 from sessiontree.contracts.codec import pack, pack_joined
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.jsonable import dump_json
@@ -138,7 +138,13 @@ class World:
         self._ready: dict[str, CheckedCall] = {}
         self._due.clear()
         self._runs = ProgramRuns(
-            self._state, face_of(TOOLS, ""), 10_000, lambda: AT_MS, self._queue, self._finish, self._begin
+            self._state,
+            face_of(TOOLS, ""),
+            10_000,
+            lambda: AT_MS,
+            self._queue,
+            self._finish,
+            self._begin,
         )
         self._runs.make = self._interpreters
 
@@ -149,9 +155,13 @@ class World:
     def _queue(self, cause: str, stimulus: Stimulus) -> None:
         self._due.append((cause, stimulus))
 
-    def _finish(self, outcome: ImmediateOutcome) -> None:
-        finished = stimuli.CallFinished(AT_MS, outcome.key, outcome.outcome, outcome.message)
-        self._due.append((f"call:{outcome.key}", finished))
+    def _finish(self, ended: ImmediateOutcome | RejectedCall) -> None:
+        told: Stimulus
+        if isinstance(ended, RejectedCall):
+            told = stimuli.CallRejected(AT_MS, ended)
+        else:
+            told = stimuli.CallFinished(AT_MS, ended.key, ended.outcome, ended.message)
+        self._due.append((f"call:{ended.key}", told))
 
     def _begin(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         async def done() -> None:

@@ -9,18 +9,26 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
+from sessiontree.contracts import session_facts as facts
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.session_facts import ArgumentsRejected, CallIntended, ToolGivenUp
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import TroubleReported
-from tests.unit.session.broken_machine_fakes import PLANTED
+from sessiontree.session.calls import Decision
+from sessiontree.session.decide import decide
+from sessiontree.session.state import SessionState
+from tests.unit.session.broken_machine_fakes import PLANTED, evolving, instead
 from tests.unit.session.machine_fixtures import REAL, Machine
-from tests.unit.session.session_fixtures import call, spec
+from tests.unit.session.session_fixtures import call, finished, spec
 from tests.unit.session.world_fakes import World, opened
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
 attempts = st.lists(st.integers(0, 9), min_size=1, max_size=8)
 """What an always-invalid model sends, attempt by attempt; equal numbers are equal arguments."""
+programs = st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=8)
+"""Programs that are never run; True = the arguments fit, and the text is refused."""
 
 
 def fresh(machine: Machine) -> World:
@@ -47,6 +55,28 @@ def never_fits(machine: Machine, sent: Sequence[int], losses: bool = False) -> N
     assert world.troubles == ["look"] * given_up
     world.replies(text="going on without it")
     assert world.live.offer is not None
+
+
+def program_never_fits(machine: Machine, sent: Sequence[tuple[int, bool]], losses: bool = False) -> None:
+    """Property: refused texts and arguments that do not fit are counted together, text by text."""
+    world = fresh(machine)
+    allowed = next((n + 1 for n in range(1, min(3, len(sent))) if sent[n] == sent[n - 1]), min(3, len(sent)))
+    for n, is_checked_late in sent:
+        world.replies(call("look", n, bad=not is_checked_late))
+        key = f"{world.live.turn}.0"
+        world.report()
+        world.prepare(key)
+        if key in world.running:
+            world.begin_program(key)
+            world.report()
+            if losses:
+                world.lose_host()
+            world.refuse_program(key)
+        world.report()
+    rejected = [fact for fact in world.durable if isinstance(fact, ArgumentsRejected)]
+    assert [fact.attempt for fact in rejected] == list(range(1, allowed + 1))
+    given_up = allowed == 3 or (allowed > 1 and sent[allowed - 1] == sent[allowed - 2])
+    assert world.troubles == ["look"] * given_up
 
 
 def fits_at_last(machine: Machine, tool: str, wrong: int) -> None:
@@ -95,6 +125,61 @@ def test_retry_property_notices_planted_bugs(bug: str) -> None:
         return False
 
     assert find(attempts, fails, settings=SEARCH)
+
+
+@pytest.mark.slow
+@given(sent=programs, losses=st.booleans())
+def test_program_that_is_never_run_is_an_attempt(sent: list[tuple[int, bool]], losses: bool) -> None:
+    """P21, P24, P26: whether its arguments do not fit or its text is refused, and on any number of hosts."""
+    program_never_fits(REAL, sent, losses)
+
+
+@pytest.mark.parametrize("bug", ["a program that is begun is valid", "refused texts do not count"])
+def test_program_retry_property_notices_planted_bugs(bug: str) -> None:
+    """The property fails on machines that forgive a text before it was checked, or never count it."""
+
+    def forgive(state: SessionState, fact: facts.ProgramStarted) -> None:
+        state.ledger.pop(fact.call.tool, None)
+
+    def end(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
+        call = state.calls.get(stimulus.call.key)
+        if call is None or call.program is None:
+            return decide(state, stimulus)
+        return decide(state, finished(stimulus.at_ms, call.key, call.call, "invalid"))
+
+    planted = {
+        "a program that is begun is valid": evolving(facts.ProgramStarted, forgive),
+        "refused texts do not count": instead(stimuli.CallRejected, end),
+    }
+
+    def fails(sent: list[tuple[int, bool]]) -> bool:
+        try:
+            program_never_fits(planted[bug], sent)
+        except AssertionError:
+            return True
+        return False
+
+    assert find(programs, fails, settings=SEARCH)
+
+
+@pytest.mark.parametrize("outcome", ["ok", "error"])
+def test_program_that_ran_begins_the_count_again(outcome: Outcome) -> None:
+    """Its text fitted, whatever became of it; a stop before it was checked proves nothing."""
+    world = fresh(REAL)
+    outcomes: list[Outcome] = ["invalid", "aborted", "invalid", outcome, "invalid"]
+    for n, then in enumerate(outcomes):
+        world.replies(call("look", n))
+        world.report()
+        key = f"{world.live.turn}.0"
+        world.prepare(key)
+        world.begin_program(key)
+        if then == "invalid":
+            world.refuse_program(key)
+        else:
+            world.end_program(key, then)
+        world.report()
+    rejected = [fact.attempt for fact in world.durable if isinstance(fact, ArgumentsRejected)]
+    assert rejected == [1, 2, 1]
 
 
 @pytest.mark.covers("REL-P25")

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sessiontree.contracts import stimuli
+from sessiontree.contracts.approvals import CheckedCall, RejectedCall
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.jobs import JobStatus
 from sessiontree.contracts.jsonable import JsonValue
@@ -41,7 +42,7 @@ from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.jobs import job_message_id
 from sessiontree.session.state import initial
 from tests.unit.session.machine_fixtures import REAL, Machine
-from tests.unit.session.session_fixtures import TOOLS, finished, reply, sent, spec, verdict
+from tests.unit.session.session_fixtures import TOOLS, digest, finished, reply, sent, spec, verdict
 from tests.unit.session.session_oracle import Watcher
 
 T = TypeVar("T")
@@ -94,8 +95,8 @@ class World:
         self._cancelled: set[str] = set()
         self.consulting: list[str] = []
         self.jobs: list[JobStarted] = []
-        self.unreported: list[SessionFact] = []
-        self.held_back: list[SessionInstruction] = []
+        self.programs = dict[str, None]()  # those that an interpreter is to go on with
+        self.unreported, self.held_back = list[SessionFact](), list[SessionInstruction]()
         self._due: deque[Stimulus] = deque()
         # At the supervisor.
         self.durable: list[SessionFact] = []
@@ -134,6 +135,7 @@ class World:
             todo.PrepareCall: lambda each: self.preparing.update({each.key: each}),
             todo.ExecuteCall: self._begin,
             todo.AbortCalls: self._abort,
+            todo.AdvanceProgram: lambda each: self.programs.update({each.key: None}),
             todo.RunApprover: lambda each: self.consulting.append(each.question.request_id),
         }
 
@@ -188,7 +190,7 @@ class World:
         """Return the keys of the calls that host or supervisor are at."""
         waits = (each.keys for each in self.held_back if isinstance(each, todo.AwaitCommit))
         skipped = (each.key for each in self._due if isinstance(each, stimuli.CallFinished))
-        return {*self.preparing, *self.running, *skipped}.union(*self.committing, *waits)
+        return {*self.preparing, *self.running, *self.programs, *skipped}.union(*self.committing, *waits)
 
     # The host.
 
@@ -220,6 +222,24 @@ class World:
             self._cancelled.discard(key)
             outcome = "aborted"
         self.say(finished(self.at_ms, key, asked, outcome))
+
+    def begin_program(self, key: str) -> None:
+        """Let a running call be a program that is about to be checked."""
+        asked = self.running.pop(key)
+        checked = CheckedCall(key, asked.name, asked.arguments, "", 0, True)
+        self.say(stimuli.ProgramBegan(self.at_ms, checked))
+
+    def refuse_program(self, key: str) -> None:
+        """Let the checker refuse the text of a program."""
+        del self.programs[key]
+        asked = self.live.calls[key].call
+        bad = RejectedCall(key, asked.name, "it was not run", "/code", digest(asked), {})
+        self.say(stimuli.CallRejected(self.at_ms, bad))
+
+    def end_program(self, key: str, outcome: Outcome = "ok") -> None:
+        """Let a program end."""
+        del self.programs[key]
+        self.say(finished(self.at_ms, key, self.live.calls[key].call, outcome))
 
     def consult(self, request_id: str, answer: str = "escalate") -> None:
         """Let an approver function return."""
@@ -302,6 +322,7 @@ class World:
     def _leave(self) -> list[Stimulus]:
         untaken = self.untaken
         self.preparing, self.running, self.consulting, self.jobs = {}, {}, [], []
+        self.programs = {}
         self.unreported, self.held_back, self.untaken = [], [], []
         self._cancelled.clear()
         self._due.clear()
