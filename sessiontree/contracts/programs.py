@@ -45,6 +45,8 @@ class ProgramCall:
     """Line of the program that waits for it, from 1; 0 = not known."""
     awaits: bool = sparse(False)
     """Whether its answer is the report of the child that it starts."""
+    timeout_s: float | None = sparse(None)
+    """How long the program waits for its answer; None = as long as it takes."""
 
 
 @recorded("program_note")

@@ -369,6 +369,10 @@ class ProgramAdvanced:
     notes: tuple[ProgramNote, ...] = sparse(())
     first: int = sparse(0)
     """Number of the first of these calls."""
+    withdrawn: tuple[int, ...] = sparse(())
+    """Numbers of calls that it has given up."""
+    at_ms: int = sparse(0)
+    """When the time of these calls begins; 0 = none has a bound."""
 
 
 @recorded("child_awaited")

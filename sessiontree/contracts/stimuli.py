@@ -327,6 +327,8 @@ class ProgramSaid:
     noted: int = 0
     """How many notes came before these."""
     notes: tuple[ProgramNote, ...] = ()
+    withdrawn: tuple[int, ...] = ()
+    """Numbers of calls that it gives up."""
 
 
 Stimulus: TypeAlias = (
@@ -419,6 +421,15 @@ class ApprovalWithdrawn:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildWithdrawn:
+    """The call of a program that started a child, or was about to, waits for it no more."""
+
+    key: str
+    """Key of the child."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TroubleReported:
     """The session's model gave up on a tool; the parent must be informed."""
 
@@ -438,6 +449,7 @@ TreeEvent: TypeAlias = (
     | ApprovalAsked
     | ApproverReturned
     | ApprovalWithdrawn
+    | ChildWithdrawn
     | ClientCallDelegated
     | ClientCallWithdrawn
     | TroubleReported

@@ -30,10 +30,10 @@ def _outcome_of(report, has_schema):
 def _refusal_of(error, status):
     return {"status": status, "value": None, "error": str(error), "session": None}
 
-async def _child(kind, task, agent, schema, budget, label, workspace):
+async def _child(kind, task, agent, schema, budget, label, workspace, timeout_s=None, group=None):
     given = {"kind": kind, "task": task, "wait": "each"}
     for name, value in (("agent", agent), ("result_schema", schema), ("budget", budget), ("label", label),
-                        ("workspace", workspace)):
+                        ("workspace", workspace), ("timeout_s", timeout_s), ("_group", group)):
         if value is not None:
             given[name] = value
     try:
@@ -45,6 +45,9 @@ async def _child(kind, task, agent, schema, budget, label, workspace):
     except TimeoutError as error:
         return _refusal_of(error, "expired")
     except RuntimeError as error:
+        for name, status in (("Aborted", "cancelled"), ("OutcomeUnknown", "lost")):
+            if str(error).startswith(name):
+                return _refusal_of(error, status)
         return _refusal_of(error, "not_started")
     return _outcome_of(report, schema is not None)
 
@@ -61,13 +64,14 @@ def _value_of(outcome, what):
     raise RuntimeError(text)
 
 async def spawn(kind, task, *, agent=None, schema=None, budget=None, label=None, workspace=None,
-                on_error="raise"):
-    outcome = await _child(kind, task, agent, schema, budget, label, workspace)
+                timeout_s=None, on_error="raise"):
+    outcome = await _child(kind, task, agent, schema, budget, label, workspace, timeout_s)
     if on_error == "return":
         return outcome
     return _value_of(outcome, outcome["session"] or "the child")
 
-async def _many(kind, tasks, agent, schema, budget, labels, workspace, concurrency, is_enough):
+async def _many(kind, tasks, agent, schema, budget, labels, workspace, timeout_s, concurrency, is_enough,
+                group=None):
     todo = list(tasks)
     outcomes = [None] * len(todo)
     shared = {"next": 0, "stopped": False}
@@ -76,24 +80,51 @@ async def _many(kind, tasks, agent, schema, budget, labels, workspace, concurren
             at = shared["next"]
             shared["next"] = at + 1
             label = None if labels is None else labels[at]
-            outcomes[at] = await _child(kind, todo[at], agent, schema, budget, label, workspace)
-            if outcomes[at]["status"] in ("provider", "budget", "denied") or is_enough(outcomes):
+            outcome = await _child(kind, todo[at], agent, schema, budget, label, workspace, timeout_s, group)
+            outcomes[at] = outcome
+            if outcome["status"] in ("provider", "budget", "denied"):
                 shared["stopped"] = True
+            elif is_enough(at, outcome):
+                shared["stopped"] = True
+                if group is not None:
+                    withdraw(group)
     await asyncio.gather(*[work() for _ in range(max(1, min(concurrency, len(todo))))])
     missing = {"status": "not_started", "value": None, "session": None}
     missing["error"] = "the fan-out had ended before"
     return [dict(missing) if each is None else each for each in outcomes]
 
 async def map(kind, tasks, *, agent=None, schema=None, budget=None, labels=None, workspace=None,
-              concurrency=16, stop_after=None, on_error="raise"):
-    def is_enough(outcomes):
-        if stop_after is None:
-            return False
-        return sum(1 for each in outcomes if each is not None and each["status"] != "completed") >= stop_after
-    outcomes = await _many(kind, tasks, agent, schema, budget, labels, workspace, concurrency, is_enough)
+              timeout_s=None, concurrency=16, stop_after=None, on_error="raise"):
+    failed = []
+    def is_enough(at, outcome):
+        if outcome["status"] != "completed":
+            failed.append(at)
+        return stop_after is not None and len(failed) >= stop_after
+    outcomes = await _many(kind, tasks, agent, schema, budget, labels, workspace, timeout_s, concurrency,
+                           is_enough)
     if on_error == "return":
         return outcomes
     return [_value_of(each, f"child {at} of {len(outcomes)}") for at, each in enumerate(outcomes)]
+
+_races = []
+
+async def race(kind, tasks, *, first=1, agent=None, schema=None, budget=None, labels=None, workspace=None,
+               timeout_s=None, concurrency=16, on_error="raise"):
+    _races.append(kind)
+    won = []
+    def is_enough(at, outcome):
+        if outcome["status"] == "completed":
+            won.append(at)
+        return len(won) >= first
+    outcomes = await _many(kind, tasks, agent, schema, budget, labels, workspace, timeout_s, concurrency,
+                           is_enough, f"race {len(_races)}")
+    if on_error == "return":
+        return outcomes
+    if len(won) < first:
+        errors = [each for each in outcomes if each["status"] != "completed"]
+        text = f"{len(won)} of {len(outcomes)} children completed, and {first} were to"
+        _value_of(errors[0] if errors else {"status": "not_started", "error": "no task was given"}, text)
+    return [outcomes[at]["value"] for at in won[:first]]
 """
 
 # The interpreter has these exceptions, and its type checker does not know them.
@@ -111,11 +142,16 @@ def phase(name: str) -> None: ...
 CHILD_STUBS: Final = """
 async def spawn(kind: Literal["branch", "worker"], task: str, *, agent: str | None = None,
     schema: dict[str, Any] | None = None, budget: dict[str, Any] | None = None, label: str | None = None,
-    workspace: Literal["shared", "own"] | None = None,
+    workspace: Literal["shared", "own"] | None = None, timeout_s: float | None = None,
     on_error: Literal["raise", "return"] = "raise") -> Any: ...
 async def map(kind: Literal["branch", "worker"], tasks: list[str], *, agent: str | None = None,
     schema: dict[str, Any] | None = None, budget: dict[str, Any] | None = None,
     labels: list[str] | None = None, workspace: Literal["shared", "own"] | None = None,
-    concurrency: int = 16, stop_after: int | None = None,
+    timeout_s: float | None = None, concurrency: int = 16, stop_after: int | None = None,
+    on_error: Literal["raise", "return"] = "raise") -> list[Any]: ...
+async def race(kind: Literal["branch", "worker"], tasks: list[str], *, first: int = 1,
+    agent: str | None = None, schema: dict[str, Any] | None = None, budget: dict[str, Any] | None = None,
+    labels: list[str] | None = None, workspace: Literal["shared", "own"] | None = None,
+    timeout_s: float | None = None, concurrency: int = 16,
     on_error: Literal["raise", "return"] = "raise") -> list[Any]: ...
 """

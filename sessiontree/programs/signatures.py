@@ -13,6 +13,8 @@ from sessiontree.programs import prelude
 
 MOST_VALUES: Final = 40
 """Values of an enumeration that a signature names."""
+TIMEOUT: Final = "timeout_s"
+"""What bounds the time that a program waits for a call, in seconds."""
 _BUILT_IN: Final = frozenset(dir(builtins))
 _TYPES: Final = {
     "string": "str",
@@ -35,6 +37,8 @@ class ProgramFace:
     """What runs before the program."""
     tools: Mapping[str, str]
     """The tool of each function that the interpreter may call."""
+    with_own_timeout: frozenset[str]
+    """The functions whose ``timeout_s`` is a parameter of their tool; that of any other bounds the wait."""
 
 
 def face_of(tools: Mapping[str, Mapping[str, JsonValue]], starter: str) -> ProgramFace:
@@ -46,6 +50,7 @@ def face_of(tools: Mapping[str, Mapping[str, JsonValue]], starter: str) -> Progr
     """
     stubs, before = [prelude.STUBS], [prelude.ALWAYS]
     seen: dict[str, str] = {}
+    own: set[str] = set()
     for tool, schema in tools.items():
         if tool == starter:
             continue
@@ -57,11 +62,13 @@ def face_of(tools: Mapping[str, Mapping[str, JsonValue]], starter: str) -> Progr
             seen[f"tool_{name}"] = tool
         else:
             seen[name] = tool
+        if TIMEOUT in _properties_of(schema):
+            own |= {name, f"tool_{name}"}
     if starter in tools:
         stubs.append(prelude.CHILD_STUBS)
         before.append(prelude.CHILDREN)
         seen[prelude.SPAWN] = starter
-    return ProgramFace("".join(stubs), "".join(before), seen)
+    return ProgramFace("".join(stubs), "".join(before), seen, frozenset(own))
 
 
 def function_name(tool: str) -> str:
@@ -72,9 +79,8 @@ def function_name(tool: str) -> str:
 
 def signature_of(tool: str, parameters: Mapping[str, JsonValue]) -> str:
     """Return the declaration of a tool's function, a line that ends with a line break."""
-    properties = parameters.get("properties")
     required = parameters.get("required")
-    names = properties if isinstance(properties, dict) else {}
+    names = _properties_of(parameters)
     needed = set(required) if isinstance(required, list) else set()
     words = []
     for name, schema in sorted(names.items(), key=lambda each: each[0] not in needed):
@@ -82,8 +88,14 @@ def signature_of(tool: str, parameters: Mapping[str, JsonValue]) -> str:
             continue
         hint = type_of(schema)
         words.append(f"{name}: {hint}" if name in needed else f"{name}: {_with_none(hint)} = ...")
-    arguments = f"*, {', '.join(words)}" if words else ""
-    return f"async def {function_name(tool)}({arguments}) -> Any: ...\n"
+    if TIMEOUT not in names:
+        words.append(f"{TIMEOUT}: float = ...")
+    return f"async def {function_name(tool)}(*, {', '.join(words)}) -> Any: ...\n"
+
+
+def _properties_of(parameters: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    properties = parameters.get("properties")
+    return properties if isinstance(properties, dict) else {}
 
 
 def _with_none(hint: str) -> str:

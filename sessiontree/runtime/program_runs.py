@@ -38,7 +38,7 @@ from sessiontree.programs.interpreter_process import (
     InterpreterProcess,
 )
 from sessiontree.programs.prelude import SPAWN
-from sessiontree.programs.signatures import ProgramFace
+from sessiontree.programs.signatures import TIMEOUT, ProgramFace
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.session.state import CallState, ProgramState, SessionState
 
@@ -48,6 +48,8 @@ TURN_S: Final = 5.0
 COMPUTING_S: Final = 60.0
 """Longest computing of one program in all."""
 DEPTH: Final = 200
+MAX_CALL_S: Final = 30 * 24 * 3600.0
+"""Longest time that a program may wait for one call, in seconds."""
 IDLE_S: Final = 5.0
 """How long the interpreters' process stays without work."""
 ANSWERS_AT_ONCE: Final = 256
@@ -240,6 +242,7 @@ class ProgramRuns:
         is_over = "value" in told
         try:
             calls = () if is_over else self._compared(program, told)
+            withdrawn = tuple(int(number) for number in told["withdrawn"])
             noted = int(told["noted"])
             notes = _notes_in(told)[: max(0, MAX_PROGRAM_NOTES - noted)]
             first = max(len(program.asked), int(told["first"]))
@@ -249,8 +252,8 @@ class ProgramRuns:
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             self._end(key, call, _no_sense(error), "error")
             return True
-        if calls or notes:
-            said = stimuli.ProgramSaid(self._now_ms(), key, first, calls, noted, notes)
+        if calls or notes or withdrawn:
+            said = stimuli.ProgramSaid(self._now_ms(), key, first, calls, noted, notes, withdrawn)
             self._queue(f"program:{key}", said)
         if is_over:
             self._complete(key, call, program, told["value"])
@@ -266,12 +269,15 @@ class ProgramRuns:
             AttributeError, LookupError, TypeError, ValueError: it makes no sense.
         """
         new: list[ProgramCall] = []
-        for number, (name, arguments, line) in enumerate(told["calls"], start=told["first"]):
+        for number, (name, given, line) in enumerate(told["calls"], start=told["first"]):
             tool = self._face.tools[name]
+            arguments, timeout_s = dict(given.items()), None
+            if name not in self._face.with_own_timeout:
+                timeout_s = timeout_in(arguments)
             if number >= MAX_PROGRAM_CALLS:
                 raise ExecutionError(f"a program makes at most {MAX_PROGRAM_CALLS:,} calls")
             if number >= len(program.asked):
-                new.append(ProgramCall(tool, dict(arguments.items()), int(line), name == SPAWN))
+                new.append(ProgramCall(tool, arguments, int(line), name == SPAWN, timeout_s))
             elif program.asked[number] != digest_of(tool, arguments):
                 raise ExecutionError(
                     f"ProgramDiverged: it ran again from its journal and asked for another call {number} "
@@ -342,6 +348,15 @@ def bounds() -> dict[str, float]:
         "computing_s": COMPUTING_S,
         "depth": DEPTH,
     }
+
+
+def timeout_in(arguments: dict[str, JsonValue]) -> float | None:
+    """Take the bound of a call's time out of its arguments, in seconds; None = it has none."""
+    given = arguments.get(TIMEOUT)
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return None  # the tool's own check names what is wrong
+    del arguments[TIMEOUT]
+    return min(max(float(given), 0.0), MAX_CALL_S)
 
 
 def _no_sense(error: Exception) -> ExecutionError:

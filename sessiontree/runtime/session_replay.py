@@ -313,7 +313,15 @@ def _schema_in(answer: facts.CallResolved) -> dict[str, Any]:
 def _said(state: SessionState, at_ms: int, head: facts.ProgramAdvanced) -> Iterator[Stimulus]:
     call = state.calls.get(head.key)
     if call is not None and (program := call.program) is not None:
-        yield stimuli.ProgramSaid(at_ms, head.key, len(program.asked), head.calls, program.notes, head.notes)
+        yield stimuli.ProgramSaid(
+            head.at_ms or at_ms,
+            head.key,
+            len(program.asked),
+            head.calls,
+            program.notes,
+            head.notes,
+            head.withdrawn,
+        )
 
 
 def _finished(state: SessionState, at_ms: int, ahead: Sequence[SessionFact], key: str) -> Iterator[Stimulus]:

@@ -5,6 +5,7 @@ They never change the state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sessiontree.contracts import session_facts as facts
@@ -22,6 +23,7 @@ from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.stimuli import (
     ApprovalAsked,
     ApprovalWithdrawn,
+    ChildWithdrawn,
     ClientCallDelegated,
     ClientCallWithdrawn,
     TaintReported,
@@ -30,10 +32,13 @@ from sessiontree.contracts.stimuli import (
 from sessiontree.contracts.tree_facts import ClientCallEnded
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
-from sessiontree.session.state import IDLE_PHASES, CallState, SessionState
+from sessiontree.session.state import CUT_SHORT, IDLE_PHASES, CallState, SessionState
 
 MAX_VALIDATION_ATTEMPTS = 3
 UNKNOWN_IN_FORK = "the tree was forked while the call ran; check what it did before you repeat it"
+WITHDRAWN = "its program has given it up"
+UNAWAITED = "the program that started it waits for it no more"
+_PROGRAM_WAITS = "the program waits for its calls and goes on by itself; its result will be reported"
 _NEW_MESSAGE = "a new message came in before the call began"
 
 
@@ -60,6 +65,9 @@ def prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
     checked = stimulus.call
     call = state.calls.get(checked.key)
     if call is None or call.phase != "open" or state.stopping is not None:
+        return decision
+    if call.withdrawn:
+        abort_waiting(decision, call, WITHDRAWN, stimulus.at_ms)
         return decision
     attempts = state.ledger.get(checked.tool)
     if attempts is not None and attempts.refused and not call.outside:
@@ -178,7 +186,9 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
     call = state.calls.get(stimulus.key)
     if call is not None and call.program is not None:
         _end_calls_of(state, call, decision, stimulus.at_ms)
-    if call is not None and call.awaits and stimulus.outcome == "ok":
+    if call is not None and _is_late(state, call, stimulus):
+        _conclude_late(decision, call, stimulus.at_ms)
+    elif call is not None and call.awaits and stimulus.outcome == "ok":
         if not call.report:
             decision.facts.append(facts.ChildAwaited(call.key, stimulus.message))
         else:
@@ -233,6 +243,9 @@ def conclude(
     if call.phase == "delegated":
         ended = ClientCallEnded(call.client_id, outcome, *answer)
         decision.instructions.append(todo.ToTree(ClientCallWithdrawn(ended)))
+    if call.awaits and outcome in CUT_SHORT:
+        # Its child may run already, also if nobody here has heard of that yet.
+        decision.instructions.append(todo.ToTree(ChildWithdrawn(call.awaits, UNAWAITED)))
     if call.part_of:
         decision.instructions.append(todo.AdvanceProgram(call.part_of))
     elif call.outside:
@@ -262,11 +275,14 @@ def child_answered(decision: Decision, call: CallState, text: str, at_ms: int, *
 
 def _end_calls_of(state: SessionState, program: CallState, decision: Decision, at_ms: int) -> None:
     """End the calls whose program has ended without waiting for them."""
-    reason = "its program has ended"
+    ended = [call for call in state.calls.values() if call.part_of == program.key]
+    end_calls(decision, ended, "its program has ended", at_ms)
+
+
+def end_calls(decision: Decision, ended: Iterable[CallState], reason: str, at_ms: int) -> None:
+    """End calls of programs, whether they wait or run."""
     running = []
-    for call in state.calls.values():
-        if call.part_of != program.key:
-            continue
+    for call in ended:
         if call.phase in IDLE_PHASES:
             abort_waiting(decision, call, reason, at_ms)
         else:
@@ -345,7 +361,9 @@ def intend(decision: Decision, checked: CheckedCall) -> None:
 
 def park(call: CallState, at_ms: int) -> facts.CallParked:
     """Let the model continue while a call waits for its approval or for an answer."""
-    if call.phase == "delegated":
+    if call.program is not None:
+        text, name = _PROGRAM_WAITS, ""
+    elif call.phase == "delegated":
         text, name = PERSON_ASKED if call.to_person else DELEGATED, call.client_id
     else:
         text, name = (
@@ -361,10 +379,15 @@ def abort_waiting(decision: Decision, call: CallState, reason: str, at_ms: int) 
 
     The tree withdraws the requests of a session that stops; that of a program's call may be the only one.
     """
-    if call.phase == "asking" and call.part_of:
-        decision.instructions.append(todo.ToTree(ApprovalWithdrawn(call.request_id, reason)))
+    withdraw_request(decision, call, reason)
     message = error_message(call.call.id, call.tool, ExecutionError(reason), at_ms)
     resolve(decision, call, "aborted", message)
+
+
+def withdraw_request(decision: Decision, call: CallState, reason: str) -> None:
+    """Withdraw the approval request of a program's call, if it waits for one."""
+    if call.phase == "asking" and call.part_of:
+        decision.instructions.append(todo.ToTree(ApprovalWithdrawn(call.request_id, reason)))
 
 
 def delegated(state: SessionState, stimulus: stimuli.CallHandedOver) -> Decision:
@@ -406,6 +429,43 @@ def expire_client_calls(state: SessionState, at_ms: int) -> Decision:
     if later:
         decision.instructions.append(todo.WakeSessionAt(min(later)))
     return decision
+
+
+def _is_late(state: SessionState, call: CallState, stimulus: stimuli.CallFinished) -> bool:
+    """Whether nobody takes what a call of a program came to: its time is over, or it was given up."""
+    if stimulus.outcome == "aborted":
+        return call.ends_at_ms is not None and call.ends_at_ms <= stimulus.at_ms and not call.withdrawn
+    is_unwanted = call.withdrawn or call.part_of not in state.calls
+    return bool(call.awaits) and stimulus.outcome == "ok" and is_unwanted
+
+
+def _conclude_late(decision: Decision, call: CallState, at_ms: int) -> None:
+    if call.withdrawn or call.ends_at_ms is None:
+        abort_waiting(decision, call, WITHDRAWN, at_ms)
+    else:
+        message = error_message(call.call.id, call.tool, Timeout(call.timeout_s, call.tool), at_ms)
+        resolve(decision, call, "timeout", message)
+
+
+def expire_program_calls(state: SessionState, at_ms: int, decision: Decision) -> None:
+    """End the calls that their programs wait for no longer; called when a timer rings."""
+    later: list[int] = []
+    running: list[str] = []
+    ended = {fact.key for fact in decision.facts if isinstance(fact, facts.CallResolved)}
+    for call in state.calls.values():
+        if call.ends_at_ms is None or call.key in ended or call.withdrawn:
+            continue
+        if call.ends_at_ms > at_ms:
+            later.append(call.ends_at_ms)
+        elif call.phase in IDLE_PHASES:
+            withdraw_request(decision, call, "its time is over")
+            _conclude_late(decision, call, at_ms)
+        else:
+            running.append(call.key)
+    if running:
+        decision.instructions.append(todo.AbortCalls(tuple(running), "its time is over"))
+    if later:
+        decision.instructions.append(todo.WakeSessionAt(min(later)))
 
 
 def expire_programs(state: SessionState, at_ms: int, decision: Decision) -> None:
@@ -460,8 +520,8 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
 def _is_overtaken(state: SessionState, call: CallState) -> bool:
     """Whether a call is not begun again: of a program's calls the program's own call decides."""
     first = _outermost(state, call)
-    is_steered = first.key in state.reply_keys and state.steered
-    return is_steered or call.cut or first.cut or state.stopping is not None
+    is_steered = first.key in state.reply_keys and state.steered and not first.parked
+    return is_steered or call.cut or call.withdrawn or first.cut or state.stopping is not None
 
 
 def _outermost(state: SessionState, call: CallState) -> CallState:

@@ -134,6 +134,8 @@ def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
         decision.instructions.append(todo.ToTree(TaintReported(state.taint)))
     for call in list(state.calls.values()):
         calls.recovered(state, call, stimulus.at_ms, decision)
+    if bounds := [call.ends_at_ms for call in state.calls.values() if call.ends_at_ms is not None]:
+        decision.instructions.append(todo.WakeSessionAt(min(bounds)))
     jobs.lost(state, stimulus.at_ms, "its host ended, and it ended with its host", decision)
     if state.asking:
         decision.instructions.append(todo.CallModel(state.turn))
@@ -164,6 +166,8 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
         return decision
     if stimulus.answers and (awaited := state.awaited.get(stimulus.answers)) is not None:
         return programs.reported(state, awaited, stimulus)
+    if stimulus.answers in state.unwanted:
+        return decision
     words = TextContent(stimulus.text)
     message = UserMessage((words, *stimulus.images), stimulus.at_ms, stimulus.origin)
     steer = stimulus.mode == "steer"
@@ -178,12 +182,14 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     calls.take_in(state, decision, stimulus.taint)
     if steer and not state.asking:
         own = [state.calls[key] for key in state.reply_keys if key in state.calls]
-        waiting = [call for call in own if not call.parked and call.phase == "asking"]
-        running = [call.key for call in own if not call.parked and call.phase not in turns.WAITS]
+        own = [call for call in own if not call.parked]
+        waits = {call.key for call in own if call.program is not None and programs.is_waiting(state, call)}
+        waiting = [call for call in own if call.phase == "asking" or call.key in waits]
+        running = [call.key for call in own if call.phase not in turns.WAITS and call.key not in waits]
         # Park them now, so that an approval that comes while running calls stop can't delay the next turn.
         decision.facts.extend(calls.park(call, stimulus.at_ms) for call in waiting)
         for call in own:
-            if call.phase == "delegated" and not call.parked:
+            if call.phase == "delegated":
                 calls.abort_waiting(decision, call, "a new message came in", stimulus.at_ms)
         if running:
             decision.instructions.append(todo.AbortCalls(tuple(running), "a new message came in"))
@@ -298,6 +304,7 @@ def _rang(state: SessionState, stimulus: stimuli.Rang) -> Decision:
     """End the calls whose answers are overdue, and let the model continue if it has waited long enough."""
     decision = calls.expire_client_calls(state, stimulus.at_ms)
     calls.expire_programs(state, stimulus.at_ms, decision)
+    calls.expire_program_calls(state, stimulus.at_ms, decision)
     turns.lose_patience(state, stimulus.at_ms, decision)
     turns.retry(state, stimulus.at_ms, decision)
     return decision

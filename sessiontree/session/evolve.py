@@ -16,12 +16,12 @@ from sessiontree.contracts.jobs import MAX_KEPT_JOBS
 from sessiontree.contracts.jsonable import digest_of
 from sessiontree.contracts.messages import NOTHING_USED, ToolCall, ToolResultMessage, Usage
 from sessiontree.contracts.model_settings import joined_settings
-from sessiontree.contracts.programs import expiry_ms, key_in_program
+from sessiontree.contracts.programs import MAX_PROGRAM_CALLS, expiry_ms, key_in_program
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.truncation import cut_line
 from sessiontree.session.compaction import compacted
 from sessiontree.session.cut_messages import shortened
-from sessiontree.session.state import Attempts, CallState, ProgramState, SessionState
+from sessiontree.session.state import CUT_SHORT, Attempts, CallState, ProgramState, SessionState
 
 REMEMBERED_MESSAGES = 4096
 
@@ -37,7 +37,6 @@ _CUT = {
     "child": "no longer waits for its child",
 }
 """What became of a call in a session that stopped, by its phase."""
-_CUT_SHORT = frozenset({"aborted", "skipped", "timeout"})
 
 
 def evolve(state: SessionState, fact: SessionFact) -> SessionState:
@@ -71,6 +70,8 @@ def _forked(state: SessionState, fact: facts.SessionForked) -> None:
     for call in state.calls.values():
         call.asked_at_ms += fact.shift_ms
         call.expires_at_ms += fact.shift_ms
+        if call.ends_at_ms is not None:
+            call.ends_at_ms += fact.shift_ms
         if call.program is not None and call.program.expires_at_ms is not None:
             call.program.expires_at_ms += fact.shift_ms
 
@@ -314,7 +315,11 @@ def _call_resolved(state: SessionState, fact: facts.CallResolved) -> None:
 def _answer_program(state: SessionState, call: CallState, fact: facts.CallResolved) -> None:
     """Give a program a result, if it has not ended before."""
     if call.awaits:
-        state.awaited.pop(state.ids.call(call.key), None)
+        state.awaited.pop(call.awaits, None)
+        if fact.outcome in CUT_SHORT:
+            state.unwanted[call.awaits] = None
+            if len(state.unwanted) > MAX_PROGRAM_CALLS:
+                del state.unwanted[next(iter(state.unwanted))]
     made_by = state.calls.get(call.part_of)
     if made_by is not None and made_by.program is not None:
         made_by.program.answers.append(fact)
@@ -348,10 +353,16 @@ def _program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:
             part_of=fact.key,
             asked_after=before,
             line=asked.line,
-            awaits=asked.awaits,
+            awaits=state.ids.call(key) if asked.awaits else "",
         )
         if asked.awaits:
             state.awaited[state.ids.call(key)] = key
+        if asked.timeout_s is not None:
+            state.calls[key].timeout_s = asked.timeout_s
+            state.calls[key].ends_at_ms = fact.at_ms + int(asked.timeout_s * 1000)
+    for number in fact.withdrawn:
+        if (given_up := state.calls.get(key_in_program(fact.key, number))) is not None:
+            given_up.withdrawn = True
     state.calls_made += len(fact.calls)
 
 
@@ -375,7 +386,7 @@ def _note_unfinished(state: SessionState, call: CallState | None, fact: facts.Ca
         state.given_up.pop(tool, None)
     elif fact.outcome == "unknown":
         state.given_up[fact.key] = f"{tool}: its process was lost; it may have run"
-    elif fact.outcome in _CUT_SHORT and state.stopping is not None and call is not None:
+    elif fact.outcome in CUT_SHORT and state.stopping is not None and call is not None:
         state.given_up[fact.key] = f"{tool}: {_CUT.get(call.phase, 'did not finish')}"
 
 

@@ -11,8 +11,24 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.contracts.programs import expiry_ms, key_in_program
 from sessiontree.session import instructions as todo
-from sessiontree.session.calls import Decision, child_answered, take_in
-from sessiontree.session.state import SessionState
+from sessiontree.session.calls import WITHDRAWN, Decision, child_answered, end_calls, take_in
+from sessiontree.session.state import IDLE_PHASES, CallState, SessionState
+
+
+def is_waiting(state: SessionState, program: CallState) -> bool:
+    """Whether a program has open calls and all of them wait; programs within it count as their calls."""
+    below = f"{program.key}/"
+    asked_by: set[str] = set()
+    nested: list[str] = []
+    for call in state.calls.values():
+        if not call.key.startswith(below):
+            continue
+        if call.program is not None:
+            nested.append(call.key)
+        elif call.phase not in IDLE_PHASES:
+            return False
+        asked_by.add(call.part_of)
+    return program.key in asked_by and all(key in asked_by for key in nested)
 
 
 def began(state: SessionState, stimulus: stimuli.ProgramBegan) -> Decision:
@@ -37,15 +53,33 @@ def advanced(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decision:
     program = call.program
     asked = stimulus.calls if stimulus.first == len(program.asked) else ()
     notes = stimulus.notes[max(0, program.notes - stimulus.noted) :]
-    if not asked and not notes:
+    given_up_now = _given_up(state, stimulus, range(len(program.asked), len(program.asked) + len(asked)))
+    if not asked and not notes and not given_up_now:
         return decision
-    decision.facts.append(facts.ProgramAdvanced(call.key, asked, notes, len(program.asked)))
+    bounds = [each.timeout_s for each in asked if each.timeout_s is not None]
+    at_ms = stimulus.at_ms if bounds else 0
+    advanced = facts.ProgramAdvanced(call.key, asked, notes, len(program.asked), given_up_now, at_ms)
+    decision.facts.append(advanced)
+    if bounds:
+        decision.instructions.append(todo.WakeSessionAt(at_ms + int(min(bounds) * 1000)))
+    open_before = (state.calls.get(key_in_program(call.key, number)) for number in given_up_now)
+    end_calls(decision, [each for each in open_before if each], WITHDRAWN, stimulus.at_ms)
     given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
     for number, each in enumerate(asked, start=stimulus.first):
         wanted = ToolCall(f"{call.call.id}/{number}", each.tool, each.arguments)
         key = key_in_program(call.key, number)
         decision.instructions.append(todo.PrepareCall(key, wanted, given_up, call.asked_by))
     return decision
+
+
+def _given_up(state: SessionState, stimulus: stimuli.ProgramSaid, asked: range) -> tuple[int, ...]:
+    """Return the numbers of the calls that a program gives up now; a repeat gives up nothing."""
+    numbers = []
+    for number in stimulus.withdrawn:
+        known = state.calls.get(key_in_program(stimulus.key, number))
+        if number in asked if known is None else not known.withdrawn:
+            numbers.append(number)
+    return tuple(numbers)
 
 
 def reported(state: SessionState, key: str, stimulus: stimuli.Incoming) -> Decision:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
+from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import Message, ToolCall, Usage
 from sessiontree.contracts.model_settings import ModelSettings
@@ -31,6 +32,8 @@ CallPhase: TypeAlias = Literal[
 """``program`` = it is a program that runs or waits; ``child`` = it has started a child and waits for it."""
 IDLE_PHASES: Final[frozenset[CallPhase]] = frozenset({"asking", "held", "approved", "delegated", "child"})
 """Phases of a call of which nothing runs on a host."""
+CUT_SHORT: Final[frozenset[Outcome]] = frozenset({"aborted", "skipped", "timeout"})
+"""Outcomes of a call that was ended before its work was done."""
 
 
 @dataclass(slots=True)
@@ -84,8 +87,14 @@ class CallState:
     """How many calls its program had asked for before those that it was asked for with."""
     line: int = 0
     """Line of its program that waits for it; 0 = not known."""
-    awaits: bool = False
-    """Whether its answer is the report of the child that it starts."""
+    awaits: str = ""
+    """Key of the child whose report is its answer; empty = its own result is its answer."""
+    timeout_s: float = 0.0
+    """How long its program waits for it; 0 = as long as it takes."""
+    ends_at_ms: int | None = None
+    """When its program gives it up for that reason."""
+    withdrawn: bool = False
+    """Whether its program has given it up."""
     report: str = ""
     """That report, if it came before the call's own result."""
     cut: bool = False
@@ -171,6 +180,8 @@ class SessionState:
     """Ids of messages and keys of outside calls received, newest last; only a bounded number is kept."""
     awaited: dict[str, str] = field(default_factory=dict)
     """The calls of programs that wait for a child: their keys, by the ids that their tools get."""
+    unwanted: dict[str, None] = field(default_factory=dict)
+    """Keys of children whose reports nobody waits for, newest last; only a bounded number is kept."""
     consultations: dict[str, ApprovalQuestion] = field(default_factory=dict)
     """Requests that this session's approver function is asked about, by id."""
     jobs: dict[str, JobStarted] = field(default_factory=dict)

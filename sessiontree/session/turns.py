@@ -21,6 +21,7 @@ from sessiontree.schema.result import compile_result
 from sessiontree.session import compaction, cut_messages
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_VALIDATION_ATTEMPTS, Decision, intend, notice, park
+from sessiontree.session.programs import is_waiting
 from sessiontree.session.repetition import find_repetition
 from sessiontree.session.state import CallState, SessionState
 
@@ -339,19 +340,29 @@ def _askers(state: SessionState) -> tuple[Principal, ...]:
 def _waiting(state: SessionState) -> list[CallState]:
     """Return the reply's calls that wait for others' answers; empty if another call is in progress."""
     waiting: list[CallState] = []
-    for call in state.calls.values():
-        if call.outside or call.parked:
+    for key in state.reply_keys:
+        call = state.calls.get(key)
+        if call is None or call.parked:
             continue
-        if call.phase not in WAITS:
+        if call.phase not in WAITS and not is_waiting_program(state, call):
             return []
         waiting.append(call)
     return waiting
 
 
+def is_waiting_program(state: SessionState, call: CallState) -> bool:
+    """Whether a call is a program that waits, and a message is here for which the model need not wait."""
+    # Asked at every step of a program, so the cheap part comes first: without a message it goes on alone.
+    return call.program is not None and any(each.wakes for each in state.inbox) and is_waiting(state, call)
+
+
 def _patience_ends_ms(state: SessionState, waiting: Sequence[CallState]) -> int | None:
     """Return when the model continues without these calls, in milliseconds; None = never."""
     patience_s = state.limits.approval_patience_s
-    return None if patience_s is None else max(call.asked_at_ms for call in waiting) + int(patience_s * 1000)
+    if patience_s is None or any(call.program is not None for call in waiting):
+        # What a program waits for may be a child: only a message is a reason to go on without it.
+        return None
+    return max(call.asked_at_ms for call in waiting) + int(patience_s * 1000)
 
 
 def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:

@@ -11,6 +11,7 @@ from sessiontree.contracts.stimuli import (
     ApprovalWithdrawn,
     ApproverAsked,
     ApproverReturned,
+    ChildWithdrawn,
     ClientCallDelegated,
     ClientCallWithdrawn,
     ResultOffered,
@@ -51,6 +52,7 @@ from sessiontree.tree.lifecycle import (
     taint,
     take,
     want_result,
+    withdraw_child,
 )
 from sessiontree.tree.messages import say, send
 from sessiontree.tree.protocol import (
@@ -256,6 +258,8 @@ def _from_session(draft: Draft, sent: FromSession) -> None:
             hear_function(draft, sent.session, reply)
         case ApprovalWithdrawn(request_id, reason):
             withdraw_request(draft, sent.session, request_id, reason)
+        case ChildWithdrawn(key, reason):
+            withdraw_child(draft, sent.session, key, reason)
         case ClientCallDelegated() as delegated:
             delegate(draft, sent.session, delegated)
         case ClientCallWithdrawn(ended):

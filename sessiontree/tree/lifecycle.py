@@ -133,6 +133,13 @@ def begin_stop(
     _wrap_up(draft, told)
 
 
+def withdraw_child(draft: Draft, parent: str, key: str, reason: str) -> None:
+    """Cancel the child that a session started under a key, if it was started and is live."""
+    child = draft.state.keys.get((parent, key))
+    if child is not None and draft.state.live_session(child) is not None:
+        begin_stop(draft, [child], SessionStatus.CANCELLED, reason)
+
+
 def finish(draft: Draft, head: str, last_word: str) -> None:
     """End a session as completed on behalf of its owner; the live sessions below it are cancelled first."""
     _complete_kept(draft, draft.state.children.members(head))

@@ -26,6 +26,9 @@ PRINTED_CHARS: Final = 2**20
 """What a program may print in all; the rest is left out."""
 NOTES: Final = frozenset({"log", "phase"})
 """Functions that only leave a note."""
+WITHDRAW: Final = "withdraw"
+"""Gives up the open calls of a group; only the functions around a program name groups."""
+GROUP: Final = "_group"
 SHOWN_CHARS: Final = 4_000
 _USERS_CODE: Final = "<python-input-1>"
 """The library's name of what a session is fed second: the program, after the functions around it."""
@@ -64,6 +67,8 @@ class OpenProgram:
         self._snapshot: Any = None
         self._numbers: dict[int, int] = {}
         """The interpreter's ids of open calls, by our numbers."""
+        self._groups: dict[str, list[int]] = {}
+        self._withdrawn: list[int] = []
         self._asked = 0
         self._calls: list[list[Any]] = []
         self._printed: list[str] = []
@@ -122,6 +127,10 @@ class OpenProgram:
             if name in NOTES:
                 self._note(name, _text_in(call.args))
                 return {"return_value": None}
+            if name == WITHDRAW:
+                open_calls = self._groups.pop(_text_in(call.args), [])
+                self._withdrawn += [number for number in open_calls if number in self._numbers]
+                return {"return_value": None}
             if name not in self._names:
                 return {"exc_type": "NameError", "message": f"name {name!r} is not defined"}
             if call.args:
@@ -132,6 +141,9 @@ class OpenProgram:
         except Asked as error:
             return {"exc_type": "TypeError", "message": str(error)}
         self._catch_up()
+        group = arguments.pop(GROUP, None)
+        if group is not None:
+            self._groups.setdefault(str(group), []).append(self._asked)
         self._numbers[self._asked] = call.call_id
         self._calls.append([name, arguments, self._line_of(call)])
         self._asked += 1
@@ -164,9 +176,9 @@ class OpenProgram:
         """Return what is new since the last answer."""
         self._catch_up()
         told: dict[str, Any] = {"first": self._asked - len(self._calls), "calls": self._calls}
-        told |= {"noted": self._noted, "notes": self._notes}
+        told |= {"noted": self._noted, "notes": self._notes, "withdrawn": self._withdrawn}
         self._noted += len(self._notes)
-        self._calls, self._notes = [], []
+        self._calls, self._notes, self._withdrawn = [], [], []
         if isinstance(self._snapshot, monty.MontyComplete):
             told["value"] = _shown_value(self._snapshot.output)
         return told

@@ -49,9 +49,9 @@ def test_required_arguments_come_first_and_may_not_be_missing() -> None:
         "required": ["path"],
     }
     assert signature_of("read", schema) == (
-        "async def read(*, path: str, limit: int | None = ...) -> Any: ...\n"
+        "async def read(*, path: str, limit: int | None = ..., timeout_s: float = ...) -> Any: ...\n"
     )
-    assert signature_of("now", {}) == "async def now() -> Any: ...\n"
+    assert signature_of("now", {}) == "async def now(*, timeout_s: float = ...) -> Any: ...\n"
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,13 @@ def test_a_face_is_python_and_leads_each_function_to_its_tool() -> None:
     ast.parse(face.prelude)
     assert face.tools == {"tool_exec": "exec", "read": "read", "spawn_child": "sessions_spawn"}
     assert "exec = tool_exec" in face.prelude
+    assert not face.with_own_timeout
     alone = face_of({"read": {"type": "object"}}, "sessions_spawn")
     assert "spawn" not in alone.stubs + alone.prelude
+
+
+def test_a_time_bound_is_the_tool_s_own_if_it_has_one() -> None:
+    """Otherwise it bounds how long the program waits."""
+    timed = {"type": "object", "properties": {"timeout_s": {"type": "number"}}}
+    assert signature_of("ask", timed) == "async def ask(*, timeout_s: float | None = ...) -> Any: ...\n"
+    assert "ask" in face_of({"ask": timed, "read": {}}, "").with_own_timeout
