@@ -79,18 +79,28 @@ def function_name(tool: str) -> str:
 
 def signature_of(tool: str, parameters: Mapping[str, JsonValue]) -> str:
     """Return the declaration of a tool's function, a line that ends with a line break."""
-    required = parameters.get("required")
-    names = _properties_of(parameters)
-    needed = set(required) if isinstance(required, list) else set()
-    words = []
-    for name, schema in sorted(names.items(), key=lambda each: each[0] not in needed):
-        if not name.isidentifier() or keyword.iskeyword(name):
-            continue
-        hint = type_of(schema)
-        words.append(f"{name}: {hint}" if name in needed else f"{name}: {_with_none(hint)} = ...")
-    if TIMEOUT not in names:
+    arguments = arguments_of(parameters)
+    words = [
+        f"{name}: {hint}" if is_needed else f"{name}: {_with_none(hint)} = ..."
+        for name, hint, is_needed in arguments
+    ]
+    if TIMEOUT not in _properties_of(parameters):
         words.append(f"{TIMEOUT}: float = ...")
     return f"async def {function_name(tool)}(*, {', '.join(words)}) -> Any: ...\n"
+
+
+def arguments_of(parameters: Mapping[str, JsonValue]) -> list[tuple[str, str, bool]]:
+    """Return the arguments of a tool's function: their names, types, and whether they must be given.
+
+    Those that must be given come first. An argument whose name Python can't spell is left out.
+    """
+    required = parameters.get("required")
+    needed = set(required) if isinstance(required, list) else set()
+    return [
+        (name, type_of(schema), name in needed)
+        for name, schema in sorted(_properties_of(parameters).items(), key=lambda each: each[0] not in needed)
+        if name.isidentifier() and not keyword.iskeyword(name)
+    ]
 
 
 def _properties_of(parameters: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

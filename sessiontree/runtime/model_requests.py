@@ -21,7 +21,7 @@ from sessiontree.models.answers import checked_reply, failure_of
 from sessiontree.models.port import InProcessModel, ModelRequest, ToolSpec, model_name
 from sessiontree.runtime.frames import AskModel, ModelPrompt
 from sessiontree.runtime.shown_images import ShownImages
-from sessiontree.schema.dialect import dialect_for_model
+from sessiontree.runtime.tool_offer import ToolOffer
 from sessiontree.session.compaction import summary_question
 from sessiontree.session.decide import unlisted
 from sessiontree.session.state import SessionState
@@ -61,9 +61,9 @@ class ModelRequestBuilder:
         self._settings: ModelSettings | None = None
         self.unseen = False
         """Whether replies are not shown while they are made."""
-        self._entries = [entry for entry in table if entry.name in held]
-        self.tools = tuple(entry.name for entry in self._entries)
-        self._specs = self._specs_for(model)
+        self._offer = ToolOffer(entry for entry in table if entry.name in held)
+        self.tools = self._offer.names
+        self._specs = self._offer.specs(model)
         self._withheld = withheld
         self._gone: frozenset[str] = frozenset()
         self.given = 0
@@ -79,13 +79,6 @@ class ModelRequestBuilder:
         """Return the stimulus for a session that is embodied with these tools and models."""
         return Adopted(
             at_ms, self.tools, self._model, self.prompt, self.further, self._config.compaction_model
-        )
-
-    def _specs_for(self, model: str) -> tuple[ToolSpec, ...]:
-        dialect = dialect_for_model(model)
-        return tuple(
-            ToolSpec(entry.name, entry.tool.description, entry.compiled.shown_in(dialect).schema)
-            for entry in self._entries
         )
 
     def _writer(self, state: SessionState) -> str:
@@ -207,10 +200,8 @@ class ModelRequestBuilder:
     ) -> tuple[str, tuple[ToolSpec, ...]]:
         """Return the system prompt and the tools, without the tools that this turn does not hold."""
         prompt = state.system_prompt or ""
-        specs = self._specs_for(writer) if writer else self._specs
-        if not gone:
-            return prompt, specs
-        return unlisted(prompt, gone), tuple(spec for spec in specs if spec.name not in gone)
+        specs = self._offer.specs(writer or self._model, gone) if writer or gone else self._specs
+        return unlisted(prompt, gone) if gone else prompt, specs
 
     def _grown(self, transcript: list[Message]) -> list[Message]:
         """Return the conversation as the model may see it; only new messages are processed."""

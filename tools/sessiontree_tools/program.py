@@ -25,12 +25,12 @@ class ProgramParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     code: str = Field(
-        min_length=1, max_length=MAX_CODE_CHARS, description="Its last expression is the result."
+        min_length=1, max_length=MAX_CODE_CHARS, description="Only its last expression comes back to you."
     )
     inputs: dict[Annotated[str, Field(pattern=NAME)], Any] | None = Field(
-        default=None, description="Variables that it starts with."
+        default=None, description="Its variables."
     )
-    timeout_s: float | None = Field(default=None, gt=0, le=MAX_TIMEOUT_S, description="Ends it then.")
+    timeout_s: float | None = Field(default=None, gt=0, le=MAX_TIMEOUT_S, description="Of all its time.")
 
 
 class RunProgram(ProgramTool[ProgramParams]):
@@ -39,11 +39,10 @@ class RunProgram(ProgramTool[ProgramParams]):
     name = "program"
     description = (
         "Run Python over your tools: loops, asyncio.gather, try. Each tool is an async function with keyword "
-        "arguments: text = await read(path='a.txt'). spawn(kind, task, schema=…) returns a child's result, "
-        "map(kind, tasks, concurrency=…, on_error='return') those of many. No classes with bases, yield, "
-        "create_task, files or other modules than asyncio, json, re, math, datetime, collections, itertools. "
-        "Only the last expression comes back to you."
+        "arguments: text = await read(path='a.txt'). No classes with bases, yield, create_task, files or "
+        "other modules than asyncio, json, re, math, datetime, collections, itertools."
     )
+    brief = True
     Params: ClassVar[type[BaseModel]] = ProgramParams
     label = "Program"
     section = "sessions"

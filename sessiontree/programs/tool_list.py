@@ -1,0 +1,92 @@
+"""The list of functions in the description of a tool whose calls are programs, for the model's prompt.
+
+It is as short as signatures can be, bounded, and the same text for the same tools, so that a provider's cache
+of the prompt holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.truncation import cut_text
+from sessiontree.programs.signatures import arguments_of, function_name
+
+MAX_DESCRIPTION_CHARS: Final = 1_200
+MAX_LISTED_CHARS: Final = 110
+"""Longest signature in a list; optional arguments that do not fit are left out."""
+CHILDREN: Final = (
+    " spawn(kind, task, schema=, agent=, budget=) returns a child's result, "
+    "map(kind, tasks, concurrency=, on_error='return') those of many."
+)
+NOTE: Final = " Functions (= may be left out; without a type: str): "
+IN_SCHEMAS: Final = "their schemas are your tools"
+SEARCHED: Final = "find them with tool_search"
+_LEAST: Final = len("f()")
+
+
+def with_functions(
+    description: str, tools: Iterable[tuple[str, Mapping[str, JsonValue]]], starter: str, rest: str
+) -> str:
+    """Return a description with the signatures of tools, at most ``MAX_DESCRIPTION_CHARS`` characters.
+
+    Args:
+        description: What the tool says of itself; a long one leaves no room for a list.
+        tools: The tools that a program may call, the most useful first: their names, and the schemas of their
+            parameters.
+        starter: The tool that starts children; a program calls it by ``spawn`` and ``map`` instead.
+        rest: Where the model finds the tools that do not fit into the list.
+    """
+    given = list(tools)
+    listed = [each for each in given if each[0] != starter]
+    head = description + (CHILDREN if len(listed) < len(given) else "")
+    room = MAX_DESCRIPTION_CHARS - len(head) - len(NOTE)
+    functions = _fitted(listed, room, rest) if listed and room > 0 else ""
+    return cut_text(f"{head}{NOTE}{functions}" if functions else head, MAX_DESCRIPTION_CHARS)
+
+
+def _fitted(tools: list[tuple[str, Mapping[str, JsonValue]]], room: int, rest: str) -> str:
+    """Return as many signatures as there is room for, and how many are left out."""
+    room -= len(_left_out(len(tools), rest))  # the longest that this note can be
+    shown: list[str] = []
+    for name, schema in tools:
+        if room < _LEAST:
+            break
+        signature = short_signature(name, schema)
+        if len(signature) + 2 <= room:
+            shown.append(signature)
+            room -= len(signature) + 2
+    left = len(tools) - len(shown)
+    if not shown:
+        return ""
+    return "; ".join(shown) + (_left_out(left, rest) if left else ".")
+
+
+def _left_out(count: int, rest: str) -> str:
+    return f"; and {count} more: {rest}."
+
+
+def short_signature(tool: str, parameters: Mapping[str, JsonValue]) -> str:
+    """Return a tool's function as one short text, such as ``read(path, offset: int=, limit: int=)``."""
+    arguments = arguments_of(parameters)
+    words = [_short_argument(*each) for each in arguments]
+    needed = sum(is_needed for _, _, is_needed in arguments)
+    name = function_name(tool)
+    kept = len(words)
+    while kept > needed and len(_joined(name, words, kept)) > MAX_LISTED_CHARS:
+        kept -= 1
+    return _joined(name, words, kept)
+
+
+def _joined(name: str, words: list[str], kept: int) -> str:
+    shown = words[:kept] + (["…"] if kept < len(words) else [])
+    return f"{name}({', '.join(shown)})"
+
+
+def _short_argument(name: str, hint: str, is_needed: bool) -> str:
+    kind = hint.removesuffix(" | None").replace("dict[str, Any]", "dict").replace("list[Any]", "list")
+    kind = re.sub(r"Literal\[(.*?)\]", lambda found: found[1].replace("', '", "'|'"), kind)
+    typed = name if kind == "str" else f"{name}: {kind}"
+    return typed if is_needed else f"{typed}="
