@@ -19,7 +19,7 @@ MAX_LISTED_CHARS: Final = 110
 """Longest signature in a list; optional arguments that do not fit are left out."""
 CHILDREN: Final = (
     " spawn(kind, task, schema=, agent=, budget=) returns a child's result, "
-    "map(kind, tasks, concurrency=, on_error='return') those of many."
+    "map(kind, tasks, concurrency=, on_error='return') those of many, race(kind, tasks, first=1) the first."
 )
 NOTE: Final = " Functions (= may be left out; without a type: str): "
 IN_SCHEMAS: Final = "their schemas are your tools"
