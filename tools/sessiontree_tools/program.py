@@ -39,8 +39,8 @@ class RunProgram(ProgramTool[ProgramParams]):
     name = "program"
     description = (
         "Run Python over your tools: loops, asyncio.gather, try. Each tool is an async function with keyword "
-        "arguments, and timeout_s: text = await read(path='a.txt'). No classes with bases, yield, create_task, files or "
-        "other modules than asyncio, json, re, math, datetime, collections, itertools."
+        "arguments, and timeout_s: text = await read(path='a.txt'). No classes with bases, yield, "
+        "create_task, files or other modules than asyncio, json, re, math, datetime, collections, itertools."
     )
     brief = True
     Params: ClassVar[type[BaseModel]] = ProgramParams

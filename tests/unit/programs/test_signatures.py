@@ -78,6 +78,6 @@ def test_a_face_is_python_and_leads_each_function_to_its_tool() -> None:
 
 def test_a_time_bound_is_the_tool_s_own_if_it_has_one() -> None:
     """Otherwise it bounds how long the program waits."""
-    timed = {"type": "object", "properties": {"timeout_s": {"type": "number"}}}
+    timed: dict[str, Any] = {"type": "object", "properties": {"timeout_s": {"type": "number"}}}
     assert signature_of("ask", timed) == "async def ask(*, timeout_s: float | None = ...) -> Any: ...\n"
     assert "ask" in face_of({"ask": timed, "read": {}}, "").with_own_timeout
