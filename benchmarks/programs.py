@@ -212,6 +212,7 @@ async def _replay_ms(answers: int) -> float:
         "clock_ms": 0,
         "seed": "s",
         "limits": bounds(),
+        "is_checked": False,
     }
     process = InterpreterProcess()
     await process.start()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, get_args
@@ -32,6 +33,7 @@ from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.dispatch.results import ImmediateOutcome, foreign, result_message
+from sessiontree.programs.found import found_interpreter
 from sessiontree.programs.interpreter_process import (
     MOST_PROGRAMS,
     InterpreterEndedError,
@@ -39,6 +41,7 @@ from sessiontree.programs.interpreter_process import (
 )
 from sessiontree.programs.prelude import SPAWN
 from sessiontree.programs.signatures import TIMEOUT, ProgramFace
+from sessiontree.programs.snapshots import SNAPSHOTS, ProgramSnapshot, digest_of_answers
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.session.state import CallState, ProgramState, SessionState
 
@@ -81,7 +84,14 @@ class _HeldProgram:
     is_open: bool = False
     is_wanted: bool = False
     """Whether there may be something to give."""
+    is_leaving: bool = False
+    """Whether its interpreter is being taken away."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is being done for it."""
+        return self.task is None and not self.is_leaving
 
 
 class ProgramRuns:
@@ -122,17 +132,18 @@ class ProgramRuns:
         self._rested = asyncio.Event()
         """Set when a program has come to wait, or to its end."""
         self._idle: asyncio.TimerHandle | None = None
+        self._leaving: asyncio.Task[None] | None = None
 
     def advance(self, key: str) -> None:
         """Give a program the answers that it has not been given."""
         run = self._runs.setdefault(key, _HeldProgram())
         run.is_wanted = True
-        if run.task is None:
+        if run.rests:
             run.task = self._begin(partial(self._go_on, key, run))
 
     def abort(self, key: str) -> None:
         """End a program's interpreter, if it is there."""
-        run = self._runs.pop(key, None)
+        run = self._forget(key)
         if run is None:
             return
         if run.task is not None:
@@ -168,7 +179,7 @@ class ProgramRuns:
         """Give a program what is new, and pass on what it says."""
         found = self._program(key)
         if found is None:
-            self._runs.pop(key, None)
+            self._forget(key)
             if self._process is not None and run.is_open:
                 self._process.drop(key)
             return
@@ -177,8 +188,8 @@ class ProgramRuns:
             process = await self._started()
             if not run.is_open:
                 await self._make_room(process)
-                run.is_open, run.given = True, 0
-                told = await process.ask(key, self._opening(call, program))
+                run.is_open = True
+                told = await self._opened(process, key, run, call, program)
                 if self._take(key, run, call, program, told):
                     return
             while run.given < len(program.answers) and self._runs.get(key) is run:
@@ -202,16 +213,57 @@ class ProgramRuns:
                 self._process = process
             return self._process
 
+    async def _opened(
+        self, process: InterpreterProcess, key: str, run: _HeldProgram, call: CallState, program: ProgramState
+    ) -> Mapping[str, Any]:
+        """Open a program as its snapshot has it, or from its text; return what it says."""
+        order = self._opening(call, program)
+        snapshot = SNAPSHOTS.take(self._state.ids.call(key))
+        if snapshot is not None and snapshot.fits(found_interpreter().version, program.answers):
+            run.given = snapshot.given
+            told = await process.ask(key, {**order, "op": "restore", "kept": snapshot.kept})
+            if "failed" not in told:
+                return told
+        run.given = 0
+        return await process.ask(key, order)
+
+    async def _keep(self, process: InterpreterProcess, key: str, run: _HeldProgram) -> None:
+        """Keep what the interpreter knows of a program that waits."""
+        found = self._program(key)
+        kept = await process.ask(key, {"op": "dump"})
+        state = kept.get("state")
+        if found is None or not isinstance(state, str) or self._runs.get(key) is not run:
+            return
+        digest = digest_of_answers(found[1].answers[: run.given])
+        version = found_interpreter().version
+        snapshot = ProgramSnapshot(version, run.given, digest, dict(kept), len(state))
+        SNAPSHOTS.put(self._state.ids.call(key), snapshot)
+
     async def _make_room(self, process: InterpreterProcess) -> None:
         """Wait for an interpreter; a program that only waits gives its own, and gets another later."""
         while len(held := [key for key, run in self._runs.items() if run.is_open]) >= MOST_PROGRAMS:
-            waiting = next((key for key in held if self._runs[key].task is None), None)
+            waiting = next((key for key in held if self._runs[key].rests), None)
             if waiting is None:
                 self._rested.clear()
                 await self._rested.wait()
-            else:
-                process.drop(waiting)
-                del self._runs[waiting]
+                continue
+            await self._leave(process, waiting, self._runs[waiting])
+
+    async def _leave(self, process: InterpreterProcess, key: str, run: _HeldProgram) -> None:
+        """Take the interpreter of a program that waits."""
+        run.is_leaving = True  # nobody gives it answers meanwhile
+        try:
+            await self._keep(process, key, run)
+        finally:
+            run.is_leaving = False
+        if self._runs.get(key) is not run:
+            return
+        process.drop(key)
+        run.is_open = False
+        if run.is_wanted:
+            run.task = self._begin(partial(self._go_on, key, run))
+        else:
+            del self._runs[key]
 
     def _opening(self, call: CallState, program: ProgramState) -> dict[str, Any]:
         face = self._face
@@ -228,6 +280,7 @@ class ProgramRuns:
             "clock_ms": program.began_at_ms,
             "seed": call.key,
             "limits": bounds(),
+            "is_checked": bool(program.asked),
         }
 
     def _take(
@@ -285,6 +338,10 @@ class ProgramRuns:
                 )
         return tuple(new)
 
+    def _forget(self, key: str) -> _HeldProgram | None:
+        SNAPSHOTS.take(self._state.ids.call(key))
+        return self._runs.pop(key, None)
+
     def _complete(self, key: str, call: CallState, program: ProgramState, value: JsonValue) -> None:
         calls = len(program.asked)
         display = f"the program is done after {calls} call{'s' if calls != 1 else ''}"
@@ -297,7 +354,7 @@ class ProgramRuns:
             max_chars=self._max_chars,
             untrusted=program.untrusted,
         )
-        self._runs.pop(key, None)
+        self._forget(key)
         self._finish(ImmediateOutcome(key, "ok", message, untrusted=program.untrusted))
 
     def _fail(self, key: str, call: CallState, program: ProgramState, told: Mapping[str, Any]) -> None:
@@ -311,13 +368,13 @@ class ProgramRuns:
             diverged = f"ProgramDiverged: it ran before, and the interpreter here refuses its text: {reason}"
             self._end(key, call, ExecutionError(diverged), "error")
         else:
-            self._runs.pop(key, None)
+            self._forget(key)
             digest = digest_of(call.tool, call.final.arguments)
             message = cut_text(f"the program was not run: {reason}", self._max_chars // 2)
             self._finish(RejectedCall(key, call.tool, message, "/code", digest, {}))
 
     def _end(self, key: str, call: CallState, error: ToolError, outcome: Outcome) -> None:
-        self._runs.pop(key, None)
+        self._forget(key)
         untrusted = call.program is not None and call.program.untrusted
         if untrusted:  # the program may have raised what it read
             error.message = foreign(error.message, call.tool, self._max_chars // 2)
@@ -331,11 +388,22 @@ class ProgramRuns:
         self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
 
     def _end_idle(self) -> None:
-        if any(run.task is not None for run in self._runs.values()) or self._process is None:
+        if self._process is not None and all(run.rests for run in self._runs.values()):
+            self._leaving = self._begin(self.end_idle)
+
+    async def end_idle(self) -> None:
+        """Keep what the interpreters know, and end them, unless a program gets an answer meanwhile."""
+        process = self._process
+        if process is None:
             return
-        self._process.end()
-        self._process = None
-        self._runs.clear()
+        with suppress(InterpreterEndedError):
+            for key, run in list(self._runs.items()):
+                if run.is_open and run.rests:
+                    await self._keep(process, key, run)
+        if process is self._process and all(run.rests for run in self._runs.values()):
+            process.end()
+            self._process = None
+            self._runs.clear()
 
 
 def bounds() -> dict[str, float]:

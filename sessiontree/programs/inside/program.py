@@ -8,10 +8,12 @@ order; the library waits for the interpreter's own process without holding up ot
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
 import sys
+import zlib
 from bisect import bisect
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +26,8 @@ import pydantic_monty as monty
 
 PRINTED_CHARS: Final = 2**20
 """What a program may print in all; the rest is left out."""
+STARTS: Final = frozenset({"open", "restore"})
+"""Orders that begin with a program."""
 NOTES: Final = frozenset({"log", "phase"})
 """Functions that only leave a note."""
 WITHDRAW: Final = "withdraw"
@@ -55,7 +59,8 @@ class OpenProgram:
                 "max_suspensions": self._most_calls + limits["notes"] + 1,
                 "max_recursion_depth": limits["depth"],
             },
-            type_check=True,
+            # A program that asked for calls before was checked before its first statement.
+            type_check=not order["is_checked"],
             type_check_stubs=order["stubs"],
             type_check_format="concise",
             os_policy={
@@ -77,6 +82,25 @@ class OpenProgram:
         self._noted = 0
         code = order["code"].encode()
         self._line_ends = [at for at, byte in enumerate(code) if byte == 0x0A]
+
+    def dump(self) -> dict[str, Any]:
+        """Return all that :meth:`restore` needs; nothing if the program does not wait."""
+        if not isinstance(self._snapshot, monty.FutureSnapshot):
+            return {"state": None}
+        state = base64.b64encode(zlib.compress(self._snapshot.dump(), level=1)).decode()
+        kept = {"state": state, "numbers": list(self._numbers.items()), "groups": self._groups}
+        return kept | {"asked": self._asked, "noted": self._noted, "may_print": self._may_print}
+
+    def restore(self, kept: dict[str, Any]) -> dict[str, Any]:
+        """Go on from what :meth:`dump` returned; it waits as it did then."""
+        session = self._session.__enter__()
+        self._snapshot = session.load_snapshot(
+            zlib.decompress(base64.b64decode(kept["state"])), print_callback=self._print
+        )
+        self._numbers = dict(kept["numbers"])
+        self._groups = kept["groups"]
+        self._asked, self._noted, self._may_print = kept["asked"], kept["noted"], kept["may_print"]
+        return self._standing()
 
     def open(self) -> dict[str, Any]:
         """Check the program, and run it until it waits."""
@@ -230,7 +254,7 @@ class Interpreters:
     def take(self, order: dict[str, Any]) -> None:
         """Pass an order on to the thread of its program; a program that is opened gets one."""
         name = str(order["id"])
-        if order["op"] == "open":
+        if order["op"] in STARTS:
             self._leave(name)
             orders = self._orders[name] = SimpleQueue()
             thread = Thread(target=self._carry_out, args=(orders,), daemon=True)
@@ -255,13 +279,22 @@ class Interpreters:
         while not has_ended and (order := orders.get())["op"] != "end":
             try:
                 program = program or OpenProgram(self._pool, order)
-                told = program.open() if order["op"] == "open" else program.answer(order["answers"])
+                told = _DO[order["op"]](program, order)
             except Exception as error:  # noqa: BLE001 - whatever a program does, its session hears of it
                 told = _failure_of(error)
             has_ended = "failed" in told or "value" in told
             self._tell({"id": str(order["id"]), "order": order["order"], **told})
         if program is not None:
             program.close()
+
+
+_DO: Final[dict[str, Callable[[OpenProgram, dict[str, Any]], dict[str, Any]]]] = {
+    "open": lambda program, order: program.open(),
+    "restore": lambda program, order: program.restore(order["kept"]),
+    "answer": lambda program, order: program.answer(order["answers"]),
+    "dump": lambda program, order: program.dump(),
+}
+"""How each order is carried out."""
 
 
 def _failure_of(error: Exception) -> dict[str, Any]:

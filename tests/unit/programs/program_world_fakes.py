@@ -57,6 +57,7 @@ class NearInterpreters:
 
         self._inside = Interpreters(pool, tell)
         self._open: set[str] = set()
+        self.restored = 0
         self.is_running = False
 
     async def start(self) -> None:
@@ -65,6 +66,7 @@ class NearInterpreters:
     async def ask(self, program: str, order: dict[str, Any]) -> dict[str, Any]:
         self._orders += 1
         self._open.add(program)
+        self.restored += order["op"] == "restore"
         answer = self._asked[self._orders] = asyncio.get_running_loop().create_future()
         self._inside.take({**order, "id": program, "order": self._orders})
         told: dict[str, Any] = await answer
@@ -115,15 +117,25 @@ class World:
         order: Decides which of the open calls is answered next.
         kill: Decides before each answer whether the host is lost.
         rules: The session machine.
+        rests: Decides before each answer whether the program waits so long that its interpreter ends.
     """
 
     def __init__(
-        self, pool: Monty, code: str, order: Random, kill: Callable[[], bool], rules: Rules = react
+        self,
+        pool: Monty,
+        code: str,
+        order: Random,
+        kill: Callable[[], bool],
+        rules: Rules = react,
+        rests: Callable[[], bool] = lambda: False,
     ) -> None:
         self._pool = pool
         self._code = code
         self._order = order
         self._kill = kill
+        self._rests = rests
+        self.forgets_answer: Callable[[], bool] = lambda: False
+        """Decides at a loss whether the last answer had not become a fact; only for tools without effects."""
         self._rules = rules
         self._texts: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -190,6 +202,8 @@ class World:
             await self._settle()
             if self.run.result:
                 return self.run
+            if self._rests():
+                await self._runs.end_idle()
             if self._kill():
                 await self._lose()
                 continue
@@ -197,6 +211,11 @@ class World:
             key = self._order.choice(sorted(self._ready, key=_place))
             self._feed(self._answer(self._ready.pop(key)))
         raise AssertionError("the program did not end")
+
+    @property
+    def restored(self) -> int:
+        """How often an interpreter went on from a snapshot."""
+        return sum(each.restored for each in self._made)
 
     async def _settle(self) -> None:
         """Let the interpreter go on until it waits, and feed what it said."""
@@ -210,6 +229,9 @@ class World:
         self.run.kills += 1
         self._runs.close()
         await self._settle()
+        if self.forgets_answer():
+            last = max(at for at, text in enumerate(self._texts) if "call_resolved" in text)
+            del self._texts[last:]
         self._adopt()
         self._feed(stimuli.Recovered(AT_MS))
 

@@ -85,7 +85,10 @@ async def both(pool: Any, seed: int, rules: Any = react) -> tuple[Run, Run]:
         left[0] -= is_now
         return is_now
 
-    return undisturbed, await World(pool, code, Random(seed), kill, rules).go()
+    def rests() -> bool:
+        return chance.random() < 0.2
+
+    return undisturbed, await World(pool, code, Random(seed), kill, rules, rests).go()
 
 
 def check_equal(undisturbed: Run, disturbed: Run) -> None:

@@ -39,6 +39,7 @@ def opening(code: str) -> dict[str, object]:
         "clock_ms": 86_400_000,
         "seed": "s",
         "limits": bounds(),
+        "is_checked": False,
     }
 
 

@@ -1,0 +1,78 @@
+"""What interpreters knew of programs that wait: a cache of this process, so that few run their text again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sessiontree.contracts.session_facts import CallResolved
+
+MAX_SNAPSHOT_CHARS: Final = 512 * 1024
+"""Longest snapshot that is kept, compressed."""
+MAX_KEPT_CHARS: Final = 16 * 2**20
+"""Most that is kept in one process."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSnapshot:
+    """An interpreter's state of one program that waits. Its bytes are opaque, and only it reads them."""
+
+    version: str
+    """Version of the interpreter that made it; no other one reads it."""
+    given: int
+    """How many answers the program had been given."""
+    digest: str
+    """Digest of these answers."""
+    kept: dict[str, Any]
+    """The state, as the interpreters' process returned it."""
+    chars: int
+
+    def fits(self, version: str, answers: Sequence[CallResolved]) -> bool:
+        """Whether it is of this interpreter, and of a program that was given the first of these answers.
+
+        A host that was lost may have given a program answers that never became facts.
+        """
+        is_known = self.version == version and self.given <= len(answers)
+        return is_known and self.digest == digest_of_answers(answers[: self.given])
+
+
+def digest_of_answers(answers: Sequence[CallResolved]) -> str:
+    """Return a digest of answers and their order."""
+    digest = hashlib.sha256()
+    for each in answers:
+        text = each.message.text.encode("utf-8", "surrogatepass")
+        digest.update(f"{each.key} {each.outcome} {len(text)} ".encode())
+        digest.update(text)
+    return digest.hexdigest()
+
+
+class SnapshotCache:
+    """The newest snapshot of each program, up to a bound; the oldest go first."""
+
+    def __init__(self, max_chars: int = MAX_KEPT_CHARS) -> None:
+        self._max_chars = max_chars
+        self._chars = 0
+        self._kept: dict[str, ProgramSnapshot] = {}
+
+    def put(self, program: str, snapshot: ProgramSnapshot) -> None:
+        """Keep a program's snapshot instead of its last one; one that is too long is not kept."""
+        self.take(program)
+        if snapshot.chars > min(MAX_SNAPSHOT_CHARS, self._max_chars):
+            return
+        self._kept[program] = snapshot
+        self._chars += snapshot.chars
+        while self._chars > self._max_chars:
+            self.take(next(iter(self._kept)))
+
+    def take(self, program: str) -> ProgramSnapshot | None:
+        """Remove a program's snapshot, and return it; None = none is kept."""
+        found = self._kept.pop(program, None)
+        if found is not None:
+            self._chars -= found.chars
+        return found
+
+
+SNAPSHOTS: Final = SnapshotCache()
+"""Those of all programs on this host."""
