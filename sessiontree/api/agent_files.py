@@ -14,7 +14,7 @@ from sessiontree.api.front_matter import FrontMatter, Malformed, RefusedFile, en
 
 SUFFIX: Final = ".md"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_LISTS: Final = ("tools", "skills")
+_LISTS: Final = ("tools", "delegates", "skills")
 """Members that may be written as one text with commas."""
 
 

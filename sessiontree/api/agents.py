@@ -28,6 +28,8 @@ class AgentSpec(StrictSettings):
     """Names of the tools its sessions may hold; None = all that its kind allows."""
     policy: ToolPolicy | None = None
     """Lists that remove tools from its sessions, as ``agents.<name>`` of the tree's policy does."""
+    delegates: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = ()
+    """Names of tools that children of its sessions may hold, though its sessions may not use them."""
     skills: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = ()
     """Names of the skills its sessions may read, of those given to the tree."""
     description: str = Field(default="", max_length=1024)
@@ -55,7 +57,7 @@ class AgentSpec(StrictSettings):
             tools: Names of the tools its sessions may hold; None = all that its kind allows.
             policy: Lists that remove tools from its sessions.
             skills: Names of the skills its sessions may read.
-            members: ``description``, ``config``, or any other member of :class:`AgentConfig`.
+            members: ``description``, ``delegates``, ``config``, or any other member of :class:`AgentConfig`.
 
         Raises:
             ConfigError: a member is unknown, wrong, or given twice; the error names each.
@@ -110,6 +112,17 @@ def with_own_policies(policy: PolicyConfig, agents: Mapping[str, AgentSpec]) -> 
     return policy.model_copy(update={"agents": {**policy.agents, **own}}) if own else policy
 
 
+def with_delegates(agents: Mapping[str, AgentSpec], policy: PolicyConfig) -> dict[str, AgentSpec]:
+    """Return agents that also delegate what their tree's policy says."""
+    said = policy.delegates_by_agent
+    return {
+        name: spec.model_copy(update={"delegates": tuple(dict.fromkeys((*spec.delegates, *said[name])))})
+        if name in said
+        else spec
+        for name, spec in agents.items()
+    }
+
+
 def _has_profile(policy: ToolPolicy) -> bool:
     scopes = (policy, *policy.by_provider.values())
     return any(scope.profile is not None or scope.also_allow is not None for scope in scopes)
@@ -136,7 +149,8 @@ def load_agents(folder: str | Path) -> dict[str, AgentSpec]:
     """Return the agents of a folder by name, for ``SessionTree(agents=…)``.
 
     Each ``*.md`` file is an agent. Its front matter has the members of :class:`AgentSpec`; ``name`` is the
-    file's name by default, ``tools`` and ``skills`` may be one text with commas. The body is the prompt.
+    file's name by default, ``tools``, ``delegates`` and ``skills`` may be one text with commas. The body is
+    the prompt.
 
     Raises:
         ConfigError: the folder can't be read, others may write it, or a file is not valid; names each file,

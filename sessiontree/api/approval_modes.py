@@ -90,9 +90,9 @@ def describe_commands(mode: str, system_tier: SystemAnswer) -> str:
 def describe_rights(report: SessionReport) -> str:
     """Return what a session may do without a person, in one line for a screen."""
     said = f"approvals: {describe_mode(report.approval_mode)}"
-    if report.exec_security is None:  # its kind has no shell
-        return said
-    return f"{said}, commands: {describe_commands(report.approval_mode, report.system_tier)}"
+    if report.exec_security is not None:  # its kind has a shell
+        said += f", commands: {describe_commands(report.approval_mode, report.system_tier)}"
+    return f"{said}, only its children may use: {', '.join(report.delegates)}" if report.delegates else said
 
 
 def outcome_of(named: ApprovalMode | None, made: Call, *, with_person: bool) -> Outcome:

@@ -157,6 +157,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
                 spec.config.workspace,
                 tuple(sorted(spec.config.exec_hosts)),
                 spec.config.outside_roots,
+                spec.delegates,
             )
             for name, spec in agents.items()
         ),
@@ -264,6 +265,7 @@ def policy_row_of(
     named_tools = {name: frozenset(spec.tools or ()) for name, spec in agents.items()}
     row, slips = policy_row(policy, group, table, models, named_tools)
     named = [(f"systemTierByAgent.{name}", name) for name in policy.system_tier_by_agent]
+    named += [(f"delegatesByAgent.{name}", name) for name in policy.delegates_by_agent]
     named += [(f"messages.agents: {name}", name) for name in policy.messages.agents or ()]
     unknown = [
         f"{place}: the tree has no agent of that name{meant(name, agents)}"
@@ -315,7 +317,7 @@ def agents_without_readers(
 def check_reach(table: ToolTable, agents: Mapping[str, AgentSpec], own: Collection[str]) -> None:
     """Refuse agents with unknown tools; warn of a tool that no session can hold.
 
-    Rights only shrink on the way down, so a tool reaches a Worker only through Main.
+    Rights only shrink on the way down, so a tool reaches a Worker only if Main holds or delegates it.
 
     Args:
         table: A tree's tools.
@@ -327,18 +329,20 @@ def check_reach(table: ToolTable, agents: Mapping[str, AgentSpec], own: Collecti
     """
     names = {entry.name for entry in table}
     for agent, spec in agents.items():
-        for name in (*(spec.tools or ()), *spec.config.tool_timeouts):
+        for name in (*(spec.tools or ()), *spec.delegates, *spec.config.tool_timeouts):
             if name not in names and name not in own:
                 entry = table.get(name)
                 near = suggestion(name, names) if entry is None else f"it is an alias: write {entry.name!r}"
                 raise ConfigError(f"agent {agent!r}: no tool is named {name!r}; {near}")
+    delegated = next((spec.delegates for spec in agents.values()), ())
     for entry in table:
-        if SessionKind.MAIN not in entry.tool.kinds:
+        if SessionKind.MAIN not in entry.tool.kinds and entry.name not in delegated:
             kinds = ", ".join(sorted(entry.tool.kinds)) or "no kind of session"
             warnings.warn(
                 PolicyWarning(
                     f"tool {entry.name!r} is for {kinds} alone and reaches nobody: a session holds at most "
-                    "what its parent holds, Main first; add SessionKind.MAIN to its kinds"
+                    "what its parent holds or delegates, Main first; add SessionKind.MAIN to its kinds, or "
+                    "the tool to delegates of Main's agent"
                 ),
                 stacklevel=3,  # the line that makes the tree
             )
@@ -482,7 +486,7 @@ def without_tools(agents: Mapping[str, AgentSpec] | None) -> Mapping[str, AgentS
     """Return agents for a resumed tree, without rights: the journal says which tools and skills each has."""
     if not isinstance(agents, Mapping):
         return agents
-    gone: dict[str, Any] = {"tools": None, "policy": None, "skills": ()}
+    gone: dict[str, Any] = {"tools": None, "policy": None, "skills": (), "delegates": ()}
     return {
         name: spec.model_copy(update=gone) if isinstance(spec, AgentSpec) else spec
         for name, spec in agents.items()

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 
-from sessiontree.api.agents import AgentSpec, with_own_policies
+from sessiontree.api.agents import AgentSpec, with_delegates, with_own_policies
 from sessiontree.api.app import App, SkillsLike, take_app
 from sessiontree.api.approval_modes import restricted
 from sessiontree.api.fact_reader import FactReader
@@ -144,7 +144,8 @@ class SessionTree:
         owners = with_own_policies(policy_of(options.get("policy")), named)
         answering = models_of(app.model, app.models, named)
         approvals, smart_rules = options.get("approvals"), options.get("smart_rules", ())
-        self._agents = restricted(with_models(named, answering), owners, group, approvals)
+        answered = with_models(with_delegates(named, owners), answering)
+        self._agents = restricted(answered, owners, group, approvals)
         rules, self._channel = _approval_of(approver, channel)
         self._table = self._all_tools(group, tree_id)
         warn_of_many_tools(self._agents, answering, {entry.name for entry in self._table})

@@ -162,7 +162,10 @@ def _with_tools(agents: Mapping[str, AgentSpec], main: str, tools: str) -> dict[
     wanted = () if names == ["none"] else tuple(dict.fromkeys(names))
     return {
         name: spec.model_copy(
-            update={"tools": tuple(each for each in wanted if spec.tools is None or each in spec.tools)}
+            update={
+                "tools": tuple(each for each in wanted if spec.tools is None or each in spec.tools),
+                "delegates": tuple(each for each in wanted if each in spec.delegates),
+            }
         )
         for name, spec in {main: AgentSpec(), **agents}.items()
     }

@@ -113,7 +113,8 @@ def tools(  # noqa: PLR0913 - each is an option of the command
     With ``as_json`` one object is printed: ``kind``, ``agent``, ``model``, ``group``, ``has_channel``,
     ``is_tainted``, ``policy`` (its file or null), ``warnings``, and either ``tools`` (each ``name``,
     ``label``, ``section``, ``tier``, ``kinds``, ``capabilities``, ``optional_capabilities``, ``profiles``,
-    ``flags``, ``aliases``, ``plugin``, ``in_openclaw``, ``is_ready``, ``distribution``, ``source``, ``held``)
+    ``flags``, ``aliases``, ``plugin``, ``in_openclaw``, ``is_ready``, ``distribution``, ``source``, ``held``,
+    ``delegated``)
     or what :meth:`~sessiontree.policy.compiled.Explanation.to_json` says of one tool, with ``is_ready``.
 
     Args:
@@ -164,7 +165,12 @@ def _ask(standing: Standing, file: Path | None, installed: tuple[InstalledTool, 
     theirs = [row for row in ToolTable((each.tool for each in installed), plugins).rows if row.plugin]
     rows = (*(row for row in CATALOG if row.name not in plugins), *theirs)
     by_name = {each.tool.name: each for each in installed}
-    return _Asked(standing, compiled(rows, policy_of(file)), file, rows, by_name)
+    config = policy_of(file)
+    policy = compiled(rows, config)
+    if standing.kind is not SessionKind.WORKER:  # a leaf passes nothing on
+        named = frozenset(config.delegates_by_agent.get(standing.agent, ()))
+        standing = replace(standing, delegates=named - policy.decide(standing).kept)
+    return _Asked(standing, policy, file, rows, by_name)
 
 
 def _check_known(asked: _Asked, name: str) -> None:
@@ -191,7 +197,14 @@ def _show(screen: RichScreen, asked: _Asked, *, as_json: bool) -> None:
     kept = asked.policy.decide(asked.standing).kept
     held = {row.name for row in asked.rows if row.is_ready and row.name in kept}
     if as_json:
-        listed = [{**asked.row_to_json(row), "held": row.name in held} for row in asked.rows]
+        listed = [
+            {
+                **asked.row_to_json(row),
+                "held": row.name in held,
+                "delegated": row.name in asked.standing.delegates,
+            }
+            for row in asked.rows
+        ]
         screen.raw(dump_json({**asked.to_json(), "tools": listed}))
         return
     header = ("tool", "section", "tier", "kinds", "needs", "profiles", "flags", "also called", "of", "held")
@@ -204,6 +217,8 @@ def _cells(asked: _Asked, row: CatalogRow, held: set[str]) -> tuple[str, ...]:
     members = row.to_json()
     listed = [", ".join(members[name]) for name in ("kinds", "capabilities", "profiles", "flags", "aliases")]
     said = "to come" if not row.is_ready else "yes" if row.name in held else "no"
+    if row.name in asked.standing.delegates:
+        said = "children may"
     plugin = f"{row.plugin} ({asked.installed[row.name].distribution})" if row.plugin else ""
     return (row.name, row.section, row.tier.label, *listed, plugin, said)
 

@@ -154,6 +154,7 @@ def _session(session: Session) -> dict[str, Any]:
         "agent": spec.agent,
         "system_tier": spec.system_tier,
         "exec_security": spec.commands,
+        "delegates": list(spec.delegates),
         "turns": usage.turns,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -331,6 +332,9 @@ def _show(screen: RichScreen, portrait: TreeReport, place: Path) -> None:
         ("session", "kind", "status", "turns", "tokens", "calls", "label"),
         [_row(session) for session in portrait.sessions()],
     )
+    for each in portrait.sessions():
+        if each.spec.delegates:
+            screen.line(f"only children of {each.spec.session_id} may use: {', '.join(each.spec.delegates)}")
     if portrait.approvals:
         screen.table(
             ("approval for", "of", "decision", "by", "arguments"),

@@ -542,6 +542,8 @@ class SessionReport:
     """Name of the model that writes summaries of its conversation; empty = ``model``."""
     jobs: tuple[str, ...] = ()
     """Its commands that go on in the background, as ``id: command``; while one runs, it stays on its host."""
+    delegates: tuple[str, ...] = ()
+    """Sorted names of the tools that it may not use and its children may hold."""
 
 
 class Status(Protocol):

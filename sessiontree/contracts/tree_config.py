@@ -46,7 +46,8 @@ class SessionSpec:
     label: str | None
     via: Via
     tools: tuple[str, ...]
-    """Sorted names of the tools it may hold: those that parent, kind and agent all allow."""
+    """Sorted names of the tools it may hold: those that parent, kind and agent all allow. A parent allows
+    what it holds and what it delegates."""
     result_schema: Mapping[str, JsonValue] | None
     """JSON Schema of its final message."""
     rules: tuple[Rule, ...]
@@ -89,6 +90,9 @@ class SessionSpec:
     """Where it may run commands without confinement: what its agent and every session above it allow."""
     outside_roots: tuple[str, ...] = sparse(())
     """Directories outside the workspace that it may reach: those that its agent and all above it allow."""
+    delegates: tuple[str, ...] = sparse(())
+    """Sorted names of the tools that it may not use and its children may hold: those that its agent
+    delegates, of what its parent holds or delegates."""
 
     @property
     def strictness(self) -> Mapping[str, str | tuple[str, ...] | frozenset[str]]:
@@ -144,6 +148,8 @@ class AgentRow:
     """Where its sessions may run commands without confinement."""
     outside_roots: tuple[str, ...] = sparse(())
     """Directories outside the workspace that its sessions may reach."""
+    delegates: tuple[str, ...] = sparse(())
+    """Tools that children of its sessions may hold, though its sessions may not."""
 
 
 @recorded("removed_tools")

@@ -301,12 +301,14 @@ class Dispatcher:
         if entry is None:
             error: ToolError = ExecutionError(f"no tool is named {call.name!r}; this session holds: {names}")
             return self._error_outcome(key, call.id, call.name, error, "error")
-        removal = self._policy.explain_to(entry.name, asked_by).removal
+        found = self._policy.explain_to(entry.name, asked_by)
+        removal = found.removal
         is_for_owners = entry.name in self._table.for_owners
         if entry.name in self._owned or (is_for_owners and not all(each.is_owner for each in asked_by)):
             reason = OWNERS_ALONE
         else:
-            why = f" ({removal.step}: {removal.why})" if removal is not None else ""
+            more = f"; {found.note}" if found.note else ""
+            why = f" ({removal.step}: {removal.why}{more})" if removal is not None else ""
             if (
                 not why
                 and self._rights.config.workspace_access == "ro"

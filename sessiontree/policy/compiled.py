@@ -14,7 +14,7 @@ from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.settings import meant
 from sessiontree.policy.catalog import CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
-from sessiontree.policy.steps import Standing, Step, steps_of
+from sessiontree.policy.steps import FOR_CHILDREN, Standing, Step, steps_of
 from sessiontree.policy.vocabulary import Vocabulary
 
 ListName: TypeAlias = Literal["profile", "allow", "deny", "rule"]
@@ -29,7 +29,7 @@ class Removal:
     step: str
     """The step's label."""
     number: int
-    """1 to 9; 0 for the steps before them."""
+    """1 to 9; 0 for the steps before and after them."""
     by: ListName
     pattern: str | None
     """The entry that removed it; the profile if the profile lacks it; None if an allow list lacks it."""
@@ -47,7 +47,8 @@ class Explanation:
     removal: Removal | None
     """None if the session holds it."""
     note: str = ""
-    """What happens to its calls if the session holds it; empty = what their tier determines."""
+    """What happens to its calls if the session holds it; that children may hold it if the session does not.
+    Empty = its tier determines its calls, or no child may hold it."""
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the members for a program; those about a removal are null if it was kept."""
@@ -65,10 +66,11 @@ class Explanation:
 
     def __str__(self) -> str:
         """Return it as one line."""
+        more = f"; {self.note}" if self.note else ""
         if self.removal is None:
-            return f"{self.tool} is held" + (f"; {self.note}" if self.note else "")
+            return f"{self.tool} is held{more}"
         number = f"step {self.removal.number}, " if self.removal.number else ""
-        return f"{self.tool} is removed by {number}{self.removal.step}: {self.removal.why}"
+        return f"{self.tool} is removed by {number}{self.removal.step}: {self.removal.why}{more}"
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         """Yield what rich shows: the tool, and the members of its removal that are set."""
@@ -230,7 +232,7 @@ class CompiledPolicy:
             why = f"no tool here is called that{meant(tool, self._words.known)}"
             return Explanation(tool, False, Removal("tools", 0, "rule", None, why))
         removal = first_removal(self.decide(standing), self._words, row.name)
-        note = ""
+        note = FOR_CHILDREN if row.name in standing.delegates else ""
         if removal is None and standing.is_tainted and row.tier is not PermissionTier.READ_ONLY:
             note = _AFTER_UNTRUSTED[self.after_untrusted]
         return Explanation(row.name, removal is None, removal, note)

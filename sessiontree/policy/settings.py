@@ -94,6 +94,9 @@ class PolicyConfig(_Written):
     """The same for the sessions of an agent."""
     system_tier_by_group: Mapping[str, SystemAnswer] = Field(default_factory=dict)
     """The same for trees whose channel belongs to a group."""
+    delegates_by_agent: Mapping[str, tuple[PolicyEntry, ...]] = Field(default_factory=dict)
+    """By agent: names of tools that children of its sessions may hold, though its sessions may not; in
+    addition to what the agent itself says."""
     after_untrusted: SystemAnswer = "allow"
     """What happens to calls above ReadOnly of a session that has taken in untrusted text: they run, need an
     approval (``ask``), or are refused (``deny``). Untrusted text comes from web tools, memories of others,

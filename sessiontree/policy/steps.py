@@ -1,9 +1,9 @@
-"""The steps that a session's tools pass through: six preliminary ones, then the specification's nine.
+"""The steps that a session's tools pass through: preliminary ones, the specification's nine, and one more.
 
 Source: seed 001, sections 8.1 and 8.2; the labels are those of its source system. The preliminary steps
 remove: what a kind of session never holds, what needs a missing channel, web access, browser, speech or image
 model, what each plugin's filter removes, optional tools of plugins, ``apply_patch``, and tools only for
-owners. A scope without settings makes no step.
+owners. The last step removes what the session only delegates. A scope without settings makes no step.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ NO_SEARCH = (
     "no search provider is configured; the owner of this tree can give it web=WebSettings(search_url=…)"
 )
 
+DELEGATED = "its agent does not hold it and only delegates it"
+FOR_CHILDREN = "its children may hold it: its agent delegates it"
 APPLY_PATCH = "apply_patch"
 PATCHING = ("openai", "openai_codex")
 """Providers whose models were trained on ``apply_patch``, folded."""
@@ -63,6 +65,8 @@ class Standing:
     """Whether espeak-ng is installed where it runs, or the owner configured a speech service."""
     has_vision: bool = True
     """Whether its agent has an image model."""
+    delegates: frozenset[str] = frozenset()
+    """Names of the tools that it may not use and its children may hold."""
     is_tainted: bool = False
     """Whether it has taken in untrusted text; removes no tool, see ``after_untrusted`` of the policy."""
 
@@ -73,7 +77,7 @@ class Step:
 
     label: str
     number: int = 0
-    """1 to 9; 0 for the preliminary steps."""
+    """1 to 9; 0 for the others."""
     profile: str = ""
     """Keeps what the profile includes and what ``allow`` adds; empty = no profile."""
     allow: tuple[str, ...] | None = None
@@ -103,7 +107,11 @@ class Step:
 
 def steps_of(config: PolicyConfig, standing: Standing, words: Vocabulary) -> tuple[Step, ...]:
     """Return the steps for one session's tools, in the order in which they are applied."""
-    return (*_before(config, standing, words), *_nine(config, standing))
+    steps = (*_before(config, standing, words), *_nine(config, standing))
+    if not standing.delegates:
+        return steps
+    passed_on = tuple(row.name for row in words.rows if row.name in standing.delegates)
+    return (*steps, Step("delegates", gone=passed_on, why=DELEGATED))
 
 
 def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iterator[Step]:

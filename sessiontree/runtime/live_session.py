@@ -304,4 +304,5 @@ def session_report(controller: Controller, session: str) -> SessionReport:
         after_untrusted=journaled_policy(controller.config)[0].after_untrusted,
         compaction_model=controller.agent_config(agent).compaction_model,
         jobs=() if link is None or live is None else live.jobs,
+        delegates=node.spec.delegates,
     )

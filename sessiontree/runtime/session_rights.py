@@ -163,6 +163,7 @@ def session_policy(
         has_browser=BROWSER.name not in missing,
         has_speech=SPEECH.name not in missing,
         has_vision=VISION.name not in missing,
+        delegates=frozenset(spec.delegates),
     )
     return SessionPolicy(policy, standing)
 

@@ -336,6 +336,8 @@ def system_prompt(spec: SessionSpec, prompt: str, tools: Sequence[str], further:
         parts.append(_tools_line(tools))
     else:
         parts.append("You hold no tools.")
+    if spec.delegates:
+        parts.append(f"Your children may use these tools, which you may not: {', '.join(spec.delegates)}.")
     parts.append(further)
     if spec.result_schema is not None:
         parts.append(compile_result(spec.result_schema).demand)

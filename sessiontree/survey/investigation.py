@@ -347,6 +347,7 @@ def _with_own_calls(policy: PolicyConfig) -> PolicyConfig:
             name: _keeping_own_calls(policy.agents[name]) for name in {"default"} & policy.agents.keys()
         },
         "system_tier_by_agent": {},
+        "delegates_by_agent": {},
         "messages": PolicyConfig().messages,
     }
     return policy.model_copy(update=kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
@@ -44,6 +44,7 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
             )
     draft.write(TreeCreated(config))
     agent = config.agents[0].name
+    tools = tools_of_main(draft.state, agent)
     spec = SessionSpec(
         session_id=MAIN,
         kind=SessionKind.MAIN,
@@ -53,7 +54,7 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
         task="",
         label=None,
         via="root",
-        tools=tools_of_main(draft.state, agent),
+        tools=tools,
         result_schema=None,
         rules=config.rules,
         approver=None,
@@ -67,6 +68,7 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
         skills=config.agents[0].skills,
         exec_hosts=config.agents[0].exec_hosts,
         outside_roots=config.agents[0].outside_roots,
+        delegates=delegates_of(draft.state, SessionKind.MAIN, agent, tools, config.agents[0].delegates),
     )
     _start(draft, spec, MAIN, 1)
 
@@ -152,6 +154,7 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
     )
     row = _row(draft.state.charter, agent)
     copy = asked.copy if has_own_workspace(draft.state, asked) else None
+    tools = tools_of_child(draft.state, parent.spec, asked.kind, agent)
     return SessionSpec(
         session_id=f"{parent.spec.session_id}/{'b' if is_branch else 'w'}{number}",
         kind=asked.kind,
@@ -161,7 +164,7 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         task=asked.task,
         label=asked.label or None,
         via=asked.via,
-        tools=tools_of_child(draft.state, parent.spec, asked.kind, agent),
+        tools=tools,
         result_schema=asked.result_schema,
         rules=asked.rules if from_program else (),
         approver=asked.approver if from_program else None,
@@ -187,6 +190,7 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         copy=copy,
         exec_hosts=tuple(name for name in row.exec_hosts if name in parent.spec.exec_hosts),
         outside_roots=roots_within(row.outside_roots, parent.spec.outside_roots),
+        delegates=delegates_of(draft.state, asked.kind, agent, tools, ceiling_of(parent.spec)),
     )
 
 
@@ -315,7 +319,31 @@ def tools_of_main(state: TreeState, agent: str) -> tuple[str, ...]:
 def tools_of_child(state: TreeState, parent: SessionSpec, kind: SessionKind, agent: str) -> tuple[str, ...]:
     """Return the names of the tools that a child may hold at most, sorted."""
     allowed = state.allowed[agent, kind]
-    return tuple([name for name in parent.tools if name in allowed])
+    return tuple([name for name in ceiling_of(parent) if name in allowed])
+
+
+def ceiling_of(parent: SessionSpec) -> tuple[str, ...]:
+    """Return the names of the tools that a session may pass on: those it holds and delegates, sorted."""
+    return tuple(sorted((*parent.tools, *parent.delegates))) if parent.delegates else parent.tools
+
+
+def delegates_of(
+    state: TreeState, kind: SessionKind, agent: str, held: Collection[str], ceiling: Collection[str]
+) -> tuple[str, ...]:
+    """Return the names of the tools that a session may pass on to its children and not use, sorted.
+
+    Args:
+        state: The tree.
+        kind: The session's kind; a Worker has no children.
+        agent: Its agent; only its owner says what it delegates.
+        held: The tools that the session may use.
+        ceiling: The tools that its parent may pass on; for Main, what its agent delegates.
+    """
+    named = _row(state.charter, agent).delegates
+    if not named or kind is SessionKind.WORKER:
+        return ()
+    known = frozenset().union(*state.allowed.values())
+    return tuple(sorted({name for name in named if name in known and name in ceiling and name not in held}))
 
 
 def strictest(*tiers: SystemAnswer) -> SystemAnswer:

@@ -17,6 +17,7 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact
 from sessiontree.policy.catalog import CATALOG
+from sessiontree.tree.spawn import ceiling_of
 from sessiontree.view.feed import TreeFeed
 from sessiontree.view.live_tree import LiveTree
 from sessiontree.view.rows import snapshot
@@ -147,6 +148,8 @@ class Content:
         """Say why a session holds a tool or does not."""
         if tool in spec.tools:
             return "held"
+        if tool in spec.delegates:
+            return "only its children may hold it: its agent delegates it"
         if not fits_kind:
             return f"no {spec.kind} can hold it"
         removed = () if self._config.policy is None else self._config.policy.removed
@@ -155,7 +158,7 @@ class Content:
         agent = next((row for row in self._config.agents if row.name == spec.agent), None)
         if agent is not None and agent.tools is not None and tool not in agent.tools:
             return f"agent {make_visible(spec.agent)} does not name it"
-        if parent is not None and tool not in parent.tools:
+        if parent is not None and tool not in ceiling_of(parent):
             return f"its parent {parent.session_id} does not hold it"
         return "it was not given at its spawn"
 

@@ -38,7 +38,7 @@ ROW = exactly(
     name=TEXT, label=TEXT, section=TEXT, tier=TEXT, kinds=TEXTS, capabilities=TEXTS,
     optional_capabilities=TEXTS, profiles=TEXTS,
     flags=TEXTS, aliases=TEXTS, plugin=TEXT, in_openclaw=YES_NO, is_ready=YES_NO,
-    distribution=TEXT, source=TEXT, held=YES_NO,
+    distribution=TEXT, source=TEXT, held=YES_NO, delegated=YES_NO,
 )  # fmt: skip
 TABLE = exactly(**WHO, tools={"type": "array", "items": ROW})
 EXPLANATION = exactly(
@@ -113,6 +113,17 @@ def test_one_tool_is_explained_by_any_of_its_names(program: Program, policy: Pat
         done = program.call("tools", "--explain", name)
         assert (done.code, done.out) == (2, "")
         assert near in done.err
+
+
+def test_what_an_agent_only_delegates_is_shown(program: Program, tmp_path: Path) -> None:
+    """Of a policy: in the table, and with the step that takes the tool from the agent itself."""
+    path = tmp_path / "lead.toml"
+    path.write_text('delegatesByAgent = {lead = ["exec", "read"]}\n[agents.lead.tools]\ndeny = ["exec"]\n')
+    table = told(program, "--policy", path, "--agent", "lead")
+    assert [each["name"] for each in table["tools"] if each["delegated"]] == ["exec"], "it holds the other"
+    found = told(program, "--explain", "exec", "--policy", path, "--agent", "lead")
+    note = "its children may hold it: its agent delegates it"
+    assert (found["kept"], found["number"], found["note"]) == (False, 5, note)
 
 
 def test_people_read_lines_and_a_table(program: Program, policy: Path) -> None:

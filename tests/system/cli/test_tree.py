@@ -52,6 +52,7 @@ SESSION = closed(
     agent=TEXT,
     system_tier={"enum": ["allow", "ask", "deny"]},
     exec_security={"enum": ["full", "safe-bin", "paranoid", None]},
+    delegates={"type": "array", "items": {"type": "string"}},
     turns=COUNT,
     input_tokens=COUNT,
     output_tokens=COUNT,

@@ -75,7 +75,9 @@ def now_ms() -> int:
     return 0
 
 
-def adopt(kind: SessionKind, agent: str, tools: tuple[str, ...], model: str) -> Adopt:
+def adopt(
+    kind: SessionKind, agent: str, tools: tuple[str, ...], model: str, delegates: tuple[str, ...] = ()
+) -> Adopt:
     """Return the frame that makes a host embody a session with these tools at most."""
     spec = SessionSpec(
         session_id="main",
@@ -93,6 +95,7 @@ def adopt(kind: SessionKind, agent: str, tools: tuple[str, ...], model: str) -> 
         owns_channel=False,
         budget=None,
         key=None,
+        delegates=delegates,
     )
     config = AgentConfig(agent_id=agent)
     return Adopt("t", "main", 1, spec, Limits(), config, "/", model, (), recovered=False)
@@ -113,13 +116,14 @@ def shown_is_accepted(tooling: Tooling) -> None:
     """
 
     @settings(SEARCH, phases=[Phase.explicit, Phase.generate])
-    @example(PolicyConfig(), SessionKind.MAIN, "clerk", "scripted", set(), (STRANGER,))
+    @example(PolicyConfig(), SessionKind.MAIN, "clerk", "scripted", set(), {"exec"}, (STRANGER,))
     @given(
         config=configs(),
         kind=st.sampled_from(SessionKind),
         agent=st.sampled_from(("clerk", "default")),
         model=st.sampled_from(("openai/gpt-5", "scripted")),
         left_out=st.sets(st.sampled_from(NAMES), max_size=3),
+        delegated=st.sets(st.sampled_from(NAMES), max_size=2),
         askers=st.lists(ASKERS, max_size=2).map(tuple),
     )
     def check(
@@ -128,11 +132,12 @@ def shown_is_accepted(tooling: Tooling) -> None:
         agent: str,
         model: str,
         left_out: set[str],
+        delegated: set[str],
         askers: tuple[Principal, ...],
     ) -> None:
-        tools = set(NAMES) - left_out
+        tools = set(NAMES) - left_out - delegated
         equipment = HostEquipment(TABLE, {}, (), None, compiled(TABLE.rows, config), "family", None)
-        frame = adopt(kind, agent, tuple(sorted(tools)), model)
+        frame = adopt(kind, agent, tuple(sorted(tools)), model, tuple(sorted(delegated)))
         questioner, dispatcher = tooling(equipment, frame, rights_of(frame), now_ms)
         state = initial(frame.spec, frame.limits)
         state.system_prompt = system_prompt(frame.spec, "", questioner.tools)
@@ -183,6 +188,16 @@ def accepts_too_much(
     )[1]
 
 
+def accepts_delegates(
+    equipment: HostEquipment, frame: Adopt, rights: SessionRights, now: Callable[[], int]
+) -> tuple[ModelRequestBuilder, Dispatcher]:
+    """Planted: what a session may pass on, it may use."""
+    spec = frame.spec
+    wide = replace(spec, tools=(*spec.tools, *spec.delegates), delegates=())
+    questioner = build_tooling(equipment, frame, rights, now)[0]
+    return questioner, build_tooling(equipment, replace(frame, spec=wide), rights, now)[1]
+
+
 class Unasked:
     """A dispatcher that does not look at whom a call is for."""
 
@@ -205,7 +220,9 @@ def accepts_from_anybody(
 
 @pytest.mark.covers("REL-P8")
 @pytest.mark.slow
-@pytest.mark.parametrize("planted", [shows_too_much, accepts_too_much, accepts_from_anybody])
+@pytest.mark.parametrize(
+    "planted", [shows_too_much, accepts_too_much, accepts_delegates, accepts_from_anybody]
+)
 def test_a_gap_between_shown_and_accepted_is_found(planted: Tooling) -> None:
     """Either half that forgets the policy fails the property."""
     with pytest.raises(AssertionError):

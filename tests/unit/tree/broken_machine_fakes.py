@@ -63,6 +63,7 @@ from sessiontree.tree.protocol import (
 from sessiontree.tree.state import TreeState
 from tests.unit.tree.harness_fixtures import Machine
 from tests.unit.tree.tree_fixtures import (
+    AGENTS,
     TOOLS,
     is_event,
 )
@@ -139,6 +140,31 @@ def _whole_table(_state: TreeState, fact: TreeFact) -> TreeFact:
         return fact
     tools = tuple(row.name for row in TOOLS if fact.spec.kind in row.kinds)
     return replace(fact, spec=replace(fact.spec, tools=tools))
+
+
+def _using_delegates(_state: TreeState, fact: TreeFact) -> TreeFact:
+    if not isinstance(fact, SessionSpawned):
+        return fact
+    spec = fact.spec
+    return replace(
+        fact, spec=replace(spec, tools=tuple(sorted({*spec.tools, *spec.delegates})), delegates=())
+    )
+
+
+def _passing_all_on(state: TreeState, fact: TreeFact) -> TreeFact:
+    if not isinstance(fact, SessionSpawned) or fact.spec.kind is not SessionKind.BRANCH:
+        return fact
+    assert fact.spec.parent is not None
+    above = state.sessions[fact.spec.parent].spec
+    passed_on = sorted({*above.tools, *above.delegates} - {*fact.spec.tools})
+    return replace(fact, spec=replace(fact.spec, delegates=tuple(passed_on)))
+
+
+def _delegating_all(_state: TreeState, fact: TreeFact) -> TreeFact:
+    if not isinstance(fact, SessionSpawned) or fact.spec.kind is not SessionKind.BRANCH:
+        return fact
+    named = next(row for row in AGENTS if row.name == fact.spec.agent).delegates
+    return replace(fact, spec=replace(fact.spec, delegates=tuple(set(named) - {*fact.spec.tools})))
 
 
 def _spawning_with(fact: TreeFact, **members: Any) -> TreeFact:
@@ -540,6 +566,9 @@ PLANTED: dict[str, tuple[Machine, str]] = {
     "an action on a canvas is a person's word": (each(_as_a_person), "CANVAS"),
     "a snapshot forgets canvases": (Machine(restore=lambda value: restore({**value, "canvases": {}})), "S18"),
     "the ceiling forgets the parent and the agent": (each(_whole_table), "P9"),
+    "a session uses what it delegates": (each(_using_delegates), "P9"),
+    "a delegate passes through any child": (each(_passing_all_on), "P9"),
+    "an agent delegates what its parent lacks": (each(_delegating_all), "P9"),
     "the owner's policy is forgotten": (Machine(evolve=_without_policy), "P9"),
     "System calls grow laxer": (each(lambda _, fact: _spawning_with(fact, system_tier="allow")), "P9"),
     "commands grow laxer": (each(lambda _, fact: _spawning_with(fact, exec_security="full")), "P9"),

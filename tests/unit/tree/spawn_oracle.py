@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.tree_config import AgentRow, SessionSpec, TreeConfig
 from sessiontree.contracts.tree_facts import (
     CancelBegun,
     SessionAdopted,
@@ -109,8 +109,7 @@ class SpawnBooks:
             assert spec.kind in rows[tool], f"P9: {tool} is not for a {spec.kind}"
             assert agent.tools is None or tool in agent.tools, f"P9: {tool} is not for agent {spec.agent}"
             assert tool not in removed, f"P9: the policy removed {tool} from {spec.session_id}"
-            for name in self.chain(spec.session_id)[1:]:
-                assert tool in self.specs[name].tools, f"P9: {spec.session_id} has {tool}, {name} has not"
+        self._judge_ceiling(spec, agent)
         above = [] if spec.parent is None else [self.specs[spec.parent].system_tier]
         order = ("allow", "ask", "deny")
         for tier in (agent.system_tier, *above):
@@ -125,6 +124,18 @@ class SpawnBooks:
         if spec.via == "model":
             answers = spec.rules or spec.approver or spec.owns_channel
             assert not answers, f"P10: {spec.session_id} was given an approver by a model"
+
+    def _judge_ceiling(self, spec: SessionSpec, agent: AgentRow) -> None:
+        """Judge what comes from above: each ancestor holds or delegates it, and its agent said so."""
+        named = set(agent.delegates)
+        assert named.issuperset(spec.delegates), f"P9: agent {agent.name} does not delegate {spec.delegates}"
+        assert not spec.delegates or spec.kind is not WORKER, f"P9: {spec.session_id} is a leaf"
+        assert not set(spec.delegates) & set(spec.tools), f"P9: {spec.session_id} lists {spec.tools} twice"
+        for name in self.chain(spec.session_id)[1:]:
+            above = self.specs[name]
+            for tool in (*spec.tools, *spec.delegates):
+                passed_on = tool in above.tools or tool in above.delegates
+                assert passed_on, f"P9: {spec.session_id} has {tool}, {name} neither holds nor delegates it"
 
     def _judge_time(self, spec: SessionSpec, stimulus: TreeStimulus, at_ms: int) -> None:
         if spec.parent is None:

@@ -42,6 +42,15 @@ LIMITS = Limits(
 )
 
 
+def delegate(harness: Harness) -> None:
+    """Agents that delegate are spawned below a narrow parent and below each other."""
+    harness.open(limits=LIMITS)
+    harness.spawn(harness.spawn("main", BRANCH, agent="reader"), BRANCH, agent="lead")
+    lead = harness.spawn("main", BRANCH, agent="lead")
+    harness.spawn(lead, BRANCH, agent="middle")
+    harness.spawn(lead, WORKER, agent="lead")
+
+
 def spend_a_budget(harness: Harness) -> None:
     """A branch uses up what was set aside for it and stops; its parent gets the rest of another back."""
     harness.open(limits=LIMITS, budget=Budget(tokens=20, sessions=8))
@@ -220,6 +229,7 @@ def take_in_a_copy(harness: Harness) -> None:
 
 
 STORIES: tuple[Callable[[Harness], None], ...] = (
+    delegate,
     spend_a_budget,
     say_no,
     allow_for_good,

@@ -161,7 +161,7 @@ def test_an_end_makes_room_for_the_living_but_not_in_all() -> None:
 def test_an_unknown_agent_is_refused_with_the_known_ones() -> None:
     """The error says what there is."""
     reason = Harness().open().refused("main", WORKER, agent="nobody").reason
-    assert "there are careful, default, reader, shut, writer" in reason
+    assert "there are careful, default, lead, middle, reader, shut, writer" in reason
 
 
 def test_a_label_belongs_to_one_live_child() -> None:
@@ -254,6 +254,25 @@ def test_the_ceiling_never_rises_again() -> None:
     assert harness.session(harness.spawn(reader, WORKER)).spec.agent == "reader"
     careful = harness.spawn("main", BRANCH, agent="careful")
     assert harness.session(harness.spawn(careful, BRANCH, agent="default")).spec.tools == ("read", "search")
+
+
+@pytest.mark.covers("RGT13")
+def test_a_delegate_is_held_by_children_alone_and_passes_through_them_by_name() -> None:
+    """A child holds what its parent delegates; a grandchild only what the child holds or delegates itself."""
+    harness = Harness().open()
+    lead = harness.session(harness.spawn("main", BRANCH, agent="lead")).spec
+    assert (lead.tools, lead.delegates) == (("read",), ("deploy", "search"))
+    default = harness.session(harness.spawn(lead.session_id, BRANCH, agent="default")).spec
+    assert (default.tools, default.delegates) == (("deploy", "read", "search"), ())
+    middle = harness.session(harness.spawn(lead.session_id, BRANCH, agent="middle")).spec
+    assert (middle.tools, middle.delegates) == (("read", "search"), ("deploy",))
+    below = harness.session(harness.spawn(middle.session_id, BRANCH, agent="default")).spec
+    assert below.tools == ("deploy", "read", "search")
+    reader = harness.session(harness.spawn(lead.session_id, BRANCH, agent="reader")).spec
+    below = harness.session(harness.spawn(reader.session_id, BRANCH, agent="default")).spec
+    assert (below.tools, below.delegates) == (("read", "search"), ())
+    worker = harness.session(harness.spawn(lead.session_id, WORKER, agent="lead")).spec
+    assert (worker.tools, worker.delegates) == (("read",), ())
 
 
 @pytest.mark.covers("A12", "REL-L49")

@@ -42,6 +42,8 @@ AGENTS = (
     AgentRow("writer", "m", ("owner_only", "read", "write")),
     AgentRow("careful", "m", None, "ask", "safe-bin"),
     AgentRow("shut", "m", None, "deny", "paranoid"),
+    AgentRow("lead", "m", ("read",), delegates=("deploy", "read", "search")),
+    AgentRow("middle", "m", ("read", "search"), delegates=("deploy", "write")),
 )
 
 LOOKS = Precedent(True, ("ls",), "")
@@ -63,7 +65,7 @@ def config(
     budget: Budget | None = None,
     messages: tuple[MessagePolicy, ...] = (),
 ) -> TreeConfig:
-    """Return a configuration with five tools and five agents."""
+    """Return a configuration with five tools and seven agents."""
     return TreeConfig(
         tree_id="t1",
         workspace="/somewhere",

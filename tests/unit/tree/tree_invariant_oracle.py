@@ -72,11 +72,14 @@ def _check_rights(state: TreeState, name: str, session: Session) -> None:
     spec = session.spec
     allowed = state.allowed[spec.agent, spec.kind]
     _hold(allowed.issuperset(spec.tools), f"{name} holds tools its kind or agent lacks")
+    _hold(set(spec.tools).isdisjoint(spec.delegates), f"{name} uses what it only delegates")
     parent = state.parent_of(session)
     if parent is None:
         _hold(spec.kind is SessionKind.MAIN and name == "main", f"{name} has no parent")
         return
-    _hold(set(parent.spec.tools).issuperset(spec.tools), f"{name} holds tools its parent lacks")
+    passed_on = {*parent.spec.tools, *parent.spec.delegates}
+    _hold(passed_on.issuperset(spec.tools), f"{name} holds tools its parent lacks")
+    _hold(passed_on.issuperset(spec.delegates), f"{name} delegates tools its parent lacks")
     _hold(not spec.taint or parent.taint != "", f"{name} was tainted by a parent that is not")
     _hold(not spec.taint or session.taint != "", f"{name} is tainted no more")
     _hold(parent.spec.kind is not SessionKind.WORKER, f"{name} is the child of a worker")

@@ -136,7 +136,9 @@ class TreeRules(RuleBasedStateMachine):
         kind=kinds,
         via=vias,
         label=st.sampled_from([None, None, "a", "b"]),
-        agent=st.sampled_from([None, None, "reader", "writer", "careful", "shut", "nobody"]),
+        agent=st.sampled_from(
+            [None, None, "reader", "writer", "careful", "shut", "lead", "lead", "middle", "nobody"]
+        ),
         budget=budgets,
         key=st.sampled_from([None, None, None, "k1", "k2"]),
         ttl_s=st.sampled_from([None, None, 1.0, 40.0]),
