@@ -181,6 +181,8 @@ if TYPE_CHECKING:
     from sessiontree.contracts.events import ToolExecutionStart as ToolExecutionStart
     from sessiontree.contracts.events import ToolExecutionUpdate as ToolExecutionUpdate
     from sessiontree.contracts.events import TranscriptRepaired as TranscriptRepaired
+    from sessiontree.contracts.fan_outs import ChildResults as ChildResults
+    from sessiontree.contracts.fan_outs import FanOutCounts as FanOutCounts
     from sessiontree.contracts.hooks import BlockCall as BlockCall
     from sessiontree.contracts.hooks import CalledTool as CalledTool
     from sessiontree.contracts.hooks import ChangeArguments as ChangeArguments
@@ -292,6 +294,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.replay_report import ReplayReport as ReplayReport
     from sessiontree.contracts.results import Artifact as Artifact
     from sessiontree.contracts.results import ArtifactKind as ArtifactKind
+    from sessiontree.contracts.results import ChildOutcome as ChildOutcome
     from sessiontree.contracts.results import SessionResult as SessionResult
     from sessiontree.contracts.results import ToolResult as ToolResult
     from sessiontree.contracts.results import Untrusted as Untrusted
@@ -547,9 +550,11 @@ _ROOMS = {
         "QuestionRequest",
         "Surface",
     ),
+    "contracts.fan_outs": ("ChildResults", "FanOutCounts"),
     "contracts.results": (
         "Artifact",
         "ArtifactKind",
+        "ChildOutcome",
         "SessionResult",
         "ToolResult",
         "Untrusted",

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import (
     Annotated,
     Any,
+    Final,
     Generic,
     TypeVar,
     Unpack,
@@ -39,6 +40,7 @@ from sessiontree.contracts.errors import (
     SessionClosed,
     SessionError,
 )
+from sessiontree.contracts.fan_outs import ChildResults
 from sessiontree.contracts.given_values import (
     ANY_TEXT,
     NATURAL,
@@ -54,7 +56,7 @@ from sessiontree.contracts.kinds import ChildKind, SessionKind, SessionStatus
 from sessiontree.contracts.messages import ImageContent, Message, ToolReply
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.results import R, SessionResult
+from sessiontree.contracts.results import R, ResultCause, SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.session_facts import ContextCompacted, MessagesShortened
 from sessiontree.contracts.session_ids import MAIN
@@ -70,6 +72,7 @@ from sessiontree.tree.report import ReceiptLine
 _MODE = Edge[SendMode](Annotated[SendMode, Choice()])
 _SETTINGS = Edge[ModelSettings | None](SettingsGiven)
 _LIMIT = Edge[int | None](Annotated[Natural | None, Give("a whole number, at least 0, or None for all")])
+_ENDS_ALL: Final[frozenset[ResultCause]] = frozenset({"provider", "budget"})
 FACTS_PER_PAGE = 512
 """Number of facts of a transcript that are read at a time."""
 T = TypeVar("T")
@@ -198,7 +201,7 @@ class SessionHandle(Generic[R]):
         *,
         result_type: type[T],
         **options: Unpack[MapOptions],
-    ) -> list[SessionResult[T]]: ...
+    ) -> ChildResults[T]: ...
 
     @overload
     async def map(
@@ -208,7 +211,7 @@ class SessionHandle(Generic[R]):
         *,
         result_type: Any = ...,
         **options: Unpack[MapOptions],
-    ) -> list[SessionResult[Any]]: ...
+    ) -> ChildResults[Any]: ...
 
     async def map(
         self,
@@ -217,8 +220,11 @@ class SessionHandle(Generic[R]):
         *,
         result_type: Any = None,
         **options: Unpack[MapOptions],
-    ) -> list[SessionResult[Any]]:
-        """Run one child per task, some at a time, and return their results in the tasks' order.
+    ) -> ChildResults[Any]:
+        """Run one child per task, some at a time, and return their results in the tasks' order, with counts.
+
+        After a provider refused for good, or a budget that the children share is used up, no more children
+        start: those under way end, and each of the rest has a result whose ``outcome`` is ``not_started``.
 
         Args:
             kind: ``branch`` or ``worker``.
@@ -228,14 +234,16 @@ class SessionHandle(Generic[R]):
                 and the settings of each child.
 
         Raises:
-            SessionFailed: a child did not complete (``raise``, ``first``).
+            SessionFailed: a child did not complete (``raise``, ``first``). Its ``results`` are those of all
+                children, with counts.
             SpawnRefused, LimitExceeded: a child was refused; the live children are cancelled first.
             ConfigError: an argument is wrong; nothing was started.
         """
         check_options(options, MapOptions, "map", "kind", "tasks", "result_type")
         ended = self._run_children(kind, tasks, result_type, options)
         async with aclosing(ended):
-            return sorted([result async for result in ended], key=attrgetter("index"))
+            found = [result async for result in ended]
+        return ChildResults(sorted(found, key=attrgetter("index")))
 
     @overload
     def as_completed(
@@ -268,6 +276,7 @@ class SessionHandle(Generic[R]):
         """Run one child per task, some at a time, and yield each result as soon as its child has ended.
 
         Each result has the number of its task (``index``), the child's path (``session_id``) and ``label``.
+        Those of children that were not started come last, as :meth:`map` says.
         Children start even if results are not consumed. Leaving the loop cancels the live children;
         ``contextlib.aclosing`` around the iterator waits for this.
 
@@ -279,7 +288,8 @@ class SessionHandle(Generic[R]):
                 results are yielded like others.
 
         Raises:
-            SessionFailed: a child did not complete (``raise``, ``first``).
+            SessionFailed: a child did not complete (``raise``, ``first``). Its ``results`` are those of all
+                children, with counts.
             SpawnRefused, LimitExceeded: a child was refused; the live children are cancelled first.
             ConfigError: an argument is wrong; nothing was started.
         """
@@ -311,7 +321,10 @@ class SessionHandle(Generic[R]):
             )
 
         how = ResultAccess(SessionHandle._awaited_result, SessionHandle._typed)
-        ended = results_by_end(spawn, how, names, min(most, self._room()), options.get("on_error", "return"))
+        # A budget of its own that a child uses up says nothing about the others.
+        ends_all = _ENDS_ALL if options.get("budget") is None else _ENDS_ALL - {"budget"}
+        on_error = options.get("on_error", "return")
+        ended = results_by_end(spawn, how, names, min(most, self._room()), on_error, ends_all)
         return late("with_bar")(ended, len(words), str(kind)) if options.get("progress") else ended
 
     @property

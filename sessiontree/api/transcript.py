@@ -205,7 +205,8 @@ def _told(fact: Fact) -> Iterator[_Said]:
 
 def _ended(fact: Fact) -> Iterator[_Said]:
     failed = fact["status"] != "completed"
-    what, text = f"ended: {fact['status']}", str(fact["result"].get("summary", ""))
+    how = fact["result"].get("cause") or fact["status"]
+    what, text = f"ended: {how}", str(fact["result"].get("summary", ""))
     yield _Said(what, text, str(fact["session"]), failed)
 
 

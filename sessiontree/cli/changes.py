@@ -5,7 +5,8 @@ Each change is a JSON object of these members, and no others:
 - all: ``change`` (its name), ``seq`` (number of its fact), ``at_ms`` (milliseconds since the epoch),
   ``session`` (the path of the session it is about);
 - ``session_started``: ``kind``, ``label`` (null for none), ``parent`` (null for Main);
-- ``session_ended``: ``status``, ``summary`` (at most 400 characters);
+- ``session_ended``: ``status``, ``summary`` (at most 400 characters), and ``cause`` if it says nothing about
+  the session's task (``provider``, ``budget``, ``lost``);
 - ``call_started``: ``key`` (names the call within its session), ``tool``, ``arguments``;
 - ``arguments_rejected``: ``key``, ``tool``, ``attempt`` (from 1), ``field`` (a JSON pointer, null where none
   is named), ``reason``, ``final`` (whether the tool is refused from now until the next message);
@@ -103,7 +104,8 @@ def change_text(change: Change) -> str | None:
         return f"started {session}: {change['kind']} {change['label'] or ''}".rstrip()
     if name == "session_ended":
         failed = change["status"] != "completed" and change["summary"]
-        return f"ended {session}: {change['status']}" + (f": {change['summary']}" if failed else "")
+        how = change.get("cause") or change["status"]
+        return f"ended {session}: {how}" + (f": {change['summary']}" if failed else "")
     if name == "call_ended" and change["display"]:
         return f"{session}, {change['tool']}: {change['display']}"
     if name == "arguments_rejected":
@@ -170,6 +172,8 @@ def _started(fact: Any) -> tuple[str, Change]:
 
 def _ended(fact: Any) -> tuple[str, Change]:
     members = {"status": fact.status.value, "summary": shortened(fact.result.summary)}
+    if fact.result.cause:
+        members["cause"] = fact.result.cause
     return fact.session, {"change": "session_ended", **members}
 
 

@@ -38,13 +38,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from sessiontree.contracts.kinds import PermissionTier
 
+if TYPE_CHECKING:
+    from sessiontree.contracts.fan_outs import ChildResults
+
 FailureReason = Literal[
-    "failed", "cancelled", "expired", "interrupted", "truncated", "refused", "too_long", "crashed"
-]
+    "failed", "cancelled", "expired", "interrupted", "truncated", "refused", "too_long", "crashed",
+    "provider", "budget", "lost", "not_started",
+]  # fmt: skip
 """Why a result or a reply is missing; see :class:`SessionFailed`."""
 
 
@@ -338,12 +342,16 @@ class SessionFailed(SessionError):
             ``truncated``: the model's tokens were used up before its final message was complete.
             ``refused``: the model, or its provider, refused to reply. ``too_long``: the conversation does not
             fit the model's context, and no summary of its older part helps. ``crashed``: the runtime itself
-            failed inside the session; its journal is kept up to that point.
+            failed inside the session; its journal is kept up to that point. ``provider``, ``budget``,
+            ``lost``, ``not_started``: the provider refuses for good, a budget is used up, the host was lost
+            too often, or the child was never started; none of these says anything about its task.
         text: The incomplete message of ``truncated``.
+        results: The results of all children, with counts, if it was one of several that one call started.
     """
 
     cause: FailureReason = "failed"
     text: str = ""
+    results: ChildResults[Any] | None = None
 
 
 class SpawnRefused(SessionError):

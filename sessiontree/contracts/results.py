@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 from sessiontree.contracts.errors import (
     FailureReason,
@@ -30,9 +30,13 @@ from sessiontree.contracts.truncation import cut_text
 
 ArtifactKind: TypeAlias = Literal["file", "blob", "reference"]
 """Where an artifact is: in a file, in the journal, or at an address."""
-ResultCause: TypeAlias = Literal["", "provider", "budget", "lost"]
+ResultCause: TypeAlias = Literal["", "provider", "budget", "lost", "not_started"]
 """Why a session failed, if that says nothing about its task: its provider refuses for good, a budget is used
-up, or its host was lost too often. Empty = another reason, or it did not fail."""
+up, its host was lost too often, or it was never started. Empty = another reason, or it did not fail."""
+ChildOutcome: TypeAlias = Literal[
+    "completed", "failed", "cancelled", "expired", "provider", "budget", "lost", "not_started"
+]
+"""How a child ended, in one word: its cause if it has one, else its status."""
 Untrusted: TypeAlias = Literal["marked"] | bool
 """Whether text comes from outside. True = it is put between marks for the model; ``marked`` = the parts from
 outside are between marks already (``contracts/untrusted.py``)."""
@@ -228,6 +232,14 @@ class SessionResult(Generic[R]):
     cause: ResultCause = field(default="", kw_only=True)
 
     @property
+    def outcome(self) -> ChildOutcome:
+        """How it ended, in one word: ``cause`` if that says something, else ``status``.
+
+        So the loss of a host, or a provider that refuses for good, is not mistaken for a failure of the task.
+        """
+        return cast("ChildOutcome", self.cause or self.status.value)
+
+    @property
     def value(self) -> R:
         """The validated value that its parent asked for; never None.
 
@@ -281,7 +293,7 @@ def explain_missing_value(result: SessionResult[Any]) -> SessionFailed:
         reason = "it completed, and has no value: give a result_type, or read the result's summary"
     else:
         reason = f"it ended {result.status}: {result.summary}"
-    return SessionFailed(result.session_id, reason, _CAUSES.get(result.status, "failed"))
+    return SessionFailed(result.session_id, reason, result.cause or _CAUSES.get(result.status, "failed"))
 
 
 MAX_REASON_CHARS: Final = 8_000

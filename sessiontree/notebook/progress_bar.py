@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final, TextIO
 
 from sessiontree.api.child_results import ChildResult
-from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.fan_outs import count_outcomes
+from sessiontree.contracts.results import ChildOutcome
 from sessiontree.notebook.cell_html import cell_text
 from sessiontree.notebook.displays import RUNNING, in_kernel, running_shell, show_values
 
@@ -53,20 +55,21 @@ class TerminalBar:
         self._kind = kind
         self._out = out if out is not None and out.isatty() else None
         self._ended = 0
-        self._failed = 0
+        self._outcomes: Counter[ChildOutcome] = Counter()
         self._drawn_s = 0.0
 
     def take(self, result: ChildResult[Any]) -> None:
         """Count a result, and draw at most ten times a second."""
-        self._ended += 1
-        self._failed += result.status is not SessionStatus.COMPLETED
+        self._ended += result.outcome != "not_started"
+        self._outcomes[result.outcome] += 1
         if time.monotonic() - self._drawn_s >= EVERY_S:
             self.draw()
 
     def words(self) -> str:
         """Return the counts as words."""
-        failed = f", {self._failed:,} not completed" if self._failed else ""
-        return f"{self._ended:,} of {self._total:,} {self._kind}s{failed}"
+        counts = count_outcomes(self._outcomes.elements())
+        wrong = f": {counts}" if counts.done < counts.total else ""
+        return f"{self._ended:,} of {self._total:,} {self._kind}s{wrong}"
 
     def draw(self) -> None:
         """Show the counts as they are."""

@@ -82,7 +82,9 @@ async def _many(kind, tasks, agent, schema, budget, labels, workspace, timeout_s
             label = None if labels is None else labels[at]
             outcome = await _child(kind, todo[at], agent, schema, budget, label, workspace, timeout_s, group)
             outcomes[at] = outcome
-            if outcome["status"] in ("provider", "budget", "denied"):
+            status = outcome["status"]
+            # A child that uses up a budget of its own says nothing about the others.
+            if status in ("provider", "denied") or (status == "budget" and budget is None):
                 shared["stopped"] = True
             elif is_enough(at, outcome):
                 shared["stopped"] = True
@@ -104,7 +106,11 @@ async def map(kind, tasks, *, agent=None, schema=None, budget=None, labels=None,
                            is_enough)
     if on_error == "return":
         return outcomes
-    return [_value_of(each, f"child {at} of {len(outcomes)}") for at, each in enumerate(outcomes)]
+    counts = {}
+    for each in outcomes:
+        counts[each["status"]] = counts.get(each["status"], 0) + 1
+    words = ", ".join(f"{count} {status}" for status, count in counts.items())
+    return [_value_of(each, f"child {at} of {len(outcomes)} ({words})") for at, each in enumerate(outcomes)]
 
 _races = []
 

@@ -301,7 +301,8 @@ class Inquiry:
         ended = await tree.main.map("worker", tasks, agent="reader", labels=labels, result_type=form)
         done = [one for one in ended if one.status is SessionStatus.COMPLETED]
         if ended and not done:
-            raise SessionFailed(tree.main.session_id, f"no Worker gave a report: {ended[0].summary}")
+            reason = f"no Worker gave a report ({ended.counts}): {ended[0].summary}"
+            raise SessionFailed(tree.main.session_id, reason, ended[0].cause or "failed", results=ended)
         findings = []
         for number, one in enumerate(ended):
             if isinstance(one.output, WorkerReport) and one.output.answers:

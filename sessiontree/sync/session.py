@@ -13,6 +13,7 @@ from sessiontree.api.keyword_options import MapOptions, SpawnOptions
 from sessiontree.api.options import ApproverLike
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.fan_outs import ChildResults
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import ChildKind, SessionKind
 from sessiontree.contracts.messages import Message, ToolReply
@@ -348,7 +349,7 @@ class SessionHandle(SessionBase[R]):
         *,
         result_type: type[T],
         **options: Unpack[MapOptions],
-    ) -> list[SessionResult[T]]: ...
+    ) -> ChildResults[T]: ...
     @overload
     def map(
         self,
@@ -357,7 +358,7 @@ class SessionHandle(SessionBase[R]):
         *,
         result_type: Any = ...,
         **options: Unpack[MapOptions],
-    ) -> list[SessionResult[Any]]: ...
+    ) -> ChildResults[Any]: ...
     def map(
         self,
         kind: ChildKind | SessionKind,
@@ -365,10 +366,13 @@ class SessionHandle(SessionBase[R]):
         *,
         result_type: Any = None,
         **options: Unpack[MapOptions],
-    ) -> list[SessionResult[Any]]:
-        """Run one child per task, some at a time, and return their results in the tasks' order.
+    ) -> ChildResults[Any]:
+        """Run one child per task, some at a time, and return their results in the tasks' order, with counts.
 
         An interrupt cancels the children.
+
+        After a provider refused for good, or a budget that the children share is used up, no more children
+        start: those under way end, and each of the rest has a result whose ``outcome`` is ``not_started``.
 
         Args:
             kind: ``branch`` or ``worker``.
@@ -378,11 +382,12 @@ class SessionHandle(SessionBase[R]):
                 and the settings of each child.
 
         Raises:
-            SessionFailed: a child did not complete (``raise``, ``first``).
+            SessionFailed: a child did not complete (``raise``, ``first``). Its ``results`` are those of all
+                children, with counts.
             SpawnRefused, LimitExceeded: a child was refused; the live children are cancelled first.
             ConfigError: an argument is wrong; nothing was started.
         """
-        value: list[SessionResult[Any]] = self._crossing.wait(
+        value: ChildResults[Any] = self._crossing.wait(
             self._inner.map, kind, tasks, result_type=result_type, **options
         )
         return value
@@ -418,6 +423,7 @@ class SessionHandle(SessionBase[R]):
         An interrupt cancels the children. Arguments are checked with the first step.
 
         Each result has the number of its task (``index``), the child's path (``session_id``) and ``label``.
+        Those of children that were not started come last, as :meth:`map` says.
         Children start even if results are not consumed. Leaving the loop cancels the live children;
         ``contextlib.aclosing`` around the iterator waits for this.
 
@@ -429,7 +435,8 @@ class SessionHandle(SessionBase[R]):
                 results are yielded like others.
 
         Raises:
-            SessionFailed: a child did not complete (``raise``, ``first``).
+            SessionFailed: a child did not complete (``raise``, ``first``). Its ``results`` are those of all
+                children, with counts.
             SpawnRefused, LimitExceeded: a child was refused; the live children are cancelled first.
             ConfigError: an argument is wrong; nothing was started.
         """

@@ -267,6 +267,8 @@ class LiveTree:
         if session is None or session.is_ended:
             return
         session.end(SessionStatus(status))
+        if status == SessionStatus.FAILED and '"cause":' in text:
+            session.cause = read_fact(text).result.cause
         session.ended_ms = self.last_at_ms
         self._touch(session)
         above = self._parent_of(session)

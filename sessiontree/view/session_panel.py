@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.events import display_of
 from sessiontree.contracts.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.results import ResultCause
 from sessiontree.contracts.settings import Budget
 from sessiontree.journal.replay import read_fact
 
@@ -18,6 +19,11 @@ MAX_NAME_CHARS = 80
 """Longest step and label, before invisible characters are made visible."""
 MAX_CALL_CHARS = 160
 """Longest description of a call, before invisible characters are made visible."""
+_CAUSES: Final[Mapping[ResultCause, str]] = {
+    "provider": "its provider refuses for good",
+    "budget": "a budget is used up",
+    "lost": "its host was lost too often",
+}
 
 
 @dataclass(slots=True)
@@ -40,6 +46,8 @@ class SessionPanel:
     failures: int = 0
     """Calls and turns of its own that failed."""
     is_ended: bool = False
+    cause: ResultCause = ""
+    """Why it failed, if that says nothing about its task."""
     is_stopping: bool = False
     live_children: dict[str, SessionPanel] = field(default_factory=dict, repr=False)
     """In the order they were spawned."""
@@ -161,9 +169,9 @@ class SessionPanel:
         return "calling" if self.calls() else "active"
 
     def reason(self) -> str:
-        """Return what it waits for, in words that are safe to be shown; empty for nothing."""
+        """Return what it waits for, or what ended it but its task, in safe words; empty for nothing."""
         if self.is_ended:
-            return ""
+            return _CAUSES.get(self.cause, "")
         if self.pending:
             more = len(self.pending) - 1
             first = next(iter(self.pending.values())).partition(" ")[0]

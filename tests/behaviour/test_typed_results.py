@@ -12,6 +12,7 @@ from typing_extensions import TypedDict  # pydantic takes the standard library's
 
 from sessiontree import (
     ChildKind,
+    ChildResults,
     ConfigError,
     ExecutionError,
     FunctionModel,
@@ -99,7 +100,7 @@ async def test_type_checkers_know_the_type_asked_for(open_tree: Opener) -> None:
         result = assert_type(await child.result(), SessionResult[Count])
         assert assert_type(result.output, Count | None) == Count("x", 3)
         (mapped,) = assert_type(
-            await tree.main.map("worker", ["count"], result_type=Count), list[SessionResult[Count]]
+            await tree.main.map("worker", ["count"], result_type=Count), ChildResults[Count]
         )
         assert mapped.output == Count("x", 3)
         assert assert_type(mapped.value, Count) == assert_type(result.value, Count) == Count("x", 3)

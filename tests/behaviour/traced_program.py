@@ -21,6 +21,7 @@ from sessiontree import (
     ModelRequest,
     SessionFailed,
     SessionKind,
+    SessionResult,
     SessionTree,
     ToolResult,
     script_call,
@@ -98,7 +99,7 @@ async def main(backend: BackendName, workspace: str, state_dir: str, *rest: str)
     else:
         tree = SessionTree(workspace, **options)  # type: ignore[arg-type]
     async with tree:
-        counts = await tree.main.map("worker", [WORKER_TASK], result_type=int)
+        counts: list[SessionResult[int]] = await tree.main.map("worker", [WORKER_TASK], result_type=int)
         try:
             await (await tree.main.spawn("worker", "fail at once")).result()
         except SessionFailed:

@@ -13,6 +13,7 @@ from sessiontree import (
     App,
     Budget,
     ChildResult,
+    ChildResults,
     FunctionModel,
     Limits,
     ModelRequest,
@@ -103,7 +104,7 @@ async def use() -> None:
             "branch", "task", budget=Budget(tokens=10), approver=(Rule(tool="count", answer="approve"),)
         )
         assert_type(branch, SessionHandle)
-        assert_type(await branch.map("worker", ["a"], concurrency=2), list[SessionResult[Any]])
+        assert_type(await branch.map("worker", ["a"], concurrency=2), ChildResults[Any])
         async for mapped in branch.as_completed("worker", ["a"], ttl_s=[5], result_type=int):
             assert_type(mapped, ChildResult[int])
             assert_type(mapped.output, int | None)
@@ -129,7 +130,7 @@ async def use_options() -> None:
         assert_type(await tree.run("task", agent="default", ttl_s=5.0), SessionResult[Any])
         worker = await tree.main.spawn("worker", "task", label="one", result_type=int, stays_open=True)
         assert_type(worker, SessionHandle[int])
-        assert_type(await tree.main.map("worker", ["a"], result_type=str), list[SessionResult[str]])
+        assert_type(await tree.main.map("worker", ["a"], result_type=str), ChildResults[str])
         await tree.main.spawn("worker", "task", lable="one")  # type: ignore[call-overload]
         await tree.main.map("worker", ["a"], concurrency="many")  # type: ignore[call-overload]
         assert_type(await tree.fork(at=3), SessionTree)

@@ -10,6 +10,7 @@ from sessiontree import (
     AgentConfig,
     ApprovalRequest,
     ChildResult,
+    ChildResults,
     Cron,
     CronTable,
     Event,
@@ -66,8 +67,8 @@ async def use_children(tree: SessionTree, kind: SessionKind) -> None:
     assert_type(result.output, Report | None)
     assert_type(result.status, SessionStatus)
     assert_type(result.usage, Usage)
-    assert_type(await tree.main.map(kind, ["a"], result_type=int), list[SessionResult[int]])
-    assert_type(await tree.main.map("worker", ["a"]), list[SessionResult[Any]])
+    assert_type(await tree.main.map(kind, ["a"], result_type=int), ChildResults[int])
+    assert_type(await tree.main.map("worker", ["a"]), ChildResults[Any])
     async for child in tree.main.as_completed("worker", ["a"], result_type=dict[str, int]):
         assert_type(child, ChildResult[dict[str, int]])
         assert_type(child.value, dict[str, int])
@@ -112,7 +113,7 @@ def use_twin(tree: sync.SessionTree) -> None:
     """The same without await."""
     branch = tree.main.spawn("branch", "compare", result_type=Report)
     assert_type(branch.result().value, Report)
-    assert_type(tree.main.map("worker", ["a"], result_type=int), list[SessionResult[int]])
+    assert_type(tree.main.map("worker", ["a"], result_type=int), ChildResults[int])
     assert_type(tree.events(), sync.FactReader)
     for progress in tree.progress():
         assert_type(progress, Progress)
