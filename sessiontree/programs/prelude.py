@@ -135,6 +135,7 @@ async def race(kind, tasks, *, first=1, agent=None, schema=None, budget=None, la
 
 # The interpreter has these exceptions, and its type checker does not know them.
 STUBS: Final = """
+import asyncio as asyncio
 from typing import Any, Literal
 class PermissionError(OSError): ...
 class FileExistsError(OSError): ...
