@@ -7,8 +7,9 @@ import json
 import os
 import signal
 import socket
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.programs.found import confined_words, found_interpreter
@@ -25,6 +26,41 @@ class InterpreterEndedError(Exception):
     """The process ended, with every program in it; the text says why."""
 
 
+Hearer: TypeAlias = Callable[["dict[str, Any] | InterpreterEndedError"], None]
+"""Takes what a program says to an order, or why nobody will."""
+
+
+class _Lines(asyncio.Protocol):
+    """Passes on the lines of a socket, in its own callback: no task is woken for one.
+
+    Args:
+        take: Takes a line; raises ValueError, KeyError, TypeError or RecursionError if it makes no sense.
+        lost: Called once, when the socket ended or a line made no sense.
+    """
+
+    def __init__(self, take: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        self._take = take
+        self._lost = lost
+        self._parts: list[bytes] = []
+        self._length = 0
+
+    def data_received(self, data: bytes) -> None:
+        first, *others = data.split(b"\n")
+        self._parts.append(first)
+        self._length += len(first)
+        try:
+            for part in others:
+                self._take(b"".join(self._parts))
+                self._parts, self._length = [part], len(part)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            self._lost()  # what it says makes no sense, so nothing of it is believed any more
+        if self._length > MAX_LINE_BYTES:
+            self._lost()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost()
+
+
 class InterpreterProcess:
     """One process of interpreters; use it once."""
 
@@ -32,10 +68,10 @@ class InterpreterProcess:
         self._process = SocketProcess("the interpreter", self.end, self._note_end)
         self._is_over = False
         """Whether it takes no orders any more."""
-        self._writer: asyncio.StreamWriter | None = None
-        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._transport: asyncio.WriteTransport | None = None
+        self._asked: dict[int, Hearer] = {}
         self._orders = 0
-        self._listening: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
 
     @property
     def is_running(self) -> bool:
@@ -57,13 +93,26 @@ class InterpreterProcess:
 
     async def _meet(self, near: socket.socket) -> None:
         near.setblocking(False)
-        reader, self._writer = await asyncio.open_connection(sock=near, limit=MAX_LINE_BYTES)
-        if not await reader.readline():
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.create_connection(lambda: _Lines(self._hear, self._lose), sock=near)
+        await self._ready.wait()
+        if self._is_over:
             raise EOFError("it did not say that it is ready")
-        self._listening = asyncio.create_task(self._listen(reader))
 
     def _note_end(self) -> None:
         self._fail("the interpreter's process ended unexpectedly")
+
+    def send(self, program: str, order: dict[str, Any], hear: Hearer) -> None:
+        """Give a program an order; ``hear`` is called with what it says, later.
+
+        Raises:
+            InterpreterEndedError: the process has ended.
+        """
+        if self._transport is None or self._is_over:
+            raise InterpreterEndedError("the interpreter's process has ended")
+        self._orders += 1
+        self._asked[self._orders] = hear
+        self._transport.write(_line({**order, "id": program, "order": self._orders}))
 
     async def ask(self, program: str, order: dict[str, Any]) -> dict[str, Any]:
         """Return what a program says to an order.
@@ -71,42 +120,43 @@ class InterpreterProcess:
         Raises:
             InterpreterEndedError: the process ended.
         """
-        if self._writer is None or self._is_over:
-            raise InterpreterEndedError("the interpreter's process has ended")
-        self._orders += 1
-        number = self._orders
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
-        try:
-            self._writer.write(_line({**order, "id": program, "order": number}))
-            return await answer
-        finally:
-            self._asked.pop(number, None)
+
+        def hear(told: dict[str, Any] | InterpreterEndedError) -> None:
+            if answer.done():
+                return
+            if isinstance(told, InterpreterEndedError):
+                answer.set_exception(told)
+            else:
+                answer.set_result(told)
+
+        self.send(program, order, hear)
+        return await answer
 
     def drop(self, program: str) -> None:
         """End a program's interpreter, whatever it does."""
-        if self._writer is not None and not self._is_over:
-            self._writer.write(_line({"id": program, "op": "end", "order": 0}))
+        if self._transport is not None and not self._is_over:
+            self._transport.write(_line({"id": program, "op": "end", "order": 0}))
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        try:
-            while line := await reader.readline():
-                told = json.loads(line)
-                answer = self._asked.get(told["order"])
-                if answer is not None and not answer.done():
-                    answer.set_result(told)
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            pass  # what it says makes no sense, so nothing of it is believed any more
+    def _hear(self, line: bytes) -> None:
+        told = json.loads(line)
+        if not self._ready.is_set():
+            self._ready.set()
+        elif (hear := self._asked.pop(told["order"], None)) is not None:
+            hear(told)
+
+    def _lose(self) -> None:
         self._note_end()
         self.end()
 
     def _fail(self, why: str) -> None:
         self._is_over = True
-        for answer in self._asked.values():
-            if not answer.done():
-                answer.set_exception(InterpreterEndedError(why))
-        if self._writer is not None:
-            self._writer.transport.abort()
+        self._ready.set()
+        asked, self._asked = self._asked, {}
+        for hear in asked.values():
+            hear(InterpreterEndedError(why))
+        if self._transport is not None:
+            self._transport.abort()
 
     def end(self) -> set[ProcessIdentity]:
         """Kill it and all that it started; return the processes that are ending."""

@@ -84,6 +84,8 @@ class _HeldProgram:
     is_open: bool = False
     is_wanted: bool = False
     """Whether there may be something to give."""
+    is_asked: bool = False
+    """Whether it was given answers and has not said anything since."""
     is_leaving: bool = False
     """Whether its interpreter is being taken away."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -91,7 +93,21 @@ class _HeldProgram:
     @property
     def rests(self) -> bool:
         """Whether nothing is being done for it."""
-        return self.task is None and not self.is_leaving
+        return self.task is None and not (self.is_asked or self.is_leaving)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramHost:
+    """What a session's host does for its programs."""
+
+    queue: Callable[[str, Stimulus], None]
+    """Takes a cause and a stimulus for the session."""
+    finish: Callable[[ImmediateOutcome | RejectedCall], None]
+    """Takes the outcome of a program's call, or the call itself if its text was refused."""
+    begin: Callable[[Callable[[], Awaitable[None]]], asyncio.Task[None]]
+    """Runs work in a task; the session is not idle until it is done."""
+    rest: Callable[[], None]
+    """Called when a program has nothing to say."""
 
 
 class ProgramRuns:
@@ -102,9 +118,7 @@ class ProgramRuns:
         face: How a program sees the session's tools.
         max_chars: Longest text of a result that a model sees.
         now_ms: Returns the tree's time.
-        queue: Takes a cause and a stimulus for the session.
-        finish: Takes the outcome of a program's call, or the call itself if its text was refused.
-        begin: Runs work in a task; the session is not idle until it is done.
+        host: What the session's host does for them.
     """
 
     def __init__(
@@ -113,17 +127,13 @@ class ProgramRuns:
         face: ProgramFace,
         max_chars: int,
         now_ms: Callable[[], int],
-        queue: Callable[[str, Stimulus], None],
-        finish: Callable[[ImmediateOutcome | RejectedCall], None],
-        begin: Callable[[Callable[[], Awaitable[None]]], asyncio.Task[None]],
+        host: ProgramHost,
     ) -> None:
         self._state = state
         self._face = face
         self._max_chars = max_chars
         self._now_ms = now_ms
-        self._queue = queue
-        self._finish = finish
-        self._begin = begin
+        self._host = host
         self.make: Callable[[], InterpreterProcess] = InterpreterProcess
         """Makes a process of interpreters that is not started yet."""
         self._runs: dict[str, _HeldProgram] = {}
@@ -132,14 +142,22 @@ class ProgramRuns:
         self._rested = asyncio.Event()
         """Set when a program has come to wait, or to its end."""
         self._idle: asyncio.TimerHandle | None = None
+        self._rested_s = 0.0
+        """When a program last came to wait, in seconds of the loop's clock."""
+        self.asked = 0
+        """How many programs were given answers and have not said anything since; the session is not idle."""
         self._leaving: asyncio.Task[None] | None = None
 
     def advance(self, key: str) -> None:
         """Give a program the answers that it has not been given."""
         run = self._runs.setdefault(key, _HeldProgram())
         run.is_wanted = True
-        if run.rests:
-            run.task = self._begin(partial(self._go_on, key, run))
+        if not run.rests:
+            return
+        if run.is_open and self._process is not None and self._process.is_running:
+            self._give(self._process, key, run)
+        else:
+            run.task = self._host.begin(partial(self._go_on, key, run))
 
     def abort(self, key: str) -> None:
         """End a program's interpreter, if it is there."""
@@ -148,6 +166,9 @@ class ProgramRuns:
             return
         if run.task is not None:
             run.task.cancel()
+        if run.is_asked:
+            run.is_asked = False
+            self.asked -= 1
         if self._process is not None and run.is_open:
             self._process.drop(key)
 
@@ -157,6 +178,7 @@ class ProgramRuns:
             self._idle.cancel()
         process, self._process = self._process, None
         self._runs.clear()
+        self.asked = 0
         return process, set() if process is None else process.end()
 
     async def _go_on(self, key: str, run: _HeldProgram) -> None:
@@ -193,15 +215,49 @@ class ProgramRuns:
                 if self._take(key, run, call, program, told):
                     return
             while run.given < len(program.answers) and self._runs.get(key) is run:
-                some = program.answers[run.given : run.given + ANSWERS_AT_ONCE]
-                run.given += len(some)
-                order = {"op": "answer", "answers": [_answer_of(each) for each in some]}
-                if self._take(key, run, call, program, await process.ask(key, order)):
+                told = await process.ask(key, _next_answers(run, program))
+                if self._take(key, run, call, program, told):
                     return
         except InterpreterEndedError as error:
             self._end(key, call, ExecutionError(f"the program was ended: {error}"), "error")
         except ToolError as error:
             self._end(key, call, error, "error")
+
+    def _give(self, process: InterpreterProcess, key: str, run: _HeldProgram) -> None:
+        """Give an open program its new answers, without a task of its own: this is the way of most calls."""
+        run.is_wanted = False
+        found = self._program(key)
+        if found is None:
+            self._forget(key)
+            process.drop(key)
+        elif run.given == len(found[1].answers):
+            self._rest()
+        else:
+            process.send(key, _next_answers(run, found[1]), partial(self._heard, process, key, run))
+            run.is_asked = True
+            self.asked += 1
+
+    def _heard(
+        self,
+        process: InterpreterProcess,
+        key: str,
+        run: _HeldProgram,
+        told: Mapping[str, Any] | InterpreterEndedError,
+    ) -> None:
+        """Take what a program says to its answers, and give it those that came meanwhile."""
+        if not run.is_asked or self._runs.get(key) is not run:
+            return
+        run.is_asked = False
+        self.asked -= 1
+        found = self._program(key)
+        if found is None:
+            self._forget(key)
+        elif isinstance(told, InterpreterEndedError):
+            self._end(key, found[0], ExecutionError(f"the program was ended: {told}"), "error")
+        elif not self._take(key, run, *found, told):
+            self._give(process, key, run)
+        self._rested.set()
+        self._host.rest()
 
     async def _started(self) -> InterpreterProcess:
         async with self._starting:
@@ -261,7 +317,7 @@ class ProgramRuns:
         process.drop(key)
         run.is_open = False
         if run.is_wanted:
-            run.task = self._begin(partial(self._go_on, key, run))
+            run.task = self._host.begin(partial(self._go_on, key, run))
         else:
             del self._runs[key]
 
@@ -307,7 +363,7 @@ class ProgramRuns:
             return True
         if calls or notes or withdrawn:
             said = stimuli.ProgramSaid(self._now_ms(), key, first, calls, noted, notes, withdrawn)
-            self._queue(f"program:{key}", said)
+            self._host.queue(f"program:{key}", said)
         if is_over:
             self._complete(key, call, program, told["value"])
         return is_over
@@ -355,7 +411,7 @@ class ProgramRuns:
             untrusted=program.untrusted,
         )
         self._forget(key)
-        self._finish(ImmediateOutcome(key, "ok", message, untrusted=program.untrusted))
+        self._host.finish(ImmediateOutcome(key, "ok", message, untrusted=program.untrusted))
 
     def _fail(self, key: str, call: CallState, program: ProgramState, told: Mapping[str, Any]) -> None:
         """End a program that failed; one that was never run is an invalid call."""
@@ -371,7 +427,7 @@ class ProgramRuns:
             self._forget(key)
             digest = digest_of(call.tool, call.final.arguments)
             message = cut_text(f"the program was not run: {reason}", self._max_chars // 2)
-            self._finish(RejectedCall(key, call.tool, message, "/code", digest, {}))
+            self._host.finish(RejectedCall(key, call.tool, message, "/code", digest, {}))
 
     def _end(self, key: str, call: CallState, error: ToolError, outcome: Outcome) -> None:
         self._forget(key)
@@ -379,17 +435,23 @@ class ProgramRuns:
         if untrusted:  # the program may have raised what it read
             error.message = foreign(error.message, call.tool, self._max_chars // 2)
         message = error_message(call.call.id, call.tool, error, self._now_ms(), max_chars=self._max_chars)
-        self._finish(ImmediateOutcome(key, outcome, message, untrusted=untrusted))
+        self._host.finish(ImmediateOutcome(key, outcome, message, untrusted=untrusted))
 
     def _rest(self) -> None:
         """End the process soon, unless there is more to do."""
-        if self._idle is not None:
-            self._idle.cancel()
-        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
+        loop = asyncio.get_running_loop()
+        self._rested_s = loop.time()
+        if self._idle is None:  # one timer for many rests
+            self._idle = loop.call_later(IDLE_S, self._end_idle)
 
     def _end_idle(self) -> None:
-        if self._process is not None and all(run.rests for run in self._runs.values()):
-            self._leaving = self._begin(self.end_idle)
+        self._idle = None
+        loop = asyncio.get_running_loop()
+        left_s = self._rested_s + IDLE_S - loop.time()
+        if left_s > 0:
+            self._idle = loop.call_later(left_s, self._end_idle)
+        elif self._process is not None and all(run.rests for run in self._runs.values()):
+            self._leaving = self._host.begin(self.end_idle)
 
     async def end_idle(self) -> None:
         """Keep what the interpreters know, and end them, unless a program gets an answer meanwhile."""
@@ -441,6 +503,13 @@ def _notes_in(told: Mapping[str, Any]) -> tuple[ProgramNote, ...]:
     if any(each.sort not in get_args(NoteKind) for each in notes):
         raise ValueError("a note of no known sort")
     return notes
+
+
+def _next_answers(run: _HeldProgram, program: ProgramState) -> dict[str, Any]:
+    """Return the order that gives a program its next answers, and count them as given."""
+    some = program.answers[run.given : run.given + ANSWERS_AT_ONCE]
+    run.given += len(some)
+    return {"op": "answer", "answers": [_answer_of(each) for each in some]}
 
 
 def _answer_of(fact: CallResolved) -> list[Any]:

@@ -35,7 +35,7 @@ from sessiontree.runtime.frames import Adopt, HostInstruction, MeterTurn, Outcom
 from sessiontree.runtime.interceptors import Interceptor
 from sessiontree.runtime.job_news import SessionJobNews
 from sessiontree.runtime.model_requests import ModelRequestBuilder
-from sessiontree.runtime.program_runs import ProgramRuns
+from sessiontree.runtime.program_runs import ProgramHost, ProgramRuns
 from sessiontree.runtime.tool_calls import CallWatch, Delegation, Running, RunningCalls
 from sessiontree.sandbox import SessionTurns
 from sessiontree.sandbox.process_tree import ProcessIdentity
@@ -218,13 +218,15 @@ class SessionRunner:
     @property
     def is_calling(self) -> bool:
         """Whether a call runs, or any other work outside the machine."""
-        return bool(self._in_call or self._running or self._tasks)
+        return bool(self._in_call or self._running or self._works_beside)
 
     @property
     def has_leftover_work(self) -> bool:
         """Whether any work still runs, including cancelled work that ignores its cancellation."""
         drives = self._driver is not None and not self._driver.done()  # cancelled before it began, it is done
-        return bool(self._tasks or drives or any(each.has_leftover_work for each in self._interceptors))
+        return bool(
+            self._works_beside or drives or any(each.has_leftover_work for each in self._interceptors)
+        )
 
     @property
     def may_leave(self) -> bool:
@@ -255,7 +257,7 @@ class SessionRunner:
     @property
     def _is_busy(self) -> bool:
         waits = self._metering and self.state.asking
-        works = self._inputs or self._due or self._to_run or self._running or self._tasks
+        works = self._inputs or self._due or self._to_run or self._running or self._works_beside
         return bool(waits or works or self.jobs.running)
 
     def resend_prompt(self, turn: int) -> None:
@@ -475,9 +477,9 @@ class SessionRunner:
                 face_of(self._dispatcher.callable_in_programs, STARTS_CHILDREN),
                 self._dispatcher.max_chars,
                 self._now_ms,
-                self._queue,
-                self._program_finished,
-                self._begin_program,
+                ProgramHost(
+                    self._queue, self._program_finished, self._begin_program, self._flush_if_undriven
+                ),
             )
         return self._programs
 
@@ -622,8 +624,16 @@ class SessionRunner:
 
     def _done_beside(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._flush_if_undriven()
+
+    def _flush_if_undriven(self) -> None:
         if self._driver is None:
             self._flush_soon()
+
+    @property
+    def _works_beside(self) -> bool:
+        """Whether work is done outside the machine and its driver."""
+        return bool(self._tasks) or (self._programs is not None and self._programs.asked > 0)
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -719,7 +729,7 @@ class SessionRunner:
 
     def _flush_soon(self) -> None:
         """Report now if anyone waits for it; facts alone may wait briefly for those that follow."""
-        if self._out or not self._tasks:
+        if self._out or not self._works_beside:
             self._flush()
         elif self._late is None:
             self._late = asyncio.get_running_loop().call_later(FACTS_WAIT_S, self._flush)

@@ -30,7 +30,7 @@ from sessiontree.journal.replay import replay_session
 from sessiontree.programs.inside.program import Interpreters
 from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.programs.signatures import face_of
-from sessiontree.runtime.program_runs import ProgramRuns
+from sessiontree.runtime.program_runs import ProgramHost, ProgramRuns
 from sessiontree.sandbox.process_tree import children
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
@@ -48,7 +48,7 @@ class NearInterpreters:
     """Interpreters of a pool of this process, as a session's host sees its own process."""
 
     def __init__(self, pool: Monty) -> None:
-        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._asked: dict[int, Callable[[dict[str, Any]], object]] = {}
         self._orders = 0
         loop = asyncio.get_running_loop()
 
@@ -63,14 +63,22 @@ class NearInterpreters:
     async def start(self) -> None:
         self.is_running = True
 
-    async def ask(self, program: str, order: dict[str, Any]) -> dict[str, Any]:
+    def send(self, program: str, order: dict[str, Any], hear: Callable[[dict[str, Any]], None]) -> None:
         self._orders += 1
         self._open.add(program)
         self.restored += order["op"] == "restore"
-        answer = self._asked[self._orders] = asyncio.get_running_loop().create_future()
+        self._asked[self._orders] = hear
         self._inside.take({**order, "id": program, "order": self._orders})
-        told: dict[str, Any] = await answer
-        return told
+
+    async def ask(self, program: str, order: dict[str, Any]) -> dict[str, Any]:
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+        def hear(told: dict[str, Any]) -> None:
+            if not answer.done():
+                answer.set_result(told)
+
+        self.send(program, order, hear)
+        return await answer
 
     def drop(self, program: str) -> None:
         self._inside.take({"id": program, "op": "end", "order": 0})
@@ -88,9 +96,9 @@ class NearInterpreters:
             await asyncio.to_thread(thread.join)
 
     def _tell(self, told: dict[str, Any]) -> None:
-        answer = self._asked.pop(told["order"], None)
-        if answer is not None and not answer.done():
-            answer.set_result(told)
+        hear = self._asked.pop(told["order"], None)
+        if hear is not None:
+            hear(told)
 
 
 @dataclass
@@ -141,6 +149,7 @@ class World:
         self._tasks: set[asyncio.Task[None]] = set()
         self._due: list[tuple[str, Stimulus]] = []
         self._made: list[NearInterpreters] = []
+        self._heard = asyncio.Event()
         self.run = Run()
         self._adopt()
 
@@ -154,9 +163,7 @@ class World:
             face_of(TOOLS, ""),
             10_000,
             lambda: AT_MS,
-            self._queue,
-            self._finish,
-            self._begin,
+            ProgramHost(self._queue, self._finish, self._begin, self._heard.set),
         )
         self._runs.make = self._interpreters
 
@@ -219,11 +226,14 @@ class World:
 
     async def _settle(self) -> None:
         """Let the interpreter go on until it waits, and feed what it said."""
-        while self._tasks or self._due:
+        while self._tasks or self._due or self._runs.asked:
             while self._due:
                 self._feed(self._due.pop(0)[1])
             if self._tasks:
                 await asyncio.wait(set(self._tasks))
+            elif self._runs.asked:
+                self._heard.clear()
+                await self._heard.wait()
 
     async def _lose(self) -> None:
         self.run.kills += 1
