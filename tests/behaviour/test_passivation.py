@@ -22,6 +22,7 @@ from sessiontree import (
     Limits,
     ModelRequest,
     PermissionTier,
+    PolicyConfig,
     Runtime,
     ScriptedModel,
     SessionKind,
@@ -29,6 +30,7 @@ from sessiontree import (
     SessionTree,
     Tool,
     ToolContext,
+    ToolPolicy,
     ToolResult,
     script_call,
 )
@@ -240,6 +242,27 @@ async def test_a_session_waiting_for_an_approval_wakes_for_it(
         await pending.approve()
         assert (await branch.result()).summary == "done"
         assert results(tree, "main/b1")[0].text == "appended x"
+        assert len(effects(open_tree.workspace)) == 1
+
+
+PROGRAM = "first = await look(text='y')\nlast = await launch(text='rocket')\n[first, last]"
+
+
+async def test_a_session_whose_program_waits_gives_its_host_away(
+    open_tree: Opener, open_small: OpenTree
+) -> None:
+    """The program goes on elsewhere; what it had done is not done again."""
+    model = ScriptedModel(
+        {"main/b1": [script_call("program", code=PROGRAM), "done"], "*": [script_call("look"), "seen"]}
+    )
+    policy = PolicyConfig(tools=ToolPolicy(allow=("*",)))
+    async with open_small(model, tools=TOOLS, limits=WIDE, policy=policy) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        (pending,) = await asked(tree)
+        await crowd_out(tree)
+        await pending.approve()
+        assert (await branch.result()).summary == "done"
+        assert results(tree, "main/b1")[0].text == '["looked at y","appended rocket"]'
         assert len(effects(open_tree.workspace)) == 1
 
 
