@@ -84,6 +84,8 @@ class _HeldProgram:
     is_open: bool = False
     is_wanted: bool = False
     """Whether there may be something to give."""
+    lost_at: int = -1
+    """How many answers it had been given when the interpreters' process last ended with it; -1 = never."""
     is_asked: bool = False
     """Whether it was given answers and has not said anything since."""
     is_leaving: bool = False
@@ -219,7 +221,7 @@ class ProgramRuns:
                 if self._take(key, run, call, program, told):
                     return
         except InterpreterEndedError as error:
-            self._end(key, call, ExecutionError(f"the program was ended: {error}"), "error")
+            self._lose(key, run, call, error)
         except ToolError as error:
             self._end(key, call, error, "error")
 
@@ -253,11 +255,25 @@ class ProgramRuns:
         if found is None:
             self._forget(key)
         elif isinstance(told, InterpreterEndedError):
-            self._end(key, found[0], ExecutionError(f"the program was ended: {told}"), "error")
+            self._lose(key, run, found[0], told)
+            if run.is_wanted:
+                run.task = self._host.begin(partial(self._go_on, key, run))
         elif not self._take(key, run, *found, told):
             self._give(process, key, run)
         self._rested.set()
         self._host.rest()
+
+    def _lose(self, key: str, run: _HeldProgram, call: CallState, error: InterpreterEndedError) -> None:
+        """Let a program run from its text again; it ends if its process ends a second time at the same place.
+
+        The process may have ended because of another program, and this one must not suffer for that.
+        """
+        if run.lost_at == run.given:
+            self._end(key, call, ExecutionError(f"the program was ended: {error}"), "error")
+            return
+        run.lost_at = run.given
+        run.is_open = False
+        run.is_wanted = True
 
     async def _started(self) -> InterpreterProcess:
         async with self._starting:
