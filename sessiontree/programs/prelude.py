@@ -116,20 +116,22 @@ _races = []
 
 async def race(kind, tasks, *, first=1, agent=None, schema=None, budget=None, labels=None, workspace=None,
                timeout_s=None, concurrency=16, on_error="raise"):
+    todo = list(tasks)
+    if not 1 <= first <= len(todo):
+        raise ValueError(f"race: first is {first}, and there are {len(todo)} tasks")
     _races.append(kind)
     won = []
     def is_enough(at, outcome):
         if outcome["status"] == "completed":
             won.append(at)
         return len(won) >= first
-    outcomes = await _many(kind, tasks, agent, schema, budget, labels, workspace, timeout_s, concurrency,
+    outcomes = await _many(kind, todo, agent, schema, budget, labels, workspace, timeout_s, concurrency,
                            is_enough, f"race {len(_races)}")
     if on_error == "return":
         return outcomes
     if len(won) < first:
-        errors = [each for each in outcomes if each["status"] != "completed"]
-        text = f"{len(won)} of {len(outcomes)} children completed, and {first} were to"
-        _value_of(errors[0] if errors else {"status": "not_started", "error": "no task was given"}, text)
+        lost = [each for each in outcomes if each["status"] != "completed"]
+        _value_of(lost[0], f"{len(won)} of {len(outcomes)} children completed, {first} were to, and one")
     return [outcomes[at]["value"] for at in won[:first]]
 """
 

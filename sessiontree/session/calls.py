@@ -433,7 +433,7 @@ def expire_client_calls(state: SessionState, at_ms: int) -> Decision:
 
 def _is_late(state: SessionState, call: CallState, stimulus: stimuli.CallFinished) -> bool:
     """Whether nobody takes what a call of a program came to: its time is over, or it was given up."""
-    if stimulus.outcome == "aborted":
+    if stimulus.outcome in {"aborted", "skipped"}:
         return call.ends_at_ms is not None and call.ends_at_ms <= stimulus.at_ms and not call.withdrawn
     is_unwanted = call.withdrawn or call.part_of not in state.calls
     return bool(call.awaits) and stimulus.outcome == "ok" and is_unwanted

@@ -67,11 +67,26 @@ async def test_a_race_ends_those_that_have_not_won(open_tree: Opener) -> None:
         assert [each.message.text for each in await facts_of(tree, MessageReceived, "main")] == ["go"]
 
 
+TOO_FEW = """
+try:
+    await race("worker", ["a"], first=2)
+except ValueError as error:
+    said = str(error)
+try:
+    await race("worker", ["a", "slow"], first=2, timeout_s=0.05)
+except TimeoutError as error:
+    said = said + " / " + str(error)
+said
+"""
+
+
 async def test_a_race_that_too_few_win_raises(open_tree: Opener) -> None:
-    """The message says how many completed."""
-    code = "await race('worker', ['a', 'b'], first=3)"
-    async with open_tree(with_slow_children(code, "a", "b"), policy=EVERYTHING) as tree:
-        assert "2 of 2 children completed, and 3 were to" in await tree.main.send("go")
+    """The message says how many completed; one that nobody could win starts nothing."""
+    async with open_tree(with_slow_children(TOO_FEW, "a"), policy=EVERYTHING) as tree:
+        said = await tree.main.send("go")
+        assert said.startswith("race: first is 2, and there are 1 tasks / ")
+        assert "1 of 2 children completed, 2 were to, and one is expired" in said
+        assert len(await facts_of(tree, SessionSpawned)) == 3
 
 
 BOUNDED = """
