@@ -78,6 +78,45 @@ async def test_clock_and_chance_are_those_of_the_order(process: InterpreterProce
     assert first["value"][:2] == ["1970-01-02T00:00:00", 86_400.0]
 
 
+LEAVES = """
+import json, math, random, asyncio, collections
+def len(value): return "left behind"
+sum = max = sorted = None
+random.seed(5)
+left = [random.random() for _ in range(3)]
+for module in (json, math, asyncio, collections):
+    try:
+        module.dumps = module.sqrt = module.gather = lambda *given: "left behind"
+    except Exception as error:
+        left.append(str(error))
+left
+"""
+LOOKS = """
+import json, math, random, asyncio, collections
+found = []
+try:
+    found.append(left)
+except NameError:
+    found.append("nothing")
+[found, len("ab"), sum([1, 2]), json.dumps({"a": 1}), math.sqrt(4), sorted([2, 1]), random.random()]
+"""
+
+
+async def test_a_reused_interpreter_knows_nothing_of_the_program_before(process: InterpreterProcess) -> None:
+    """Whatever that one rebound or seeded, the next one finds what the first one found."""
+    unchecked = {"is_checked": True}
+    first = await process.ask("one", opening(LOOKS) | unchecked)
+    assert first["value"][:6] == [["nothing"], 2, 3, '{"a": 1}', 2.0, [1, 2]]
+    own = process._process.pid
+    assert own is not None
+    for name in ("two", "three"):
+        before = set(descendants(own))
+        assert "failed" not in await process.ask(name, opening(LEAVES) | unchecked)
+        again = await process.ask(f"{name} again", opening(LOOKS) | unchecked)
+        assert again["value"] == first["value"]
+        assert before <= set(descendants(own)), "its interpreter was used again"
+
+
 async def test_its_end_is_said_to_all_that_wait(process: InterpreterProcess) -> None:
     """Killed from outside, it fails the orders that are open, and takes no more."""
     own = process._process.pid
