@@ -53,7 +53,7 @@ class Face:
     twins: tuple[Twin, ...]
 
 
-WAITS = {"map", "run", "call", "result"}
+WAITS = {"map", "run", "call", "run_program", "result"}
 """Calls that wait for sessions: meanwhile people are asked on the calling thread."""
 DIRECT = {"call_id", "session_id", "tool", "arguments", "params", "params_of", "tree_id", "state_dir"}
 """What any thread may read."""
@@ -129,6 +129,7 @@ NOTES = {
     "run": "An interrupt cancels it.",
     "as_completed": "An interrupt cancels the children. Arguments are checked with the first step.",
     "call": "An interrupt ends the waiting, not the call.",
+    "run_program": "An interrupt ends the waiting, not the program.",
 }
 """A paragraph that is added after the first of a docstring."""
 ARGUMENT_NOTES = {
@@ -195,8 +196,8 @@ FACES = (
                 "api.session_handle",
                 "SessionBase[R]",
                 methods=(
-                    *("spawn", "map", "as_completed", "call", "result", "cancel", "interrupt"),
-                    *("status", "history", "transcript", "child_workspaces"),
+                    *("spawn", "map", "as_completed", "call", "run_program", "result", "cancel"),
+                    *("interrupt", "status", "history", "transcript", "child_workspaces"),
                 ),
             ),
         ),

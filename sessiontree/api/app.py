@@ -19,6 +19,8 @@ from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 
 SkillsLike: TypeAlias = str | Path | Sequence[str | Path] | None
 """A folder of skills, several, or None."""
+ProgramsLike: TypeAlias = str | Path | Sequence[str | Path] | None
+"""A folder of saved programs, several, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,9 @@ class App:
     skills: SkillsLike = None
     """A folder of skills, or several: folders with a file ``SKILL.md``. Sessions see those that their agents
     name. None may be in the workspace."""
+    programs: ProgramsLike = None
+    """A folder of saved programs, or several: files ``*.py`` with a typed ``main``. Each is a tool for the
+    sessions whose lists name it. None may be in the workspace."""
     sandbox: Annotated[SandboxSpec | None, Instance("a SandboxSpec, or None")] = None
     """The container in which sessions run their commands, unless their agent names another one; None = this
     machine's confinement."""
@@ -74,8 +79,9 @@ class App:
         for name in ("models", "plugins"):
             if isinstance(given := getattr(self, name), Mapping):
                 object.__setattr__(self, name, dict(given))
-        if isinstance(self.skills, list):
-            object.__setattr__(self, "skills", tuple(self.skills))
+        for name in ("skills", "programs"):
+            if isinstance(given := getattr(self, name), list):
+                object.__setattr__(self, name, tuple(given))
 
 
 APP_MEMBERS: Final = tuple(each.name for each in fields(App))
@@ -93,6 +99,7 @@ class AppOptions(TypedDict, total=False):
     web: WebSettings | None
     hooks: Iterable[Hook]
     skills: SkillsLike
+    programs: ProgramsLike
     sandbox: SandboxSpec | None
     builtin_tools: bool
     configuration: str | Path | None

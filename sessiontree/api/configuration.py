@@ -115,6 +115,8 @@ class Configuration(StrictSettings):
     _offers: tuple[str, ...] = PrivateAttr(default=())
     _skills: Path | None = PrivateAttr(default=None)
     """The folder of the owner's skills."""
+    _programs: Path | None = PrivateAttr(default=None)
+    """The folder of the owner's saved programs."""
 
     @field_validator("workspaces")
     @classmethod
@@ -130,8 +132,8 @@ class Configuration(StrictSettings):
 
         Args:
             path: The file; None = the one that ``SESSIONTREE_CONFIG`` names, else ``sessiontree.toml`` in the
-                platform's configuration folder, which need not exist. Agents in ``agents/*.md`` and skills in
-                ``skills/`` of the same folder belong to it.
+                platform's configuration folder, which need not exist. Agents in ``agents/*.md``, skills in
+                ``skills/`` and saved programs in ``programs/*.py`` of the same folder belong to it.
             workspace: The workspace of the tree it is for.
 
         Raises:
@@ -157,7 +159,8 @@ class Configuration(StrictSettings):
     def _read_from(self, file: Path, is_there: bool, workspace: Path | None) -> Self:
         self._file, self._workspace = file if is_there else None, workspace
         self._origin = file
-        self._skills = _skills_next_to(file)
+        self._skills = _folder_next_to(file, "skills")
+        self._programs = _folder_next_to(file, "programs")
         if workspace is not None:
             self._entry = self._entry_of(workspace.resolve())
             self._offers = found_in(workspace)
@@ -282,6 +285,8 @@ class Configuration(StrictSettings):
             options["agents_md"] = self._guidance()
         if self._skills is not None and agents is None:
             options["skills"] = self._skills
+        if self._programs is not None:
+            options["programs"] = self._programs
         if self._origin is not None:
             options["configuration"] = self._origin
         if chosen:
@@ -380,8 +385,8 @@ def _agents_next_to(file: Path, named: Mapping[str, AgentSpec]) -> dict[str, Age
     return found
 
 
-def _skills_next_to(file: Path) -> Path | None:
-    folder = file.parent / "skills"
+def _folder_next_to(file: Path, name: str) -> Path | None:
+    folder = file.parent / name
     return folder if folder.is_dir() else None
 
 

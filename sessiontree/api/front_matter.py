@@ -94,17 +94,22 @@ def front_matter(path: Path) -> FrontMatter:
     Raises:
         Malformed: it can't be read, is too long, others may write it, or it has no valid front matter.
     """
-    lines = _text(path).splitlines()
+    lines = read_text(path).splitlines()
     if not lines or lines[0].rstrip() != _FENCE:
         raise Malformed(RefusedFile(path, "it has no front matter; its first line must be ---", 1))
     end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == _FENCE), None)
     if end is None:
         raise Malformed(RefusedFile(path, "its front matter has no end; close it by a line ---", 1))
-    members, places = _members(path, "\n".join(lines[1:end]))
+    members, places = parsed_members(path, "\n".join(lines[1:end]), 2)
     return FrontMatter(path, members, places, "\n".join(lines[end + 1 :]).strip())
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of an owner's file.
+
+    Raises:
+        Malformed: it can't be read, is too long, is not text, or others may write it.
+    """
     try:
         text, status = open_text(path, follow=True, max_bytes=MAX_BYTES)
     except (OSError, ValueError) as error:
@@ -117,21 +122,25 @@ def _text(path: Path) -> str:
     return text
 
 
-def _members(path: Path, text: str) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return the members of YAML text and their lines in the file, which has one line before the text."""
+def parsed_members(path: Path, text: str, first: int) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the members of YAML text and their lines in the file, where the text begins at line ``first``.
+
+    Raises:
+        Malformed: it is not YAML, or holds no members.
+    """
     try:
         node = yaml.compose(text, yaml.SafeLoader)
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2026-02-30
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error) or type(error).__name__
-        line = None if mark is None else mark.line + 2
+        line = None if mark is None else mark.line + first
         raise Malformed(RefusedFile(path, f"its front matter is not YAML: {problem}", line)) from error
     if not isinstance(node, yaml.MappingNode) or not isinstance(value, dict):
-        raise Malformed(RefusedFile(path, "its front matter must hold members, such as `name: …`", 2))
+        raise Malformed(RefusedFile(path, "its front matter must hold members, such as `name: …`", first))
     lines: dict[str, int] = {}
     for key, _ in node.value:
-        line = key.start_mark.line + 2
+        line = key.start_mark.line + first
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
             raise Malformed(RefusedFile(path, "a member's name must be text", line))
         if key.value in lines:

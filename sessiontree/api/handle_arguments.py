@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Sequence
-from typing import Annotated, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, TypeVar
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.given_values import Edge, Instance, Parts, Text
+from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.programs import ProgramCall, first_call_of
 from sessiontree.contracts.settings import MAX_IMAGES, image_mime_type
 
 T = TypeVar("T")
@@ -42,6 +44,33 @@ def lifetimes_of(ttl_s: float | Sequence[float | None] | None, count: int) -> Se
         if isinstance(ttl_s, Sequence)
         else [ttl_s] * count
     )
+
+
+def first_call_in(options: Mapping[str, Any]) -> ProgramCall | None:
+    """Return the call of the program that a child is given by the options ``program`` and ``inputs``.
+
+    Raises:
+        ConfigError: inputs are given without a program, or have no JSON form.
+    """
+    program, inputs = options.get("program"), options.get("inputs")
+    if program is None and inputs is not None:
+        raise ConfigError("inputs are given without a program; name it by program=…, or leave them out")
+    return None if program is None else first_call_of(program, inputs_of({} if inputs is None else inputs))
+
+
+def inputs_of(inputs: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """Return the inputs of a program as JSON.
+
+    Raises:
+        ConfigError: they are nested too deeply, or are no mapping of names.
+    """
+    try:
+        given = to_json_value(inputs)
+    except RecursionError as error:
+        raise ConfigError("inputs of a program are nested too deeply, or hold themselves") from error
+    if not isinstance(given, dict):
+        raise ConfigError(f"inputs of a program must be a mapping of names to values, not {inputs!r}")
+    return given
 
 
 def images_of(images: object) -> tuple[ImageContent, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeAlias, TypedDict
+from typing import Annotated, Any, TypeAlias, TypedDict
 
 from sessiontree.api.app import AppOptions
 from sessiontree.api.child_results import OnChildError
@@ -91,6 +91,11 @@ class ChildOptions(_SharedChildOptions, total=False):
 class SpawnOptions(ChildOptions, total=False):
     """Settings of a child with a handle."""
 
+    program: Annotated[Text | None, Give("the name of a saved program, the text of a program, or None")]
+    """The program that it runs instead of asking a model: the name of a saved one, or its text. Its value is
+    the child's result; the task says only what it is for."""
+    inputs: Annotated[Mapping[str, Any] | None, Give("values by name, or None")]
+    """Arguments of a saved program, or variables of the text; only with ``program``."""
     label: Annotated[Text | None, Give("text with something in it, or None for no name")]
     """Name among its siblings."""
     dedicated: Toggle

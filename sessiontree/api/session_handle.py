@@ -23,7 +23,9 @@ from sessiontree.api.backend import Backend
 from sessiontree.api.child_results import ChildResult, ResultAccess, results_by_end
 from sessiontree.api.handle_arguments import (
     TASKS,
+    first_call_in,
     images_of,
+    inputs_of,
     lifetimes_of,
     values_for,
 )
@@ -56,6 +58,7 @@ from sessiontree.contracts.kinds import ChildKind, SessionKind, SessionStatus
 from sessiontree.contracts.messages import ImageContent, Message, ToolReply
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.programs import IS_TEXT, first_call_of
 from sessiontree.contracts.results import R, ResultCause, SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.session_facts import ContextCompacted, MessagesShortened
@@ -154,7 +157,7 @@ class SessionHandle(Generic[R]):
             approver: What answers requests that climb to it: rules, ``module:name`` of a function, or a
                 callable in this process.
             options: Members of :class:`SpawnOptions` by name: its label, agent, budget, model settings,
-                skills, time to live, and whether it stays open.
+                skills, time to live, the program that it runs, and whether it stays open.
 
         Raises:
             SpawnRefused, LimitExceeded: a rule or limit forbids it; nothing was started.
@@ -183,6 +186,7 @@ class SessionHandle(Generic[R]):
             settings=options.get("settings"),
             skills=given.get("skills"),
             workspace=options.get("workspace"),
+            first_call=first_call_in(options),
         )
         if self._hooks is not None:
             asked = await self._hooks.judged(asked)
@@ -367,6 +371,27 @@ class SessionHandle(Generic[R]):
         call_id = secrets.token_hex(16)
         reply = await self._supervisor.call(self._tree_id, self.session_id, call_id, tool, given)
         return tool_reply(reply)
+
+    async def run_program(self, source_or_name: str, /, **inputs: Any) -> Any:
+        """Run a program in the session, outside its transcript, and return its value.
+
+        It is a call of the tool ``program``, or of the saved program's own tool, with all checks of
+        :meth:`call`; its calls are the session's. A text of a tree's owner needs no model.
+
+        Args:
+            source_or_name: The name of a saved program, or the text of a program.
+            inputs: Arguments of the saved program, or variables of the text.
+
+        Raises:
+            ConfigError: the program is not text, or an input has no JSON form.
+            ValidationError: the text or an argument is not valid; nothing was run.
+            PermissionDenied, Timeout, ExecutionError: it was refused, took too long, or raised.
+            SessionClosed, SessionNotFound: the session takes no calls.
+        """
+        first = first_call_of(TEXT.take(source_or_name, "program"), inputs_of(inputs))
+        reply = await self.call(first.tool, first.arguments)
+        kept = reply.details.get("details") if isinstance(reply.details, dict) else None
+        return reply.text if isinstance(kept, dict) and kept.get(IS_TEXT) is True else reply.output
 
     @property
     def child_workspaces(self) -> OwnWorkspaces:

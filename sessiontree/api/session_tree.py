@@ -202,7 +202,8 @@ class SessionTree:
         app, plugins = self._app, plugins_of(self._app.plugins)
         context = plugin_context(self._root, self._agents, self._channel, group, self._state_dir, tree_id)
         found = installed_tools(context, plugins) if app.builtin_tools else ()
-        given = (*app.tools, *channel_members(self._channel).get("tools", ()))
+        saved = late("programs_of")(app.programs, self._root) if app.programs else ()
+        given = (*app.tools, *channel_members(self._channel).get("tools", ()), *saved)
         check_claims(found, given)
         brought = {each.tool.name: each.plugin for each in found if each.plugin}
         table = ToolTable((*(each.tool for each in found), *given), brought)

@@ -340,6 +340,10 @@ class SpawnRequest:
     """When its result makes the model continue."""
     workspace: WorkspaceChoice | None = None
     """Where the child works; None = as its agent or the tree says."""
+    program: str | None = None
+    """The program that it runs instead of asking a model: a saved one's name, or a text; None = none."""
+    inputs: Mapping[str, JsonValue] | None = None
+    """Arguments of the saved program, or variables of the text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ order in which the program asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.codec import recorded, sparse
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.tool import P, Tool
 
 MAX_PROGRAM_CALLS: Final = 10_000
 """Calls that one program may make."""
@@ -23,15 +23,14 @@ MAX_PROGRAM_NOTES: Final = 1_000
 MAX_NOTE_CHARS: Final = 2_000
 STARTS_CHILDREN: Final = "sessions_spawn"
 """The tool behind ``spawn`` and ``map`` of a program."""
+IS_TEXT: Final = "is_text"
+"""The detail of a program's result that says whether its value is a text; JSON can look like one."""
+SAVED_INPUTS: Final = "saved_inputs"
+"""The variable of a saved program that holds the arguments of its call."""
+MAX_PROGRAM_DEPTH: Final = 8
+"""How deep saved programs may call each other, with the first one; a program that calls itself ends there."""
 NoteKind: TypeAlias = Literal["print", "log", "phase"]
 """What a program's note is: something it printed or logged, or the name of the phase that begins."""
-
-
-class ProgramTool(Tool[P]):
-    """A tool whose call is a program: an interpreter runs it, and its calls are calls of the session.
-
-    Its parameters have the members ``code``, ``inputs`` and ``timeout_s``.
-    """
 
 
 @recorded("program_call")
@@ -58,15 +57,58 @@ class ProgramNote:
     text: str
 
 
+PROGRAM_TOOL: Final = "program"
+"""The tool whose calls bring their own text."""
+SAVED_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""What a saved program may be called: its name is that of its tool and of its function in programs."""
+
+
+def first_call_of(source_or_name: str, inputs: Mapping[str, JsonValue]) -> ProgramCall:
+    """Return the call that runs a program.
+
+    Args:
+        source_or_name: The name of a saved program, or the text of another one: a text that is a single name
+            computes nothing.
+        inputs: Arguments of the saved program, or variables of the text.
+    """
+    if SAVED_NAME.fullmatch(source_or_name):
+        return ProgramCall(source_or_name, dict(inputs))
+    return ProgramCall(PROGRAM_TOOL, {"code": source_or_name, **({"inputs": dict(inputs)} if inputs else {})})
+
+
 def key_in_program(program: str, number: int) -> str:
     """Return the key of a program's call."""
     return f"{program}/{number}"
 
 
-def expiry_ms(arguments: Mapping[str, JsonValue], began_at_ms: int) -> int | None:
-    """Return when a program with these arguments is ended; None = never."""
-    limit_s = arguments.get("timeout_s")
+@recorded("program_source")
+@dataclass(frozen=True, slots=True)
+class ProgramSource:
+    """The text of a saved program as its call found it: this runs again after a loss, not the file."""
+
+    name: str
+    code: str
+    """The file's text and the call of its ``main``, which takes the variable :data:`SAVED_INPUTS`."""
+    digest: str
+    """SHA-256 of the code, in hexadecimal."""
+    timeout_s: float | None = sparse(None)
+    """After how many seconds each call is ended; None = never."""
+
+
+def expiry_ms(
+    arguments: Mapping[str, JsonValue], began_at_ms: int, source: ProgramSource | None = None
+) -> int | None:
+    """Return when a program with these arguments is ended; None = never.
+
+    ``source`` is the saved program, if it is one: its arguments are its own.
+    """
+    limit_s = arguments.get("timeout_s") if source is None else source.timeout_s
     return began_at_ms + int(limit_s * 1000) if isinstance(limit_s, int | float) else None
+
+
+def depth_of(key: str) -> int:
+    """Return how many programs are around the call of a key."""
+    return key.count("/")
 
 
 def is_of_program(key: str) -> bool:

@@ -15,7 +15,7 @@ from sessiontree.contracts.jobs import ExecHost, JobStatus
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, Usage, UserMessage
 from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.programs import ProgramCall, ProgramNote
+from sessiontree.contracts.programs import ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Principal
 
@@ -356,6 +356,8 @@ class ProgramStarted:
     call: CheckedCall
     at_ms: int
     """The time that the program reads from its clock."""
+    source: ProgramSource | None = sparse(None)  # noqa: RUF009 - a declaration
+    """The text of a saved program; None = the call's argument ``code`` is the text."""
 
 
 @recorded("program_advanced")

@@ -17,7 +17,7 @@ from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ImageContent, Origin, ToolResultMessage
 from sessiontree.contracts.model_settings import ModelSettings, OnLength
-from sessiontree.contracts.programs import ProgramCall, ProgramNote
+from sessiontree.contracts.programs import ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.results import Artifact, SessionResult
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import (
@@ -312,6 +312,8 @@ class ProgramBegan:
 
     at_ms: int
     call: CheckedCall
+    source: ProgramSource | None = None
+    """The text of a saved program; None = the call holds the text."""
 
 
 @quickly_made

@@ -21,6 +21,7 @@ from sessiontree.contracts.kinds import (
     WorkspaceChoice,
 )
 from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.programs import ProgramCall
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.settings import Budget, Limits, MessagePolicy
 
@@ -93,6 +94,8 @@ class SessionSpec:
     delegates: tuple[str, ...] = sparse(())
     """Sorted names of the tools that it may not use and its children may hold: those that its agent
     delegates, of what its parent holds or delegates."""
+    first_call: ProgramCall | None = sparse(None)  # noqa: RUF009 - a declaration
+    """The program that it runs instead of asking a model; None = its model replies."""
 
     @property
     def strictness(self) -> Mapping[str, str | tuple[str, ...] | frozenset[str]]:

@@ -33,7 +33,8 @@ from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_readable, to_json_value
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.programs import MAX_ANSWER_CHARS, is_of_program
+from sessiontree.contracts.program_tool import SavedProgram
+from sessiontree.contracts.programs import MAX_ANSWER_CHARS, ProgramSource, is_of_program
 from sessiontree.contracts.protection import Protection
 from sessiontree.contracts.results import blocked_message, error_message
 from sessiontree.contracts.senders import Principal
@@ -321,8 +322,15 @@ class Dispatcher:
     @property
     def callable_in_programs(self) -> Mapping[str, Mapping[str, JsonValue]]:
         """The tools that a program of the session may call: the schemas of their parameters, by name."""
-        callable_ = sorted(self._at_hand.keys() - self.program_tools)
-        return {name: self._at_hand[name].compiled.schema for name in callable_}
+        # A program's own text comes from its caller; another program inside it would only hide the calls.
+        given = {name for name in self.program_tools if self.source_of(name) is None}
+        return {name: self._at_hand[name].compiled.schema for name in sorted(self._at_hand.keys() - given)}
+
+    def source_of(self, tool: str) -> ProgramSource | None:
+        """Return the text of the saved program that a tool is; None = the tool is none, or is not held."""
+        entry = self._at_hand.get(tool)
+        found = None if entry is None else entry.tool
+        return found.source if isinstance(found, SavedProgram) else None
 
     def prepare_again(
         self, checked: CheckedCall, call_id: str, asked_by: tuple[Principal, ...] = ()

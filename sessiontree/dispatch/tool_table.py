@@ -12,7 +12,7 @@ from sessiontree.contracts.context import WRITER
 from sessiontree.contracts.decorator import FunctionTool
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.programs import ProgramTool
+from sessiontree.contracts.program_tool import ProgramTool
 from sessiontree.contracts.tool import Tool, ToolFlag, check_tool
 from sessiontree.policy.catalog import CatalogRow, row_of
 from sessiontree.policy.vocabulary import folded

@@ -30,10 +30,12 @@ def _outcome_of(report, has_schema):
 def _refusal_of(error, status):
     return {"status": status, "value": None, "error": str(error), "session": None}
 
-async def _child(kind, task, agent, schema, budget, label, workspace, timeout_s=None, group=None):
-    given = {"kind": kind, "task": task, "wait": "each"}
+async def _child(kind, task, agent, schema, budget, label, workspace, timeout_s=None, group=None,
+                 program=None, inputs=None):
+    given = {"kind": kind, "task": task or "Run the program.", "wait": "each"}
     for name, value in (("agent", agent), ("result_schema", schema), ("budget", budget), ("label", label),
-                        ("workspace", workspace), ("timeout_s", timeout_s), ("_group", group)):
+                        ("workspace", workspace), ("timeout_s", timeout_s), ("_group", group),
+                        ("program", program), ("inputs", inputs)):
         if value is not None:
             given[name] = value
     try:
@@ -49,7 +51,7 @@ async def _child(kind, task, agent, schema, budget, label, workspace, timeout_s=
             if str(error).startswith(name):
                 return _refusal_of(error, status)
         return _refusal_of(error, "not_started")
-    return _outcome_of(report, schema is not None)
+    return _outcome_of(report, schema is not None or program is not None)
 
 def _value_of(outcome, what):
     if outcome["status"] == "completed":
@@ -63,9 +65,10 @@ def _value_of(outcome, what):
         raise TimeoutError(text)
     raise RuntimeError(text)
 
-async def spawn(kind, task, *, agent=None, schema=None, budget=None, label=None, workspace=None,
-                timeout_s=None, on_error="raise"):
-    outcome = await _child(kind, task, agent, schema, budget, label, workspace, timeout_s)
+async def spawn(kind, task="", *, agent=None, schema=None, budget=None, label=None, workspace=None,
+                program=None, inputs=None, timeout_s=None, on_error="raise"):
+    outcome = await _child(kind, task, agent, schema, budget, label, workspace, timeout_s, None, program,
+                           inputs)
     if on_error == "return":
         return outcome
     return _value_of(outcome, outcome["session"] or "the child")
@@ -149,9 +152,10 @@ def phase(name: str) -> None: ...
 """
 
 CHILD_STUBS: Final = """
-async def spawn(kind: Literal["branch", "worker"], task: str, *, agent: str | None = None,
+async def spawn(kind: Literal["branch", "worker"], task: str = "", *, agent: str | None = None,
     schema: dict[str, Any] | None = None, budget: dict[str, Any] | None = None, label: str | None = None,
-    workspace: Literal["shared", "own"] | None = None, timeout_s: float | None = None,
+    workspace: Literal["shared", "own"] | None = None, program: str | None = None,
+    inputs: dict[str, Any] | None = None, timeout_s: float | None = None,
     on_error: Literal["raise", "return"] = "raise") -> Any: ...
 async def map(kind: Literal["branch", "worker"], tasks: list[str], *, agent: str | None = None,
     schema: dict[str, Any] | None = None, budget: dict[str, Any] | None = None,

@@ -31,6 +31,7 @@ from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.port import InProcessModel, image_key, summary_key
+from sessiontree.models.program_model import ProgramModel
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.policy.steps import WebAccess
 from sessiontree.programs.found import found_interpreter
@@ -224,12 +225,16 @@ def build_tooling(
     )
     has_writer = adopt.config.compaction_model
     summariser = equipment.instant.get(summary_key(adopt.spec.agent)) if has_writer else None
+    # A program stands in for the model, here and not in the machine: the session is like any other, so its
+    # turns, rights, budget, result and recovery need no second set of rules. Its call is in the spec, which
+    # is journaled with the spawn, so a resume asks no provider and no gateway.
+    first = adopt.spec.first_call
     questioner = ModelRequestBuilder(
         equipment.table,
         held,
         adopt.config,
         adopt.model,
-        equipment.instant.get(adopt.spec.agent),
+        equipment.instant.get(adopt.spec.agent) if first is None else ProgramModel(first),
         dispatcher.withheld_from,
         summariser,
     )

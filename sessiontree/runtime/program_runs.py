@@ -21,9 +21,12 @@ from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ExecutionError, ToolError, words_of
 from sessiontree.contracts.jsonable import JsonValue, digest_of
 from sessiontree.contracts.programs import (
+    IS_TEXT,
+    MAX_ANSWER_CHARS,
     MAX_NOTE_CHARS,
     MAX_PROGRAM_CALLS,
     MAX_PROGRAM_NOTES,
+    SAVED_INPUTS,
     NoteKind,
     ProgramCall,
     ProgramNote,
@@ -338,13 +341,12 @@ class ProgramRuns:
             del self._runs[key]
 
     def _opening(self, call: CallState, program: ProgramState) -> dict[str, Any]:
-        face = self._face
-        arguments = call.final.arguments
-        given = arguments.get("inputs")
+        face, arguments, source = self._face, call.final.arguments, program.source
+        given = arguments.get("inputs") if source is None else {SAVED_INPUTS: dict(arguments)}
         inputs = dict(given) if isinstance(given, Mapping) else {}
         return {
             "op": "open",
-            "code": arguments["code"],
+            "code": arguments["code"] if source is None else source.code,
             "inputs": inputs,
             "stubs": face.stubs + "".join(f"{name}: Any\n" for name in inputs),
             "prelude": face.prelude,
@@ -417,17 +419,22 @@ class ProgramRuns:
     def _complete(self, key: str, call: CallState, program: ProgramState, value: JsonValue) -> None:
         calls = len(program.asked)
         display = f"the program is done after {calls} call{'s' if calls != 1 else ''}"
-        result = ToolResult(output=value, display=display)
+        is_text = isinstance(value, str)
+        is_shown = not (call.part_of or call.outside or self._state.spec.first_call is not None)
+        details: JsonValue = {IS_TEXT: True} if is_text and not is_shown else None
+        result = ToolResult(output=value, display=display, details=details)
         message = result_message(
             call.call.id,
             call.tool,
             result,
             self._now_ms(),
-            max_chars=self._max_chars,
+            max_chars=self._max_chars if is_shown else MAX_ANSWER_CHARS,
             untrusted=program.untrusted,
+            marks=is_shown,
         )
         self._forget(key)
-        self._host.finish(ImmediateOutcome(key, "ok", message, untrusted=program.untrusted))
+        ended = ImmediateOutcome(key, "ok", message, untrusted=program.untrusted, is_json=not is_text)
+        self._host.finish(ended)
 
     def _fail(self, key: str, call: CallState, program: ProgramState, told: Mapping[str, Any]) -> None:
         """End a program that failed; one that was never run is an invalid call."""
@@ -439,6 +446,9 @@ class ProgramRuns:
         elif program.asked:
             diverged = f"ProgramDiverged: it ran before, and the interpreter here refuses its text: {reason}"
             self._end(key, call, ExecutionError(diverged), "error")
+        elif program.source is not None:  # other arguments would not mend it
+            unfit = f"the saved program {call.tool} does not fit this session and was not run: {reason}"
+            self._end(key, call, ExecutionError(unfit), "error")
         else:
             self._forget(key)
             digest = digest_of(call.tool, call.final.arguments)

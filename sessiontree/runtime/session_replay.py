@@ -281,7 +281,7 @@ def _from_outside(  # noqa: C901, PLR0912 - one case for each type
         case facts.Tainted() | facts.CallResolved():
             yield from _finished(state, at_ms, ahead, key)
         case facts.ProgramStarted():
-            yield stimuli.ProgramBegan(head.at_ms, head.call)
+            yield stimuli.ProgramBegan(head.at_ms, head.call, head.source)
         case facts.ProgramAdvanced():
             yield from _said(state, at_ms, head)
         case facts.ChildAwaited():

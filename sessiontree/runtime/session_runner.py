@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any, TypeGuard
 
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import RejectedCall
+from sessiontree.contracts.approvals import CheckedCall, RejectedCall
 from sessiontree.contracts.codec import pack_joined
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.programs import STARTS_CHILDREN
+from sessiontree.contracts.programs import MAX_PROGRAM_DEPTH, STARTS_CHILDREN, depth_of
 from sessiontree.contracts.results import error_message
 from sessiontree.contracts.session_facts import CallIntended, CallResolved, HookFailed, SessionFact
 from sessiontree.contracts.stimuli import CallFinished, CallPrepared, CallRejected, Stimulus
@@ -581,9 +581,18 @@ class SessionRunner:
                 self._finished(refused)
         elif instruction.call.tool in self._dispatcher.program_tools:
             self._prepared.pop(key, None)
-            self._due.append((f"call:{key}", stimuli.ProgramBegan(self._now_ms(), instruction.call)))
+            self._begin_call_of_program(key, instruction.call)
         elif self._running.claim(key):
             self._to_run.append(instruction)
+
+    def _begin_call_of_program(self, key: str, call: CheckedCall) -> None:
+        """Begin a program: its own text, or that of a saved one, which is read here for the last time."""
+        source = self._dispatcher.source_of(call.tool)
+        began = stimuli.ProgramBegan(self._now_ms(), call, source)
+        if source is not None and depth_of(key) >= MAX_PROGRAM_DEPTH:
+            self._skip(key, f"saved programs call each other at most {MAX_PROGRAM_DEPTH} deep")
+        else:
+            self._due.append((f"call:{key}", began))
 
     def _abort(self, instruction: todo.AbortCalls) -> None:
         waiting = {execute.call.key for execute in self._to_run}

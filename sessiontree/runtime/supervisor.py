@@ -39,6 +39,7 @@ from sessiontree.contracts.ports import (
     Transcript,
 )
 from sessiontree.contracts.previews import PublishedPage
+from sessiontree.contracts.programs import first_call_of
 from sessiontree.contracts.runtime_control import RestartReport, RuntimeStatus
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import SendMode
@@ -378,6 +379,8 @@ class SupervisorCore:
             )
         if request.result_schema is not None:
             check_model_schema(request.result_schema)
+        program = request.program
+        first = None if program is None else first_call_of(program, request.inputs or {})
         asked = tree_stimuli.SpawnAsked(
             live.controller.now_ms(),
             session,
@@ -393,6 +396,7 @@ class SupervisorCore:
             asked_by=asked_by,
             wait=request.wait,
             workspace=request.workspace,
+            first_call=first,
         )
         return await self.spawn_child(live.controller.config.tree_id, asked, f"spawn:{key}")
 

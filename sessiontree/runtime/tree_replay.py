@@ -183,6 +183,7 @@ def _spawn(state: TreeState, at_ms: int, head: facts.SessionSpawned) -> TreeStim
         wait=spec.wait,
         workspace="shared" if spec.copy is None else "own",
         copy=spec.copy,
+        first_call=spec.first_call,
     )
 
 

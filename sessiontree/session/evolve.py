@@ -332,7 +332,8 @@ def _program_started(state: SessionState, fact: facts.ProgramStarted) -> None:
         # Nothing is known of its text yet, so the attempts at its tool are still counted.
         call.checked = fact.call
         call.phase = "program"
-        call.program = ProgramState(fact.at_ms, expiry_ms(fact.call.arguments, fact.at_ms))
+        ends_ms = expiry_ms(fact.call.arguments, fact.at_ms, fact.source)
+        call.program = ProgramState(fact.at_ms, ends_ms, fact.source)
 
 
 def _program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:

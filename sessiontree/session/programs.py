@@ -36,9 +36,9 @@ def began(state: SessionState, stimulus: stimuli.ProgramBegan) -> Decision:
     decision = Decision()
     call = state.calls.get(stimulus.call.key)
     if call is not None and call.phase in {"open", "intended"} and state.stopping is None:
-        decision.facts.append(facts.ProgramStarted(stimulus.call, stimulus.at_ms))
+        decision.facts.append(facts.ProgramStarted(stimulus.call, stimulus.at_ms, stimulus.source))
         decision.instructions.append(todo.AdvanceProgram(call.key))
-        ends_ms = expiry_ms(stimulus.call.arguments, stimulus.at_ms)
+        ends_ms = expiry_ms(stimulus.call.arguments, stimulus.at_ms, stimulus.source)
         if ends_ms is not None:
             decision.instructions.append(todo.WakeSessionAt(ends_ms))
     return decision

@@ -13,6 +13,7 @@ from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import Message, ToolCall, Usage
 from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.programs import ProgramSource
 from sessiontree.contracts.results import Artifact, ResultCause
 from sessiontree.contracts.senders import Principal, joined
 from sessiontree.contracts.session_facts import (
@@ -44,6 +45,8 @@ class ProgramState:
     """The time that it reads from its clock."""
     expires_at_ms: int | None = None
     """When it is ended; None = never."""
+    source: ProgramSource | None = None
+    """The text of a saved program; None = its call holds the text."""
     asked: list[str] = field(default_factory=list)
     """Digests of the calls that it asked for, in the order of their numbers."""
     answers: list[CallResolved] = field(default_factory=list)

@@ -323,7 +323,7 @@ class SessionHandle(SessionBase[R]):
             approver: What answers requests that climb to it: rules, ``module:name`` of a function, or a
                 callable in this process. A callable is called on a thread that blocks in the tree.
             options: Members of :class:`SpawnOptions` by name: its label, agent, budget, model settings,
-                skills, time to live, and whether it stays open.
+                skills, time to live, the program that it runs, and whether it stays open.
 
         Raises:
             SpawnRefused, LimitExceeded: a rule or limit forbids it; nothing was started.
@@ -464,6 +464,27 @@ class SessionHandle(SessionBase[R]):
             SessionClosed, SessionNotFound: the session takes no calls.
         """
         value: ToolReply = self._crossing.wait(self._inner.call, tool, arguments)
+        return value
+
+    def run_program(self, source_or_name: str, /, **inputs: Any) -> Any:
+        """Run a program in the session, outside its transcript, and return its value.
+
+        An interrupt ends the waiting, not the program.
+
+        It is a call of the tool ``program``, or of the saved program's own tool, with all checks of
+        :meth:`call`; its calls are the session's. A text of a tree's owner needs no model.
+
+        Args:
+            source_or_name: The name of a saved program, or the text of a program.
+            inputs: Arguments of the saved program, or variables of the text.
+
+        Raises:
+            ConfigError: the program is not text, or an input has no JSON form.
+            ValidationError: the text or an argument is not valid; nothing was run.
+            PermissionDenied, Timeout, ExecutionError: it was refused, took too long, or raised.
+            SessionClosed, SessionNotFound: the session takes no calls.
+        """
+        value: Any = self._crossing.wait(self._inner.run_program, source_or_name, **inputs)
         return value
 
     def result(self) -> SessionResult[R]:

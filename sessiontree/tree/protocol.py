@@ -17,6 +17,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus, Wait, WorkspaceChoice
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.programs import ProgramCall
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.settings import Budget
@@ -80,6 +81,8 @@ class SpawnAsked:
     """Where the child works; None = as its agent or the tree says."""
     copy: WorkspaceCopy | None = None
     """The copy that was made for it before, if it is to have one (``tree.spawn.needs_copy``)."""
+    first_call: ProgramCall | None = None
+    """The program that it runs instead of asking a model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import ExecSecurity, SessionKind, SystemAnswer, WorkspaceAccess
 from sessiontree.contracts.senders import joined
 from sessiontree.contracts.session_ids import MAIN
@@ -165,7 +166,7 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         label=asked.label or None,
         via=asked.via,
         tools=tools,
-        result_schema=asked.result_schema,
+        result_schema=_schema_of(asked),
         rules=asked.rules if from_program else (),
         approver=asked.approver if from_program else None,
         owns_channel=asked.owns_channel and from_program,
@@ -191,7 +192,13 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         exec_hosts=tuple(name for name in row.exec_hosts if name in parent.spec.exec_hosts),
         outside_roots=roots_within(row.outside_roots, parent.spec.outside_roots),
         delegates=delegates_of(draft.state, asked.kind, agent, tools, ceiling_of(parent.spec)),
+        first_call=asked.first_call,
     )
+
+
+def _schema_of(asked: SpawnAsked) -> Mapping[str, JsonValue] | None:
+    """Return the schema of a child's result: a program's value is any JSON, unless its parent says more."""
+    return {} if asked.result_schema is None and asked.first_call is not None else asked.result_schema
 
 
 def _row(config: TreeConfig, agent: str) -> AgentRow:
@@ -290,6 +297,18 @@ def _workspaces(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     return None
 
 
+def _programs(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+    """Refuse a program that the child could not begin: it is a call of a tool that it must hold."""
+    if asked.first_call is None:
+        return None
+    parent, tool = state.sessions[asked.parent].spec, asked.first_call.tool
+    agent = asked.agent or parent.agent
+    if tool in tools_of_child(state, parent, asked.kind, agent):
+        return None
+    why = f"a {asked.kind} of agent {agent!r} below {asked.parent} does not hold {tool!r}, which it is to run"
+    return _refusal(asked, f"{why}; name it in the tools of both, or choose another program")
+
+
 def _refusal(asked: SpawnAsked, why: str) -> SpawnRefused:
     named = f" {asked.label!r}" if asked.label else ""
     return SpawnRefused(asked.parent, f"can't spawn a {asked.kind}{named}: {why}")
@@ -302,6 +321,7 @@ _CHECKS: tuple[Callable[[TreeState, SpawnAsked], SpawnRefused | None], ...] = (
     _numbers,
     _names,
     _workspaces,
+    _programs,
     shortage,
 )
 """In this order; the first refusal is the answer."""

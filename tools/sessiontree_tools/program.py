@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.programs import ProgramTool
+from sessiontree.contracts.program_tool import ProgramTool
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import ALL_KINDS, ToolFlag
 

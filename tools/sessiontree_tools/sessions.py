@@ -18,6 +18,7 @@ from sessiontree.contracts.settings import Budget
 from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, Stripped, Tool
 
 MAX_TASK_CHARS = 200_000
+MAX_CODE_CHARS = 100_000
 
 
 class SpawnBudget(BaseModel):
@@ -51,6 +52,10 @@ class SessionsSpawnParams(BaseModel):
     workspace: Literal["shared", "own"] | None = Field(
         default=None, description="own: a branch works in a copy; merge it with child_workspace."
     )
+    program: str | None = Field(
+        default=None, min_length=1, max_length=MAX_CODE_CHARS, description="Runs instead of a model."
+    )
+    inputs: dict[str, Any] | None = None
 
     @field_validator("task")
     @classmethod
@@ -93,6 +98,8 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
             budget=Budget(**params.budget.model_dump()) if params.budget else None,
             wait=params.wait or "",
             workspace=params.workspace,
+            program=params.program,
+            inputs=params.inputs,
         )
         try:
             session_id = await ctx.require(SESSIONS).spawn(request, key=ctx.call_id)
