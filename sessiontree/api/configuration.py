@@ -46,6 +46,8 @@ FILE_VARIABLE: Final = "SESSIONTREE_CONFIG"
 """Names the file, unless a program or an option does."""
 PREFIX: Final = "SESSIONTREE_"
 """How the names of variables begin."""
+PROGRAMS: Final = "programs"
+"""The folder of saved programs, next to the file."""
 _Name = Annotated[str, Field(min_length=1, max_length=64)]
 _Model = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -160,7 +162,7 @@ class Configuration(StrictSettings):
         self._file, self._workspace = file if is_there else None, workspace
         self._origin = file
         self._skills = _folder_next_to(file, "skills")
-        self._programs = _folder_next_to(file, "programs")
+        self._programs = _folder_next_to(file, PROGRAMS)
         if workspace is not None:
             self._entry = self._entry_of(workspace.resolve())
             self._offers = found_in(workspace)
@@ -186,6 +188,11 @@ class Configuration(StrictSettings):
     def file(self) -> Path | None:
         """The file that was read; None = none was read."""
         return self._file
+
+    @property
+    def programs_folder(self) -> Path:
+        """Where the owner's saved programs are, or would be."""
+        return (self._origin or _default_file()).parent / PROGRAMS
 
     @property
     def notice(self) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from sessiontree.cli import bench_commands, cron_commands, journal_commands, memory_commands
+from sessiontree.cli import bench_commands, cron_commands, journal_commands, memory_commands, program_commands
 from sessiontree.cli.options import (
     BODIES,
     AsJson,
@@ -99,7 +99,15 @@ def survey(
 
 @app.command()
 def run(  # noqa: PLR0913 - each option is a parameter
-    task: Annotated[str, typer.Argument(help="What is to be done: the first message to Main.")],
+    task: Annotated[str | None, typer.Argument(help="What is to be done: the first message to Main.")] = None,
+    program: Annotated[
+        str | None,
+        typer.Option(help="Run this saved program instead of a task; `sessiontree program list` has them."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="An input of the program, name=value; may be repeated."),
+    ] = None,
     model: ModelName = None,
     agent: MainAgent = None,
     workspace: WorkspaceOption = None,
@@ -139,7 +147,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
     quiet: Quiet = False,
     view: View = False,
 ) -> None:
-    """Give a task to a tree of sessions, show the tree and print the answer.
+    """Give a task to a tree of sessions, or run a saved program there, show the tree and print the answer.
 
     The answer is on standard output; progress, questions and errors are on standard error.
     Ctrl-C leaves a tree that `sessiontree resume` continues.
@@ -486,3 +494,4 @@ app.add_typer(bench_commands.commands, name="bench")
 app.add_typer(cron_commands.commands, name="cron")
 app.add_typer(journal_commands.commands, name="journal")
 app.add_typer(memory_commands.commands, name="memory")
+app.add_typer(program_commands.commands, name="program")

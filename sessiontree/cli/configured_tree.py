@@ -16,6 +16,7 @@ from sessiontree.api.paths import absolute_path
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.settings import meant
 from sessiontree.models.port import model_name
+from sessiontree.models.program_model import NoModel
 from sessiontree.models.providers.provider_model import LOCAL
 
 LIMITS = Limits(
@@ -44,6 +45,7 @@ def tree_options(
     approve: str | None,
     max_cost: float | None = None,
     has_person: bool | None = None,
+    needs_model: bool = True,
 ) -> dict[str, Any]:
     """Return the arguments of a new tree.
 
@@ -56,6 +58,7 @@ def tree_options(
         approve: The mode that an option names.
         max_cost: Most US dollars that the tree may spend.
         has_person: Whether a person can be asked; None = where the input is a terminal.
+        needs_model: Whether a model must be named; a tree that runs a program needs none.
 
     Raises:
         ConfigError: an option is wrong, or the model or the agent is unknown.
@@ -72,6 +75,8 @@ def tree_options(
         limits=LIMITS,
         budget=None if max_cost is None else Budget(cost_usd=max_cost),
     )
+    if not needs_model:
+        options.setdefault("model", NoModel())
     check_models(options)
     if named is None:
         options["policy"] = with_own_system_tier(options["policy"])
@@ -116,6 +121,8 @@ def find_app(configured: Configuration, was: str, model: str | None) -> App:
     Raises:
         ConfigError: the model is unknown.
     """
+    if model is None and was == NoModel.name:
+        return take_app(None, {**configured.tree_options(), "model": NoModel()})
     options = configured.tree_options(model=configured.model_called(was) if model is None else model)
     check_models(options)
     return take_app(None, options)

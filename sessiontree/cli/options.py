@@ -48,6 +48,9 @@ BODIES = {
     "bench pause": "sessiontree.bench.mend_commands:pause",
     "bench resume": "sessiontree.bench.mend_commands:resume",
     "bench set": "sessiontree.bench.mend_commands:set_settings",
+    "program list": "sessiontree.cli.program:show_list",
+    "program check": "sessiontree.cli.program:check",
+    "program save": "sessiontree.cli.program:save",
     "cron list": "sessiontree.cli.cron:show_list",
     "cron show": "sessiontree.cli.cron:show",
     "cron runs": "sessiontree.cli.cron:show_runs",
@@ -110,7 +113,7 @@ Uri = Annotated[
 ]
 
 
-def run_body(name: str, **options: Any) -> NoReturn:
+def run_body(name: str, /, **options: Any) -> NoReturn:
     """Run the body of a command with its options, and exit with its code."""
     raise typer.Exit(load(_RUNNER)(lambda: load(BODIES[name]), options))
 

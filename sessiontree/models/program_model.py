@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from sessiontree.contracts.errors import ModelError
@@ -42,10 +43,36 @@ class ProgramModel:
         if last is not ended:
             raise ModelError(f"a program runs here, and takes no message: {last.text[:MAX_REASON_CHARS]}")
         if ended.is_error:
-            raise ModelError(f"the program failed: {ended.text[:MAX_REASON_CHARS]}")
+            raise ModelError(_words_in(ended.text)[:MAX_REASON_CHARS])
         return to_message(dump_json(ended.text) if _is_text(ended) else ended.text, request.turn)
 
 
 def _is_text(ended: ToolResultMessage) -> bool:
     kept = ended.details.get("details") if isinstance(ended.details, dict) else None
     return isinstance(kept, dict) and kept.get(IS_TEXT) is True
+
+
+def _words_in(text: str) -> str:
+    """Return what an error's envelope says."""
+    try:
+        envelope = json.loads(text)
+    except ValueError:
+        return text
+    said = envelope.get("error") or envelope.get("reason") if isinstance(envelope, dict) else None
+    return str(said or text).strip()
+
+
+class NoModel:
+    """Stands where a tree has no model, because programs do its work; a session that asks it fails."""
+
+    name = "none"
+
+    def reply(self, request: ModelRequest) -> AssistantMessage:
+        """Refuse.
+
+        Raises:
+            ModelError: always.
+        """
+        raise ModelError(
+            f"session {request.session_id} asks a model, and the tree has none; name one by --model"
+        )

@@ -447,7 +447,8 @@ class ProgramRuns:
             diverged = f"ProgramDiverged: it ran before, and the interpreter here refuses its text: {reason}"
             self._end(key, call, ExecutionError(diverged), "error")
         elif program.source is not None:  # other arguments would not mend it
-            unfit = f"the saved program {call.tool} does not fit this session and was not run: {reason}"
+            where = reason.replace("program.py:", f"{call.tool}.py:").strip()
+            unfit = f"the saved program {call.tool} does not fit this session and was not run: {where}"
             self._end(key, call, ExecutionError(unfit), "error")
         else:
             self._forget(key)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from sessiontree.contracts.programs import STARTS_CHILDREN, ProgramTool
+from sessiontree.contracts.program_tool import ProgramTool, SavedProgram
+from sessiontree.contracts.programs import STARTS_CHILDREN
 from sessiontree.dispatch.tool_table import ToolEntry
 from sessiontree.models.port import ToolSpec
 from sessiontree.policy.catalog import CATALOG
@@ -47,14 +48,19 @@ class ToolOffer:
         return specs
 
     def _description(self, entry: ToolEntry, gone: frozenset[str]) -> str:
-        if not isinstance(entry.tool, ProgramTool):
+        if not _takes_text(entry):
             return entry.tool.description
         callable_ = [
             (each.name, each.compiled.schema)
             for each in sorted(self._entries, key=_usefulness)
-            if each.name not in gone and not isinstance(each.tool, ProgramTool)
+            if each.name not in gone and not _takes_text(each)
         ]
         return with_functions(entry.tool.description, callable_, STARTS_CHILDREN, IN_SCHEMAS)
+
+
+def _takes_text(entry: ToolEntry) -> bool:
+    """Whether a call brings the text of its program, so that no program calls it."""
+    return isinstance(entry.tool, ProgramTool) and not isinstance(entry.tool, SavedProgram)
 
 
 def _usefulness(entry: ToolEntry) -> tuple[int, int, str]:

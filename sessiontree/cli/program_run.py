@@ -1,0 +1,119 @@
+"""``sessiontree run --program``: which saved program is meant, its inputs, and the right to run it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from sessiontree import AgentSpec, ConfigError, Configuration, PolicyConfig, ValidationError
+from sessiontree.api.program_files import read_programs
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.program_tool import SavedProgram, SavedText
+from sessiontree.contracts.settings import suggestion
+from sessiontree.policy.compiled import PolicyWarning
+from sessiontree.schema.compiled import compile_tool
+
+
+def saved_called(configured: Configuration, name: str) -> SavedText:
+    """Return the saved program of a name.
+
+    Raises:
+        ConfigError: none has the name, or its file can't be used; says which, and the line.
+    """
+    folder = configured.programs_folder
+    found, refused = read_programs(folder)
+    for file in refused:
+        if file.path.stem == name:
+            raise ConfigError(f"--program {name!r} can't be used: {file}")
+    if name not in found:
+        raise ConfigError(f"--program: no program {name!r} is saved in {folder}; {suggestion(name, found)}")
+    return found[name]
+
+
+def inputs_for(saved: SavedText, given: Sequence[str]) -> dict[str, JsonValue]:
+    """Return the inputs of a saved program from ``name=value`` options.
+
+    A value is JSON where it parses; where the parameter takes text and no such JSON, it is the text.
+
+    Raises:
+        ConfigError: an option has no ``=``, is given twice, or does not fit the program's ``main``.
+    """
+    texts: dict[str, str] = {}
+    for each in given:
+        name, sign, value = each.partition("=")
+        if not sign or not name:
+            raise ConfigError(f"--input {each!r} has no name and value; write --input name=value")
+        if name in texts:
+            raise ConfigError(f"--input {name} is given twice; give it once")
+        texts[name] = value
+    properties = saved.parameters["properties"]
+    schemas: dict[str, Any] = properties if isinstance(properties, dict) else {}
+    values = {name: _value_in(text, schemas.get(name)) for name, text in texts.items()}
+    try:
+        _, final = compile_tool(SavedProgram(saved)).validate(values)
+    except ValidationError as error:
+        where = f" (at {error.field})" if error.field else ""
+        raise ConfigError(f"--input of program {saved.name!r}: {error}{where}") from None
+    return final
+
+
+def _value_in(text: str, schema: object) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    takes = _types_in(schema)
+    return text if "string" in takes and _type_of(value) not in takes else value
+
+
+def _types_in(schema: object) -> set[str]:
+    """Return the JSON types that a parameter takes; a type that includes whole numbers names both."""
+    if not isinstance(schema, dict):
+        return set()
+    found = {str(schema["type"])} if "type" in schema else {_type_of(each) for each in schema.get("enum", ())}
+    for each in schema.get("anyOf", ()):
+        found |= _types_in(each)
+    return found | ({"integer"} if "number" in found else set())
+
+
+def _type_of(value: object) -> str:
+    for kind, name in _NAMES:
+        if isinstance(value, kind):
+            return name
+    return "null"
+
+
+_NAMES: tuple[tuple[type, str], ...] = (
+    (bool, "boolean"),
+    (int, "integer"),
+    (float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)
+
+
+def grant_program(options: dict[str, Any], name: str) -> None:
+    """Let the sessions of a new tree hold a saved program that its owner named on the command line.
+
+    What the owner denies stays denied, and the tools that the program calls are judged as ever.
+
+    Args:
+        options: The arguments of the tree; changed.
+        name: The program.
+    """
+    policy: PolicyConfig = options["policy"]
+    lists = policy.tools
+    if lists.profile is None and not lists.also_allow:  # the owner did not write this list
+        warnings.filterwarnings("ignore", r"tools\.alsoAllow adds to a profile's list", PolicyWarning)
+    update: dict[str, Any] = {"also_allow": (*(lists.also_allow or ()), name)}
+    if lists.allow is not None:
+        update["allow"] = (*lists.allow, name)
+    options["policy"] = policy.model_copy(update={"tools": lists.model_copy(update=update)})
+    agents: dict[str, AgentSpec] = options["agents"]
+    options["agents"] = {
+        agent: spec if spec.tools is None else spec.model_copy(update={"tools": (*spec.tools, name)})
+        for agent, spec in agents.items()
+    }
