@@ -44,8 +44,8 @@ class ChildWorkspace(Tool[ChildWorkspaceParams]):
 
     name = "child_workspace"
     description = (
-        "Changes of children with a workspace of their own, once they have ended: list, diff, merge into "
-        "your workspace (all or nothing; conflicts are reported), or discard."
+        "Changes of ended children that had workspaces of their own: list, diff, merge into yours (all or "
+        "nothing; conflicts are reported), or discard."
     )
     brief = True
     Params: ClassVar[type[BaseModel]] = ChildWorkspaceParams

@@ -50,12 +50,12 @@ class SessionsSpawnParams(BaseModel):
     budget: SpawnBudget | None = Field(default=None, description="Of all below.")
     wait: Literal["all", "each"] | None = None
     workspace: Literal["shared", "own"] | None = Field(
-        default=None, description="own: a branch works in a copy; merge it with child_workspace."
+        default=None, description="own: a branch's copy; see child_workspace."
     )
     program: str | None = Field(
-        default=None, min_length=1, max_length=MAX_CODE_CHARS, description="Runs instead of a model."
+        default=None, min_length=1, max_length=MAX_CODE_CHARS, description="Replaces the model."
     )
-    inputs: dict[str, Any] | None = None
+    inputs: dict[str, Any] | None = Field(default=None, description="Of program.")
 
     @field_validator("task")
     @classmethod
@@ -69,7 +69,7 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
     """Starts a child session and returns at once."""
 
     name = "sessions_spawn"
-    description = "Start a child. Its result comes later as a message: do not wait."
+    description = "Start a child. Its result comes as a message: do not wait."
     brief = True
     Params: ClassVar[type[BaseModel]] = SessionsSpawnParams
     label = "Start session"
