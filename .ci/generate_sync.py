@@ -254,7 +254,8 @@ FACES = (
                 "",
                 "self._stored",
                 methods=(
-                    *("__init__", "state_dir", "export", "load", "fork", "replay", "erase", "prune", "list"),
+                    *("__init__", "state_dir", "export", "load", "fork", "dry_resume", "dry_fork", "replay"),
+                    *("erase", "prune", "list"),
                 ),
                 made_by_programs=True,
             ),

@@ -133,6 +133,11 @@ if TYPE_CHECKING:
     from sessiontree.contracts.decorator import FunctionTool as FunctionTool
     from sessiontree.contracts.decorator import ToolFunction as ToolFunction
     from sessiontree.contracts.decorator import tool as tool
+    from sessiontree.contracts.dry_run import CallForecast as CallForecast
+    from sessiontree.contracts.dry_run import DryCall as DryCall
+    from sessiontree.contracts.dry_run import DryQuestion as DryQuestion
+    from sessiontree.contracts.dry_run import DryRun as DryRun
+    from sessiontree.contracts.dry_run import DrySession as DrySession
     from sessiontree.contracts.errors import AnswerTooLate as AnswerTooLate
     from sessiontree.contracts.errors import ConfigError as ConfigError
     from sessiontree.contracts.errors import ContextOverflow as ContextOverflow
@@ -540,6 +545,7 @@ _ROOMS = {
     "contracts.model_settings": ("ModelPrice", "ModelSettings", "OnLength", "ThinkingLevel"),
     "contracts.own_program": ("keep_process", "program_words", "release_process"),
     "contracts.plugins": ("PluginContext", "PluginSettings"),
+    "contracts.dry_run": ("CallForecast", "DryCall", "DryQuestion", "DryRun", "DrySession"),
     "contracts.replay_report": ("ReplayDifference", "ReplayReport"),
     "contracts.questions": (
         "AnswerGiven",

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Self
 
 from sessiontree.api.options import new_nonce, new_tree_id
 from sessiontree.api.runtime import late
+from sessiontree.contracts.dry_run import DryRun
 from sessiontree.contracts.errors import (
     ConfigError,
     JournalError,
     TreeNotFound,
 )
 from sessiontree.contracts.memory import Selection
+from sessiontree.contracts.model_settings import ModelPrice
 from sessiontree.contracts.replay_report import ReplayReport
 from sessiontree.contracts.thread_calls import claim_in_thread
 from sessiontree.contracts.tree_config import TreeSummary
@@ -35,6 +37,8 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
 from sessiontree.journal.record import JournalRecord
+from sessiontree.journal.replay import read_config
+from sessiontree.runtime.dry_run import forecast
 from sessiontree.runtime.replay_check import replay_records
 from sessiontree.runtime.settings import COPIES
 from sessiontree.runtime.stored_trees import stored_facts, summaries_in
@@ -151,7 +155,7 @@ def fork_tree(state_dir: Path, tree_id: str, at: int | None) -> ForkSummary:
     """
     with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
         config, records, _ = stored_facts(journal, tree_id)
-    new = Identity(new_tree_id(), new_nonce(), time.time_ns() // 1_000_000)
+    new = Identity(new_tree_id(), new_nonce(), _now_ms())
     manifest, own = forked(config, records, at, new)
     claim = JournalClaim.take(state_dir_of_journal(state_dir))
     try:
@@ -160,6 +164,45 @@ def fork_tree(state_dir: Path, tree_id: str, at: int | None) -> ForkSummary:
     finally:
         claim.release()
     return ForkSummary(new.tree_id, tree_id, len(records) if at is None else at, len(own))
+
+
+def dry_resume(state_dir: Path, tree_id: str, prices: Mapping[str, ModelPrice] | None = None) -> DryRun:
+    """Return what a resume of a stored tree would do at once; nothing is written or started.
+
+    Args:
+        state_dir: The state directory, or the directory of one of its journals.
+        tree_id: The tree.
+        prices: Prices of models' tokens, by agent; those of other agents are not known.
+
+    Raises:
+        TreeNotFound, JournalError: the tree does not exist or can't be read.
+    """
+    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
+        config, records, _ = stored_facts(journal, tree_id)
+    return forecast(config, records, at_ms=_now_ms(), prices=prices or {})
+
+
+def dry_fork(
+    state_dir: Path, tree_id: str, at: int | None, prices: Mapping[str, ModelPrice] | None = None
+) -> DryRun:
+    """Return what a fork of a stored tree would do at once, after its resume; as :func:`dry_resume`.
+
+    ``at`` is as for :func:`fork_tree`.
+
+    Raises:
+        TreeNotFound, JournalError: the tree does not exist or can't be read.
+        ConfigError: no tree can be forked at this fact.
+    """
+    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
+        config, records, _ = stored_facts(journal, tree_id)
+    new = Identity(new_tree_id(), new_nonce(), _now_ms())
+    manifest, own = forked(config, records, at, new)
+    shared = len(records) if at is None else at
+    return forecast(read_config(manifest.row0), own, at_ms=new.at_ms, prices=prices or {}, shared=shared)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def not_here(state_dir: Path, tree_id: str, error: TreeNotFound) -> TreeNotFound:

@@ -54,6 +54,8 @@ _LATE = {
     "import_tree": "sessiontree.api.tree_export:import_tree",
     "replay_tree": "sessiontree.api.journaled_trees:replay_tree",
     "not_here": "sessiontree.api.journaled_trees:not_here",
+    "dry_fork": "sessiontree.api.journaled_trees:dry_fork",
+    "dry_resume": "sessiontree.api.journaled_trees:dry_resume",
     "fork_tree": "sessiontree.api.journaled_trees:fork_tree",
     "erase_tree": "sessiontree.api.journaled_trees:erase_tree",
     "plan_prune": "sessiontree.api.journaled_trees:plan_prune",

@@ -6,7 +6,7 @@ Light: the journal is loaded when it is first used.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,8 @@ from sessiontree.contracts.given_values import TEXT
 from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
+    from sessiontree.contracts.dry_run import DryRun
+    from sessiontree.contracts.model_settings import ModelPrice
     from sessiontree.contracts.replay_report import ReplayReport
     from sessiontree.contracts.tree_config import TreeSummary
 
@@ -109,6 +111,49 @@ class StoredTrees:
         tree_id = TEXT.take(tree_id, "tree_id")
         new_id: str = (await asyncio.to_thread(late("fork_tree"), self._state_dir, tree_id, at)).tree_id
         return new_id
+
+    async def dry_resume(self, tree_id: str, *, prices: Mapping[str, ModelPrice] | None = None) -> DryRun:
+        """Say what a resume of a tree would do at once: what runs again, what the journal serves, what waits.
+
+        The rules that a resume applies decide on a copy of the tree. Nothing is written, started or asked.
+
+        Args:
+            tree_id: The tree.
+            prices: Prices of models' tokens, by agent; what other agents' replies cost is not known.
+
+        Returns:
+            Sessions with their open calls, questions and costs. What follows from the replies is not in it,
+            nor what has become overdue meanwhile.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            JournalError: it can't be read.
+        """
+        tree_id = TEXT.take(tree_id, "tree_id")
+        found: DryRun = await asyncio.to_thread(late("dry_resume"), self._state_dir, tree_id, prices)
+        return found
+
+    async def dry_fork(
+        self, tree_id: str, *, at: int | None = None, prices: Mapping[str, ModelPrice] | None = None
+    ) -> DryRun:
+        """Say what a fork of a tree would do at once, as :meth:`dry_resume`.
+
+        Args:
+            tree_id: The other tree.
+            at: Number of the last shared fact; None = the newest.
+            prices: Prices of models' tokens, by agent; what other agents' replies cost is not known.
+
+        Returns:
+            The same as for a resume, and what the fork itself settles.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            ConfigError: no tree can be forked at this fact; says where it can.
+            JournalError: it can't be read.
+        """
+        tree_id = TEXT.take(tree_id, "tree_id")
+        found: DryRun = await asyncio.to_thread(late("dry_fork"), self._state_dir, tree_id, at, prices)
+        return found
 
     async def replay(self, tree_id: str) -> ReplayReport:
         """Apply the rules of this release again to what a tree recorded, and compare every fact.

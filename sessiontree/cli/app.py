@@ -20,6 +20,7 @@ from sessiontree.cli.options import (
     AsJson,
     Backend,
     ConfigFile,
+    DryRunOption,
     MainAgent,
     ModelName,
     OpenTree,
@@ -158,7 +159,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
 
 
 @app.command()
-def resume(
+def resume(  # noqa: PLR0913 - each option is a parameter
     tree_or_path: Annotated[
         str | None,
         typer.Argument(
@@ -175,9 +176,22 @@ def resume(
     state_dir: StateDir = None,
     backend: Backend = "ray",
     quiet: Quiet = False,
+    dry_run: DryRunOption = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Finish a survey, or a tree of `sessiontree run`, that was interrupted or killed."""
-    run_body("resume", **locals(), survey=lambda: load(BODIES["resume survey"]))
+    """Finish a survey, or a tree of `sessiontree run`, that was interrupted or killed.
+
+    With --dry-run nothing is started: the output says per session what runs again, what the journal serves,
+    what waits, and what it costs at most.
+    """
+    options = locals()
+    if options.pop("dry_run"):
+        shown = ("tree_or_path", "path", "config", "state_dir", "as_json")
+        run_body("dry resume", **{name: options[name] for name in shown})
+        return
+    if options.pop("as_json"):
+        raise typer.BadParameter("--json needs --dry-run")
+    run_body("resume", **options, survey=lambda: load(BODIES["resume survey"]))
 
 
 @app.command()
@@ -342,7 +356,9 @@ def fork(
     at: Annotated[
         int | None, typer.Option(help="Number of the last fact that both trees share [default: the newest].")
     ] = None,
+    config: ConfigFile = None,
     state_dir: StateDir = None,
+    dry_run: DryRunOption = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a new tree of the first facts of another one, which does not change; print its id.
@@ -350,9 +366,16 @@ def fork(
     No effect is repeated there: calls that had begun have an unknown result, and requests are made again once
     the new tree is resumed. The other tree may be open.
 
+    With --dry-run nothing is made: the output says what the new tree would do at once.
+
     Exit codes: 0 made, 2 can't begin.
     """
-    run_body("fork", **locals())
+    options = locals()
+    if options.pop("dry_run"):
+        run_body("dry fork", **options)
+        return
+    options.pop("config")
+    run_body("fork", **options)
 
 
 @app.command()

@@ -26,6 +26,8 @@ BODIES = {
     "interrupt": "sessiontree.cli.cancel:interrupt",
     "chat": "sessiontree.cli.chat:chat",
     "fork": "sessiontree.cli.fork:fork",
+    "dry fork": "sessiontree.cli.dry_run:show_fork",
+    "dry resume": "sessiontree.cli.dry_run:show_resume",
     "replay": "sessiontree.cli.replay:replay",
     "doctor": "sessiontree.cli.doctor:doctor",
     "tools": "sessiontree.cli.tools:tools",
@@ -74,6 +76,9 @@ StateDir = Annotated[
 ]
 View = Annotated[bool, typer.Option("--view", help="Show the tree in a browser, too.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Start and write nothing; say what would be done, at what cost.")
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress: only the answer, questions and errors.")
 ]

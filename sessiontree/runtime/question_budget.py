@@ -86,7 +86,7 @@ class QuestionBudget:
             return
         self.drop(session)
         before = 0 if question.base == 0 else self.sizes.get(session, 0)
-        self.sizes[session] = before + _size_of(question.prompt, question.messages, is_known=before > 0)
+        self.sizes[session] = before + size_of(question.prompt, question.messages, is_known=before > 0)
         self._try(session, _HeldBack(question, config, send, refuse))
 
     def replied(self, session: str, usage: Usage) -> None:
@@ -184,7 +184,7 @@ def _most_used(question: AskModel, config: AgentConfig, size: int) -> MostUsed:
     return MostUsed(size, output, known, min(thinking, output - 1))
 
 
-def _size_of(prompt: ModelPrompt | None, messages: Sequence[Message], *, is_known: bool) -> int:
+def size_of(prompt: ModelPrompt | None, messages: Sequence[Message], *, is_known: bool) -> int:
     """Return the most tokens of what is sent in addition.
 
     Args:

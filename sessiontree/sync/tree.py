@@ -7,7 +7,7 @@ Written by ``.ci/generate_sync.py`` from the async classes: change those, or the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -28,6 +28,8 @@ from sessiontree.sync.event_buffer import FactReader, ProgressReader
 from sessiontree.sync.session import Approvals, ClientCalls, Questions, SessionHandle
 
 if TYPE_CHECKING:
+    from sessiontree.contracts.dry_run import DryRun
+    from sessiontree.contracts.model_settings import ModelPrice
     from sessiontree.contracts.replay_report import ReplayReport
     from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.tree_config import ShardRow, TreeSummary
@@ -420,6 +422,47 @@ class StoredTrees:
             JournalError: the journal can't be read or written.
         """
         value: str = with_own_lease(self._stored.fork, tree_id, at=at)
+        return value
+
+    def dry_resume(self, tree_id: str, *, prices: Mapping[str, ModelPrice] | None = None) -> DryRun:
+        """Say what a resume of a tree would do at once: what runs again, what the journal serves, what waits.
+
+        The rules that a resume applies decide on a copy of the tree. Nothing is written, started or asked.
+
+        Args:
+            tree_id: The tree.
+            prices: Prices of models' tokens, by agent; what other agents' replies cost is not known.
+
+        Returns:
+            Sessions with their open calls, questions and costs. What follows from the replies is not in it,
+            nor what has become overdue meanwhile.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            JournalError: it can't be read.
+        """
+        value: DryRun = with_own_lease(self._stored.dry_resume, tree_id, prices=prices)
+        return value
+
+    def dry_fork(
+        self, tree_id: str, *, at: int | None = None, prices: Mapping[str, ModelPrice] | None = None
+    ) -> DryRun:
+        """Say what a fork of a tree would do at once, as :meth:`dry_resume`.
+
+        Args:
+            tree_id: The other tree.
+            at: Number of the last shared fact; None = the newest.
+            prices: Prices of models' tokens, by agent; what other agents' replies cost is not known.
+
+        Returns:
+            The same as for a resume, and what the fork itself settles.
+
+        Raises:
+            TreeNotFound: no journal here holds the tree.
+            ConfigError: no tree can be forked at this fact; says where it can.
+            JournalError: it can't be read.
+        """
+        value: DryRun = with_own_lease(self._stored.dry_fork, tree_id, at=at, prices=prices)
         return value
 
     def replay(self, tree_id: str) -> ReplayReport:

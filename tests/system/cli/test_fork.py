@@ -112,3 +112,19 @@ def test_a_tree_that_another_program_runs_is_forked_meanwhile(tmp_path: Path, pr
 
     made = asyncio.run(both())
     assert {tree.tree_id for tree in summaries_of(tmp_path / "state" / "journals" / "2")} == {made}
+
+
+def test_a_dry_run_makes_nothing(tmp_path: Path, program: Program, tree_id: str) -> None:
+    """Of a fork and of a resume: a table for people, an object for programs, and no new tree."""
+    place = tmp_path / "state"
+    for command, forked_at in (("resume", None), ("fork", 1)):
+        done = program.call(command, "--dry-run", tree_id, "--state-dir", place)
+        assert (done.code, done.err) == (0, "")
+        assert f"of tree {tree_id}, from " in done.lines[0]
+        assert "nothing was started" in done.lines[0]
+        said = json.loads(program.call(command, "--dry-run", "--json", tree_id, "--state-dir", place).out)
+        (main,) = said["sessions"]
+        assert (said["tree_id"], main["session"], main["calls"]) == (tree_id, "main", [])
+        assert (said["forked_at"] is None) == (forked_at is None)
+        assert (main["served_replies"], said["most_usd"]) == (1, 0)
+    assert [tree.tree_id for tree in summaries_of(place)] == [tree_id]

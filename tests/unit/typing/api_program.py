@@ -14,6 +14,7 @@ from sessiontree import (
     Budget,
     ChildResult,
     ChildResults,
+    DryRun,
     FunctionModel,
     Limits,
     ModelRequest,
@@ -143,3 +144,5 @@ async def use_options() -> None:
     for summary in await stored.list():
         assert_type(summary.tree_id, str)
     assert_type(await stored.fork("t0", at=3), str)
+    assert_type(await stored.dry_resume("t0"), DryRun)
+    assert_type(await stored.dry_fork("t0", at=3), DryRun)

@@ -1,0 +1,141 @@
+"""The option ``--dry-run`` of ``sessiontree resume`` and ``sessiontree fork``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from sessiontree.api.journaled_trees import dry_fork, dry_resume
+from sessiontree.cli.configured_tree import load_configuration
+from sessiontree.cli.screen import RichScreen, counted
+from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
+from sessiontree.contracts.dry_run import CallForecast, DryQuestion, DryRun, DrySession
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.model_settings import ModelPrice
+from sessiontree.journal.journal import Journal
+from sessiontree.journal.replay import read_config
+
+_SAID: Mapping[CallForecast, str] = {
+    "begins": "is checked, then runs or asks for an approval",
+    "repeats": "runs again: it may be repeated",
+    "program": "its text runs again",
+    "approval": "waits for an approval",
+    "answer": "waits for an answer",
+    "child": "waits for a child",
+    "turn": "waits for the end of the turn",
+    "unknown": "ends as OutcomeUnknown: it may have run",
+    "skipped": "ends without running",
+}
+_NOT_KNOWN = "not known"
+
+
+def show_resume(
+    screen: RichScreen,
+    *,
+    tree_or_path: str | None,
+    path: Path | None,
+    config: Path | None,
+    state_dir: Path | None,
+    as_json: bool,
+) -> int:
+    """Show what a resume of a tree would do at once, and return the exit code; nothing is started.
+
+    With ``as_json`` one object: the members of :class:`DryRun`.
+
+    Raises:
+        TreeNotFound: no journal holds the tree, or no tree ran here.
+        JournalError: it can't be read.
+    """
+    named = tree_or_path
+    if named is not None and path is None and Path(named).is_dir():
+        path, named = Path(named), None
+    place = find_state_dir(path, state_dir)
+    tree_id = None if named is None else whole_tree_id(place, named)
+    journal_dir = find_journal(place, tree_id)
+    if tree_id is None:
+        with Journal.open(journal_dir, read_only=True) as journal:
+            tree_id = newest_tree(journal, place)
+    _show(screen, dry_resume(journal_dir, tree_id, _prices(journal_dir, tree_id, config)), as_json=as_json)
+    return 0
+
+
+def show_fork(
+    screen: RichScreen,
+    *,
+    tree_id: str,
+    path: Path | None,
+    at: int | None,
+    config: Path | None,
+    state_dir: Path | None,
+    as_json: bool,
+) -> int:
+    """Show what a fork of a tree would do at once, as :func:`show_resume`; nothing is made.
+
+    Raises:
+        TreeNotFound: no journal holds the tree.
+        ConfigError: no tree can be forked at this fact.
+        JournalError: it can't be read.
+    """
+    given = find_state_dir(path, state_dir)
+    tree_id = whole_tree_id(given, tree_id)
+    place = find_journal(given, tree_id)
+    _show(screen, dry_fork(place, tree_id, at, _prices(place, tree_id, config)), as_json=as_json)
+    return 0
+
+
+def _prices(place: Path, tree_id: str, config: Path | None) -> dict[str, ModelPrice]:
+    """Return the prices that the owner's configuration names, by agent."""
+    with Journal.open(place, read_only=True) as journal:
+        workspace = read_config(journal.row0(tree_id)).workspace
+    agents = load_configuration(config, Path(workspace)).agents
+    prices = {name: spec.config.model_price for name, spec in agents.items()}
+    return {name: price for name, price in prices.items() if isinstance(price, ModelPrice)}
+
+
+def _show(screen: RichScreen, found: DryRun, *, as_json: bool) -> None:
+    if as_json:
+        screen.raw(dump_json(asdict(found)))
+        return
+    what = "resume" if found.forked_at is None else f"fork at fact {found.forked_at:,}"
+    screen.line(f"{what} of tree {found.tree_id}, from {counted(found.facts, 'fact')}; nothing was started")
+    header = ("session", "agent", "from the journal", "takes in", "asks its model", "at most", "budget left")
+    screen.table(header, [_row(each) for each in found.sessions])
+    if found.calls:
+        rows = [(each.session, each.key, each.tool, _said(each.becomes, each.served)) for each in found.calls]
+        screen.table(("session", "call", "tool", "what becomes of it"), rows)
+    counts = Counter(each.becomes for each in found.calls)
+    again = counts["begins"] + counts["repeats"]
+    asked = sum(each.question is not None for each in found.sessions)
+    cost = _NOT_KNOWN if found.most_usd is None else f"${found.most_usd:.4f}"
+    screen.line(
+        f"{counted(asked, 'question')} to models, at most {cost}; {counted(again, 'call')} to run, "
+        f"{counts['unknown']} unknown; {counted(found.ended, 'session')} ended, nothing of which runs again"
+    )
+
+
+def _said(becomes: CallForecast, served: int) -> str:
+    if becomes == "program":
+        return f"{_SAID[becomes]}, {counted(served, 'answer')} from the journal"
+    return _SAID[becomes]
+
+
+def _row(session: DrySession) -> tuple[str, ...]:
+    left = ", ".join(f"{name} {amount:g}" for name, amount in session.budget_left.items())
+    served = f"{counted(session.served_replies, 'turn')}, {counted(session.served_calls, 'result')}"
+    taken = counted(session.messages, "message") if session.messages else ""
+    if session.lost_jobs:
+        taken = ", ".join(part for part in (taken, f"{counted(session.lost_jobs, 'lost command')}") if part)
+    asks, cost = _question(session.question)
+    return (session.session, session.agent, served, taken, asks, cost, left or "no cap")
+
+
+def _question(question: DryQuestion | None) -> tuple[str, str]:
+    """Return which reply a session asks for, and what it costs at most."""
+    if question is None:
+        return "", ""
+    size = question.most_input_tokens
+    tokens = "request not counted yet" if size is None else f"{size:,} in"
+    cost = _NOT_KNOWN if question.most_usd is None else f"${question.most_usd:.4f}"
+    return f"turn {question.turn}: {tokens}, {question.most_output_tokens:,} out", cost
