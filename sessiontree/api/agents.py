@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
@@ -16,6 +16,10 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.model_settings import NO_SETTINGS, ModelSettings
 from sessiontree.contracts.settings import StrictSettings
 from sessiontree.policy.settings import PolicyConfig, ToolPolicy
+from sessiontree.policy.steps import PROGRAM, TOOL_SEARCH
+
+MEANS: Final = frozenset({PROGRAM, TOOL_SEARCH})
+"""The tools that an agent is offered in place of all."""
 
 
 class AgentSpec(StrictSettings):
@@ -70,6 +74,22 @@ class AgentSpec(StrictSettings):
 
     # As in the base: validation of a mapping skips __init__.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @property
+    def named_tools(self) -> frozenset[str]:
+        """Names of the tools that it asks for, so that optional ones among them are not left out."""
+        means = MEANS if self.config.tools_offered == "program" else frozenset()
+        return frozenset(self.tools or ()) | means
+
+    @model_validator(mode="after")
+    def _has_means(self) -> Self:
+        missing = sorted(MEANS - set(self.tools or ()))
+        if self.config.tools_offered == "program" and self.tools is not None and missing:
+            raise ValueError(
+                f"tools_offered='program' needs {' and '.join(map(repr, missing))} in tools; add them, or "
+                "leave tools_offered out"
+            )
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -262,7 +262,7 @@ def policy_row_of(
         ConfigError: the policy is strict and it or a rule has a probable mistake.
     """
     models = {name: spec.config.model for name, spec in agents.items()}
-    named_tools = {name: frozenset(spec.tools or ()) for name, spec in agents.items()}
+    named_tools = {name: spec.named_tools for name, spec in agents.items()}
     row, slips = policy_row(policy, group, table, models, named_tools)
     named = [(f"systemTierByAgent.{name}", name) for name in policy.system_tier_by_agent]
     named += [(f"delegatesByAgent.{name}", name) for name in policy.delegates_by_agent]

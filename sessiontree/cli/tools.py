@@ -19,6 +19,7 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.catalog import CATALOG, CatalogRow
 from sessiontree.policy.compiled import CompiledPolicy, Explanation, compiled
 from sessiontree.policy.steps import Standing
+from sessiontree.programs.found import found_interpreter
 from sessiontree.runtime.session_rights import tool_standing
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.schema.dialect import Cleaned, dialect_named
@@ -142,7 +143,8 @@ def tools(  # noqa: PLR0913 - each is an option of the command
         raise ConfigError(f"--kind {who['kind']!r} is not one of {', '.join(SessionKind)}")
     kind = SessionKind(who["kind"])
     standing = tool_standing(kind, who["agent"], who["model"], who["group"], has_channel=channel)
-    standing = replace(standing, is_tainted=tainted)
+    has_interpreter = found_interpreter().is_ready
+    standing = replace(standing, is_tainted=tainted, has_interpreter=has_interpreter, has_tool_search=False)
     asked = _ask(standing, policy, _installed(standing.agent, standing.group, plugins))
     if explain is not None:
         found = asked.policy.explain(explain, asked.standing)

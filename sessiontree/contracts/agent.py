@@ -73,6 +73,10 @@ class AgentConfig(StrictSettings):
     tree's ``tool_timeout_s``."""
     workspace_access: WorkspaceAccess = "rw"
     """What its sessions and their commands may do to the workspace; with ``ro`` they get no writer."""
+    tools_offered: Literal["all", "program"] = "all"
+    """Which tools the model of its sessions is offered: all that the session holds, or only ``program``,
+    whose programs may call the others, and ``tool_search``, which finds them. It changes no right. A session
+    that does not hold both is offered all."""
     workspace: WorkspaceChoice = "shared"
     """Where its Branches work unless their spawn says so: with their parent, or in a copy of their own."""
     sandbox: SandboxSpec | None = None

@@ -29,6 +29,13 @@ class ProgramTool(Tool[P]):
     """
 
 
+class ToolFinder(Tool[P]):
+    """A tool that searches the tools of its session: the session's host answers its calls.
+
+    Its parameters have the members ``query`` and ``limit``.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class SavedText:
     """What a file of a saved program says."""

@@ -21,6 +21,8 @@ MAX_ANSWER_CHARS: Final = 2_000_000
 """Longest text of a call's result that its program gets."""
 MAX_PROGRAM_NOTES: Final = 1_000
 MAX_NOTE_CHARS: Final = 2_000
+DEFAULT_FOUND: Final = 8
+"""Tools that a search of them shows unless it says how many."""
 STARTS_CHILDREN: Final = "sessions_spawn"
 """The tool behind ``spawn`` and ``map`` of a program."""
 IS_TEXT: Final = "is_text"

@@ -110,6 +110,7 @@ class Dispatcher:
         self._now_ms = now_ms
         self._max_chars = self.max_chars = rights.config.max_result_chars
         self.program_tools = table.for_programs & self._held
+        self.search_tools = table.for_search & self._held
         self._pictures = Pictures(rights.config.images, rights.config.context_tokens)
         self._place = str(rights.workspace_root)
         self._command_fingerprint = command_fingerprint
@@ -320,11 +321,12 @@ class Dispatcher:
         return self._blocked_outcome(key, call.id, entry.tool, entry.tool.tier, reason)
 
     @property
-    def callable_in_programs(self) -> Mapping[str, Mapping[str, JsonValue]]:
-        """The tools that a program of the session may call: the schemas of their parameters, by name."""
+    def callable_in_programs(self) -> tuple[ToolEntry, ...]:
+        """The tools that a program of the session may call, and that a search finds, sorted by name."""
         # A program's own text comes from its caller; another program inside it would only hide the calls.
         given = {name for name in self.program_tools if self.source_of(name) is None}
-        return {name: self._at_hand[name].compiled.schema for name in sorted(self._at_hand.keys() - given)}
+        names = sorted(self._at_hand.keys() - given - self.search_tools)
+        return tuple(self._at_hand[name] for name in names)
 
     def source_of(self, tool: str) -> ProgramSource | None:
         """Return the text of the saved program that a tool is; None = the tool is none, or is not held."""

@@ -12,7 +12,7 @@ from sessiontree.contracts.context import WRITER
 from sessiontree.contracts.decorator import FunctionTool
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.program_tool import ProgramTool
+from sessiontree.contracts.program_tool import ProgramTool, ToolFinder
 from sessiontree.contracts.tool import Tool, ToolFlag, check_tool
 from sessiontree.policy.catalog import CatalogRow, row_of
 from sessiontree.policy.vocabulary import folded
@@ -100,6 +100,11 @@ class ToolTable:
     def for_programs(self) -> frozenset[str]:
         """Names of the tools whose calls are programs."""
         return frozenset(entry.name for entry in self if isinstance(entry.tool, ProgramTool))
+
+    @property
+    def for_search(self) -> frozenset[str]:
+        """Names of the tools that search the tools of their session."""
+        return frozenset(entry.name for entry in self if isinstance(entry.tool, ToolFinder))
 
     @property
     def for_persons(self) -> frozenset[str]:

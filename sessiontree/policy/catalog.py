@@ -173,6 +173,7 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     ),
     _row("sessions_spawn", "Start session", "sessions", _WORKSPACE, "sessions", "coding"),
     _row("program", "Program", "sessions", _READ, "", "coding", kinds=ALL_KINDS, flags=_NAMED),
+    _row("tool_search", "Search tools", "sessions", _READ, "", "coding", kinds=ALL_KINDS),
     _row("subagents", "Children", "sessions", _WORKSPACE, "sessions subtree", "coding"),
     _row(
         "session_status", "Session status", "sessions", _READ, "", "minimal coding messaging", kinds=ALL_KINDS

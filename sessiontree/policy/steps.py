@@ -1,9 +1,9 @@
 """The steps that a session's tools pass through: preliminary ones, the specification's nine, and one more.
 
 Source: seed 001, sections 8.1 and 8.2; the labels are those of its source system. The preliminary steps
-remove: what a kind of session never holds, what needs a missing channel, web access, browser, speech or image
-model, what each plugin's filter removes, optional tools of plugins, ``apply_patch``, and tools only for
-owners. The last step removes what the session only delegates. A scope without settings makes no step.
+remove: what a kind of session never holds, what needs a missing channel, web access, browser, speech, image
+model or interpreter, what each plugin's filter removes, optional tools of plugins, ``apply_patch``, and tools
+only for owners. The last step removes what the session only delegates. A scope without settings makes no step.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ NO_WEB = "the session holds no web: the owner of this tree gave it web=None"
 NO_BROWSER = "no browser is installed where its session runs; `sessiontree doctor` says what to install"
 NO_SPEECH = "nothing can speak where its session runs; install espeak-ng, or give WebSettings(speech_url=…)"
 NO_VISION = "its agent has no image model; give it AgentSpec(image_model=…)"
+NO_INTERPRETER = (
+    "no interpreter of programs is installed where its session runs; install sessiontree[programs], and see "
+    "`sessiontree doctor`"
+)
+NO_TOOL_SEARCH = "its agent's model is offered all tools; give it AgentSpec(tools_offered='program')"
+PROGRAM = "program"
+TOOL_SEARCH = "tool_search"
+_OF_PROGRAMS = "sessions"
+"""Section of these two."""
 WEB_SEARCH = "web_search"
 NO_SEARCH = (
     "no search provider is configured; the owner of this tree can give it web=WebSettings(search_url=…)"
@@ -65,6 +74,10 @@ class Standing:
     """Whether espeak-ng is installed where it runs, or the owner configured a speech service."""
     has_vision: bool = True
     """Whether its agent has an image model."""
+    has_interpreter: bool = True
+    """Whether the interpreter of programs is installed where it runs."""
+    has_tool_search: bool = True
+    """Whether its agent's model is offered a search of the tools in their place."""
     delegates: frozenset[str] = frozenset()
     """Names of the tools that it may not use and its children may hold."""
     is_tainted: bool = False
@@ -124,15 +137,7 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
         yield Step("channel", gone=mute, why=NO_CHANNEL)
     if standing.web != "search":
         yield _without_web(standing.web, words)
-    if not standing.has_browser:
-        shown = tuple(row.name for row in words.rows if BROWSER.name in row.capabilities)
-        yield Step("browser", gone=shown, why=NO_BROWSER)
-    if not standing.has_speech:
-        spoken = tuple(row.name for row in words.rows if SPEECH.name in row.capabilities)
-        yield Step("speech", gone=spoken, why=NO_SPEECH)
-    if not standing.has_vision:
-        seen = tuple(row.name for row in words.rows if VISION.name in row.capabilities)
-        yield Step("vision", gone=seen, why=NO_VISION)
+    yield from _without_means(standing, words)
     for plugin, lists in config.plugins.items():
         yield Step(f"plugin {plugin}", allow=lists.allow, deny=lists.deny, plugin=plugin)
     left_out = tuple(
@@ -146,6 +151,27 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
     if not standing.is_owner:
         owned = tuple(row.name for row in words.rows if ToolFlag.OWNER_ONLY in row.flags)
         yield Step("owner only", gone=owned, why=OWNERS_ALONE)
+
+
+def _without_means(standing: Standing, words: Vocabulary) -> Iterator[Step]:
+    """Yield the steps for what is not installed where a session runs, or not given to its agent."""
+    if not standing.has_browser:
+        shown = tuple(row.name for row in words.rows if BROWSER.name in row.capabilities)
+        yield Step("browser", gone=shown, why=NO_BROWSER)
+    if not standing.has_speech:
+        spoken = tuple(row.name for row in words.rows if SPEECH.name in row.capabilities)
+        yield Step("speech", gone=spoken, why=NO_SPEECH)
+    if not standing.has_vision:
+        seen = tuple(row.name for row in words.rows if VISION.name in row.capabilities)
+        yield Step("vision", gone=seen, why=NO_VISION)
+    ours = [row.name for row in words.rows if row.section == _OF_PROGRAMS]  # not a custom tool of that name
+    if not standing.has_interpreter:
+        means = tuple(name for name in ours if name in {PROGRAM, TOOL_SEARCH})
+        yield Step("programs", gone=means, why=NO_INTERPRETER)
+    if not standing.has_tool_search:
+        yield Step(
+            "tool search", gone=tuple(name for name in ours if name == TOOL_SEARCH), why=NO_TOOL_SEARCH
+        )
 
 
 def _without_web(web: WebAccess, words: Vocabulary) -> Step:

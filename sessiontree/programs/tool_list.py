@@ -21,6 +21,11 @@ CHILDREN: Final = (
     " spawn(kind, task, schema=, agent=, budget=) returns a child's result, "
     "map(kind, tasks, concurrency=, on_error='return') those of many, race(kind, tasks, first=1) the first."
 )
+CHILD_SIGNATURES: Final = (
+    "spawn(kind: 'branch'|'worker', task, agent=, schema: dict=, budget: dict=, label=, workspace=, "
+    "on_error=); map(kind, tasks: list[str], concurrency: int=, stop_after: int=, on_error=, …); "
+    "race(kind, tasks: list[str], first: int=, …)"
+)
 NOTE: Final = " Functions (= may be left out; without a type: str): "
 IN_SCHEMAS: Final = "their schemas are your tools"
 SEARCHED: Final = "find them with tool_search"
@@ -68,14 +73,17 @@ def _left_out(count: int, rest: str) -> str:
     return f"; and {count} more: {rest}."
 
 
-def short_signature(tool: str, parameters: Mapping[str, JsonValue]) -> str:
-    """Return a tool's function as one short text, such as ``read(path, offset: int=, limit: int=)``."""
+def short_signature(tool: str, parameters: Mapping[str, JsonValue], max_chars: int = MAX_LISTED_CHARS) -> str:
+    """Return a tool's function as one short text, such as ``read(path, offset: int=, limit: int=)``.
+
+    Optional arguments beyond ``max_chars`` are left out, and a mark says so.
+    """
     arguments = arguments_of(parameters)
     words = [_short_argument(*each) for each in arguments]
     needed = sum(is_needed for _, _, is_needed in arguments)
     name = function_name(tool)
     kept = len(words)
-    while kept > needed and len(_joined(name, words, kept)) > MAX_LISTED_CHARS:
+    while kept > needed and len(_joined(name, words, kept)) > max_chars:
         kept -= 1
     return _joined(name, words, kept)
 

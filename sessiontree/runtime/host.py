@@ -33,7 +33,7 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.port import InProcessModel, image_key, summary_key
 from sessiontree.models.program_model import ProgramModel
 from sessiontree.policy.compiled import CompiledPolicy
-from sessiontree.policy.steps import WebAccess
+from sessiontree.policy.steps import PROGRAM, TOOL_SEARCH, WebAccess
 from sessiontree.programs.found import found_interpreter
 from sessiontree.programs.interpreter_process import InterpreterProcess
 from sessiontree.protected import OwnPlaces
@@ -177,11 +177,13 @@ _COMMANDS = frozenset({JOBS.name, SHELL.name})
 
 
 def _missing_in(equipment: HostEquipment, config: AgentConfig) -> frozenset[str]:
-    """Return the capabilities for which what they need is not installed here, or not given to the agent."""
+    """Return the capabilities and tools whose needs are not installed here, or not given to the agent."""
     found = {
         BROWSER.name: found_browser().is_ready,
         SPEECH.name: can_speak(equipment.web),
         VISION.name: bool(config.image_model),
+        PROGRAM: found_interpreter().is_ready,
+        TOOL_SEARCH: config.tools_offered == "program",
     }
     return frozenset(name for name, is_ready in found.items() if not is_ready)
 
@@ -207,9 +209,6 @@ def build_tooling(
     held -= policy.withheld_from(adopt.spec.asked_by)
     if adopt.config.workspace_access == "ro":
         held -= equipment.table.for_writers
-    programs = held & equipment.table.for_programs
-    if programs and not found_interpreter().is_ready:
-        held -= programs
     dispatcher = Dispatcher(
         equipment.table,
         held,

@@ -61,7 +61,7 @@ class ModelRequestBuilder:
         self._settings: ModelSettings | None = None
         self.unseen = False
         """Whether replies are not shown while they are made."""
-        self._offer = ToolOffer(entry for entry in table if entry.name in held)
+        self._offer = ToolOffer((entry for entry in table if entry.name in held), config.tools_offered)
         self.tools = self._offer.names
         self._specs = self._offer.specs(model)
         self._withheld = withheld

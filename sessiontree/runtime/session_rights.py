@@ -58,7 +58,7 @@ from sessiontree.contracts.vision import Vision
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy, compiled
 from sessiontree.policy.settings import PolicyConfig
-from sessiontree.policy.steps import Standing, WebAccess
+from sessiontree.policy.steps import PROGRAM, TOOL_SEARCH, Standing, WebAccess
 from sessiontree.runtime.host_services import Services
 
 if TYPE_CHECKING:  # programs that only name a policy need not load memory's frames
@@ -153,7 +153,7 @@ def session_policy(
     """Return a tree's policy for one of its sessions.
 
     ``missing`` are the capabilities whose programs are not installed where it runs, or whose model its agent
-    does not have: browser, speech and vision.
+    does not have: browser, speech and vision; and ``program`` and ``tool_search`` if it can't use them.
     """
     standing = tool_standing(
         spec.kind, spec.agent, model, group, has_channel=has_channel, web=web, named=frozenset(spec.tools)
@@ -163,6 +163,8 @@ def session_policy(
         has_browser=BROWSER.name not in missing,
         has_speech=SPEECH.name not in missing,
         has_vision=VISION.name not in missing,
+        has_interpreter=PROGRAM not in missing,
+        has_tool_search=TOOL_SEARCH not in missing,
         delegates=frozenset(spec.delegates),
     )
     return SessionPolicy(policy, standing)

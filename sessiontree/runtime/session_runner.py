@@ -37,6 +37,7 @@ from sessiontree.runtime.job_news import SessionJobNews
 from sessiontree.runtime.model_requests import ModelRequestBuilder
 from sessiontree.runtime.program_runs import ProgramHost, ProgramRuns
 from sessiontree.runtime.tool_calls import CallWatch, Delegation, Running, RunningCalls
+from sessiontree.runtime.tool_searches import ToolSearches
 from sessiontree.sandbox import SessionTurns
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.session import instructions as todo
@@ -162,6 +163,7 @@ class SessionRunner:
         self._delegation = Delegation(dispatcher, now_ms, self._due, self._out, self.state.ids)
         self._programs: ProgramRuns | None = None
         """Made with the first program."""
+        self._searches = ToolSearches(dispatcher)
         self._interceptors = interceptors
         for interceptor in interceptors:
             interceptor.attach(self.state, self._hook_failed)
@@ -474,7 +476,10 @@ class SessionRunner:
         if self._programs is None:
             self._programs = ProgramRuns(
                 self.state,
-                face_of(self._dispatcher.callable_in_programs, STARTS_CHILDREN),
+                face_of(
+                    {each.name: each.compiled.schema for each in self._dispatcher.callable_in_programs},
+                    STARTS_CHILDREN,
+                ),
                 self._dispatcher.max_chars,
                 self._now_ms,
                 ProgramHost(
@@ -505,6 +510,7 @@ class SessionRunner:
 
     def leave_programs(self) -> tuple[InterpreterProcess | None, set[ProcessIdentity]]:
         """End the interpreters; return their process, and the processes that are ending."""
+        self._searches.close()
         return (None, set()) if self._programs is None else self._programs.close()
 
     def _job_news(self, cause: str, news: Sequence[Stimulus]) -> None:
@@ -582,6 +588,9 @@ class SessionRunner:
         elif instruction.call.tool in self._dispatcher.program_tools:
             self._prepared.pop(key, None)
             self._begin_call_of_program(key, instruction.call)
+        elif instruction.call.tool in self._dispatcher.search_tools:
+            self._prepared.pop(key, None)
+            self._finished(self._searches.answer(self.state.calls[key], instruction.call, self._now_ms()))
         elif self._running.claim(key):
             self._to_run.append(instruction)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, Literal
 
-from sessiontree.contracts.program_tool import ProgramTool, SavedProgram
+from sessiontree.contracts.program_tool import ProgramTool, SavedProgram, ToolFinder
 from sessiontree.contracts.programs import STARTS_CHILDREN
 from sessiontree.dispatch.tool_table import ToolEntry
 from sessiontree.models.port import ToolSpec
 from sessiontree.policy.catalog import CATALOG
-from sessiontree.programs.tool_list import IN_SCHEMAS, with_functions
+from sessiontree.programs.tool_list import IN_SCHEMAS, SEARCHED, with_functions
 from sessiontree.schema.dialect import dialect_for_model
 
 FIRST: Final = ("read", "write", "edit", "find", "grep", "exec")
@@ -23,43 +23,57 @@ class ToolOffer:
 
     Args:
         entries: The tools that the session holds, sorted by name.
+        offered: What the agent wants offered: all, or the means of programs.
     """
 
-    def __init__(self, entries: Iterable[ToolEntry]) -> None:
+    def __init__(self, entries: Iterable[ToolEntry], offered: Literal["all", "program"]) -> None:
         self._entries = list(entries)
-        self.names = tuple(entry.name for entry in self._entries)
-        """Those that its model is offered."""
+        self._offered = offered
         self._kept: tuple[str, Collection[str], tuple[ToolSpec, ...]] = ("", (), ())
+        self.names = tuple(entry.name for entry in self._shown(self._entries))
+        """Those that its model is offered."""
 
     def specs(self, model: str, gone: frozenset[str] = frozenset()) -> tuple[ToolSpec, ...]:
-        """Return the tools in the dialect of a model, without some; the last answer is kept.
+        """Return the offered tools in the dialect of a model, without some; the last answer is kept.
 
         Linear in the number of tools.
         """
         kept_model, kept_gone, specs = self._kept
         if not specs or (kept_model, kept_gone) != (model, gone):
             dialect = dialect_for_model(model)
+            held = [entry for entry in self._entries if entry.name not in gone]
+            shown = self._shown(held)
+            rest = IN_SCHEMAS if len(shown) == len(held) else SEARCHED
             specs = tuple(
-                ToolSpec(entry.name, self._description(entry, gone), entry.compiled.shown_in(dialect).schema)
-                for entry in self._entries
-                if entry.name not in gone
+                ToolSpec(entry.name, _description(entry, held, rest), entry.compiled.shown_in(dialect).schema)
+                for entry in shown
             )
             self._kept = (model, gone, specs)
         return specs
 
-    def _description(self, entry: ToolEntry, gone: frozenset[str]) -> str:
-        if not _takes_text(entry):
-            return entry.tool.description
-        callable_ = [
-            (each.name, each.compiled.schema)
-            for each in sorted(self._entries, key=_usefulness)
-            if each.name not in gone and not _takes_text(each)
-        ]
-        return with_functions(entry.tool.description, callable_, STARTS_CHILDREN, IN_SCHEMAS)
+    def _shown(self, held: list[ToolEntry]) -> list[ToolEntry]:
+        """Return what is offered: all, unless programs can call the others and a search finds them."""
+        means = [entry for entry in held if _is_means(entry)]
+        both = {_takes_text(entry) for entry in means}
+        return means if self._offered == "program" and len(both) > 1 else held
+
+
+def _description(entry: ToolEntry, held: list[ToolEntry], rest: str) -> str:
+    if not _takes_text(entry):
+        return entry.tool.description
+    callable_ = [
+        (each.name, each.compiled.schema) for each in sorted(held, key=_usefulness) if not _is_means(each)
+    ]
+    return with_functions(entry.tool.description, callable_, STARTS_CHILDREN, rest)
+
+
+def _is_means(entry: ToolEntry) -> bool:
+    """Whether a tool is a way to the others, so that no program calls it."""
+    return _takes_text(entry) or isinstance(entry.tool, ToolFinder)
 
 
 def _takes_text(entry: ToolEntry) -> bool:
-    """Whether a call brings the text of its program, so that no program calls it."""
+    """Whether a call brings the text of its program."""
     return isinstance(entry.tool, ProgramTool) and not isinstance(entry.tool, SavedProgram)
 
 

@@ -101,7 +101,8 @@ class ToolContract:
     not_checked: Mapping[Part, str] = field(default_factory=dict)
     """Part of the contract to the reason why it does not apply."""
     app: App = field(default_factory=App)
-    """What the trees are made from besides the tool and a model: web settings, a container, hooks."""
+    """What the trees are made from besides the tool and a model: web settings, a container, hooks, and the
+    configuration of the agent ``default``."""
     policy: PolicyLike = None
     """The owner's policy in each tree, for a tool that is not offered without one."""
     around: Callable[[SessionTree, SessionHandle[Any]], AbstractAsyncContextManager[object]] | None = None
@@ -229,7 +230,10 @@ class _Checks:
 
     def _app(self, tool: Tool[Any], model: Callable[[ModelRequest], Any], **settings: Any) -> App:
         tools = [*self._contract.app.tools, tool]
-        agent = AgentSpec(context_tokens=CONTEXT_TOKENS, tools=[each.name for each in tools], **settings)
+        given = (self._contract.app.agents or {}).get("default", AgentSpec()).config
+        own = {name: getattr(given, name) for name in given.model_fields_set}
+        settings = {**own, "context_tokens": CONTEXT_TOKENS, **settings}
+        agent = AgentSpec(tools=[each.name for each in tools], **settings)
         return replace(
             self._contract.app,
             model=FunctionModel(model, context_tokens=CONTEXT_TOKENS),

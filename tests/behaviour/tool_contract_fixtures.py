@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from sessiontree import (
+    AgentSpec,
     App,
     ExecutionError,
     PermissionDenied,
@@ -229,6 +230,22 @@ def _session_contracts() -> tuple[ToolContract, ...]:
                 "slow": "it waits for its calls alone: tests of programs",
                 "huge": "its bounds are the interpreter's: tests of programs",
                 "restart": "an interpreter runs it instead of the tool: tests of programs",
+            },
+        ),
+        contract(
+            "tool_search",
+            ToolCase("a tool", {"query": "read a file"}, says="read(path"),
+            ToolCase("nothing", {"query": "zzz"}, says="search with others"),
+            ToolCase("no words", {"query": ""}, error=ValidationError, says="query"),
+            app=App(
+                tools=[TOOLS["program"], TOOLS["read"]],
+                agents={"default": AgentSpec(tools_offered="program")},
+            ),
+            not_checked={
+                **TEXT,
+                "slow": "it is answered at once by the host: tests of tool searches",
+                "huge": "its lines are bounded: tests of tool searches",
+                "restart": "the host answers it instead of the tool: tests of tool searches",
             },
         ),
         contract(

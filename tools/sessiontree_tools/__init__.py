@@ -37,6 +37,7 @@ from sessiontree_tools.sessions_below import (
     SessionsSend,
     Subagents,
 )
+from sessiontree_tools.tool_search import ToolSearch
 from sessiontree_tools.tts import Speak
 from sessiontree_tools.validate_page import ValidatePage
 from sessiontree_tools.web import WebFetch, WebSearch
@@ -62,6 +63,7 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         AskUser(),
         SessionsSpawn(),
         RunProgram(),
+        ToolSearch(),
         SessionStatusTool(),
         Subagents(),
         SessionsList(),

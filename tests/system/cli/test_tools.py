@@ -62,6 +62,8 @@ OPTIONAL = {row.name for row in CATALOG if ToolFlag.OPTIONAL in row.flags}
 """Held only where a profile or list includes them."""
 OF_OPENAI = {"apply_patch"}
 """Held only with a model that was trained on it."""
+OF_PROGRAMS = {"tool_search"}
+"""Held only where an agent is offered it in the place of all tools."""
 
 
 def told(program: Program, *arguments: str | Path) -> Any:
@@ -79,7 +81,9 @@ def test_the_table_holds_every_tool_once_and_says_who_holds_it(program: Program)
     assert [each["name"] for each in table["tools"]] == [row.name for row in CATALOG]
     ready = {tool.name for tool in builtin_tools()}
     assert {each["name"] for each in table["tools"] if each["is_ready"]} == ready
-    assert {each["name"] for each in table["tools"] if each["held"]} == ready - OPTIONAL - OF_OPENAI
+    assert {
+        each["name"] for each in table["tools"] if each["held"]
+    } == ready - OPTIONAL - OF_OPENAI - OF_PROGRAMS
     worker = told(program, "--kind", "worker")
     assert {each["tier"] for each in worker["tools"] if each["held"]} == {"ReadOnly"}
     assert sum(each["held"] for each in worker["tools"]) == 8
@@ -91,7 +95,8 @@ def test_a_policy_is_applied_to_the_session_that_is_asked_about(program: Program
     assert everybody["policy"] == str(policy)
     assert everybody["warnings"] == ["tools.deny: 'nothing' does not name a tool"]
     held = {each["name"] for each in everybody["tools"] if each["held"]}
-    assert held == {tool.name for tool in builtin_tools()} - OPTIONAL - OF_OPENAI - {"exec", "process"}
+    rest = OPTIONAL | OF_OPENAI | OF_PROGRAMS | {"exec", "process"}
+    assert held == {tool.name for tool in builtin_tools()} - rest
     clerk = told(program, "--policy", policy, "--agent", "clerk")
     assert [each["name"] for each in clerk["tools"] if each["held"]] == ["session_status"]
     model = told(program, "--policy", policy, "--model", "openai/gpt-5")
@@ -227,7 +232,10 @@ def test_a_plugin_s_tools_stand_under_its_id(program: Program, tmp_path: Path) -
     settings.write_text("[radio]\nenabled = false\n")
     without = json.loads(tools_beside(program, tmp_path, "--plugins", settings, "--json").out)["tools"]
     assert not [each for each in without if each["plugin"]]
-    assert sum(each["held"] for each in judged["tools"]) == len(builtin_tools()) - len(OF_OPENAI) + 1
+    assert (
+        sum(each["held"] for each in judged["tools"])
+        == len(builtin_tools()) - len(OF_OPENAI | OF_PROGRAMS) + 1
+    )
 
 
 @pytest.mark.slow

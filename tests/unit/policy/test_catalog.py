@@ -21,7 +21,7 @@ SPECIFIED = {
     "web": "web_search web_fetch",
     "memory": "memory_search memory_get memory_store",
     "sessions": "sessions_list sessions_history sessions_send sessions_spawn subagents session_status "
-    "program",
+    "program tool_search",
     "ui": "browser canvas",
     "messaging": "message",
     "automation": "cron gateway",
@@ -30,8 +30,8 @@ SPECIFIED = {
     "media": "image tts",
     "landing": "write_html preview_screenshot validate_page deploy_preview",
 }
-"""Seed 001, section 2.1; seed 004's nine; seed 002, section 9; ``program`` is this house's."""
-OBSERVING = "read find grep web_search web_fetch memory_search memory_get program session_status"
+"""Seed 001, section 2.1; seed 004's nine; seed 002, section 9; ``program`` and ``tool_search`` are this house's."""
+OBSERVING = "read find grep web_search web_fetch memory_search memory_get program tool_search session_status"
 """All a Worker has of the built-in tools."""
 
 

@@ -38,10 +38,11 @@ BRANCH = Standing(SessionKind.BRANCH, is_owner=False, agent="clerk", model="open
 PROFILES = {
     "minimal": "session_status",
     "coding": "read write edit apply_patch exec process memory_search memory_get sessions_list "
-    "sessions_history sessions_send sessions_spawn subagents session_status program image find grep",
+    "sessions_history sessions_send sessions_spawn subagents session_status program tool_search image "
+    "find grep",
     "messaging": "sessions_list sessions_history sessions_send session_status message",
 }
-"""Seed 001, section 2.2; ``find``, ``grep`` and ``program`` are this house's."""
+"""Seed 001, section 2.2; ``find``, ``grep``, ``program`` and ``tool_search`` are this house's."""
 
 
 def expansion(entry: str, rows: Mapping[str, CatalogRow]) -> set[str]:

@@ -33,7 +33,7 @@ SEED_GROUPS = {
     "group:web": "web_search web_fetch",
     "group:memory": "memory_search memory_get",
     "group:sessions": "sessions_list sessions_history sessions_send sessions_spawn subagents session_status "
-    "program",
+    "program tool_search",
     "group:ui": "browser canvas",
     "group:messaging": "message",
     "group:automation": "cron gateway",

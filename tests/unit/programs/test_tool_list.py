@@ -91,7 +91,7 @@ def test_a_planted_fault_of_the_list_is_found(bug: str, monkeypatch: pytest.Monk
 
 def described(tools: list[Tool[Any]]) -> str:
     """Return the description of ``program`` in a session that holds these tools."""
-    specs = ToolOffer(ToolTable(tools)).specs("scripted")
+    specs = ToolOffer(ToolTable(tools), "all").specs("scripted")
     return next(each.description for each in specs if each.name == "program")
 
 

@@ -58,6 +58,7 @@ TABLE = {
     "ask_user": Row(READ, MAIN_AND_BRANCH, "messaging", frozenset(), idempotent=True),
     "sessions_spawn": Row(WORK, MAIN_AND_BRANCH, "sessions", frozenset({"sessions"}), idempotent=True),
     "program": Row(READ, ALL_KINDS, "sessions", frozenset(), idempotent=True),
+    "tool_search": Row(READ, ALL_KINDS, "sessions", frozenset(), idempotent=True),
     "session_status": Row(READ, ALL_KINDS, "sessions", frozenset()),
     "subagents": Row(WORK, MAIN_AND_BRANCH, "sessions", frozenset({"sessions", "subtree"}), idempotent=True),
     "sessions_list": Row(READ, MAIN_AND_BRANCH, "sessions", frozenset({"subtree"})),

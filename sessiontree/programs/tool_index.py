@@ -1,0 +1,100 @@
+"""The search of a session's tools: full text over names, descriptions and parameters, in memory.
+
+SQLite's FTS5 ranks: words are stemmed, a word also finds longer ones that begin with it, and a name counts
+most. Equal ranks are in the order of names, so the same tools and the same query always give the same answer.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.truncation import cut_line
+from sessiontree.programs.signatures import arguments_of
+from sessiontree.programs.tool_list import CHILD_SIGNATURES, short_signature
+
+MAX_LINE_CHARS: Final = 160
+MAX_SIGNATURE_CHARS: Final = 600
+MAX_WORDS: Final = 32
+"""Words of a query that count."""
+_MAKE: Final = "CREATE VIRTUAL TABLE tools USING fts5(name, does, takes, tokenize='porter unicode61')"
+_FIND: Final = "SELECT rowid FROM tools WHERE tools MATCH ? ORDER BY bm25(tools, 8, 3, 1), rowid"
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedTool:
+    """One tool, as a search reads it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, JsonValue]
+    """The JSON Schema of its parameters."""
+    aliases: tuple[str, ...] = ()
+    """Its other names."""
+
+
+class ToolIndex:
+    """A search of some tools.
+
+    Args:
+        tools: The tools.
+        starter: The tool that starts children; a program calls it by other names.
+    """
+
+    def __init__(self, tools: Iterable[SearchedTool], starter: str) -> None:
+        self._tools = sorted(tools, key=lambda each: each.name)
+        self._starter = starter
+        self._store = sqlite3.connect(":memory:", check_same_thread=False)
+        self._store.execute(_MAKE)
+        rows = [(at, *map(_storable, _columns_of(each))) for at, each in enumerate(self._tools)]
+        self._store.executemany("INSERT INTO tools(rowid, name, does, takes) VALUES (?, ?, ?, ?)", rows)
+
+    def find(
+        self, query: str, limit: int, withheld: Collection[str] = ()
+    ) -> tuple[list[dict[str, JsonValue]], int]:
+        """Return the best tools for the words of a query, best first, and how many more have any of them.
+
+        Each is ``name``, ``signature`` and ``description``, one line each. No tool of ``withheld`` is found.
+        """
+        words = [f'"{word}"*' for word in re.findall(r"\w+", _words_of(query))[:MAX_WORDS]]
+        if not words:
+            return [], 0
+        with closing(self._store.execute(_FIND, (" OR ".join(words),))) as rows:
+            found = [each for (at,) in rows if (each := self._tools[at]).name not in withheld]
+        return [self._shown(each) for each in found[:limit]], max(0, len(found) - limit)
+
+    def close(self) -> None:
+        """Free its memory; nothing is found any more."""
+        self._store.close()
+
+    def _shown(self, tool: SearchedTool) -> dict[str, JsonValue]:
+        signature = (
+            CHILD_SIGNATURES
+            if tool.name == self._starter
+            else short_signature(tool.name, tool.parameters, MAX_SIGNATURE_CHARS)
+        )
+        line = cut_line(" ".join(tool.description.split()), MAX_LINE_CHARS)
+        return {"name": tool.name, "signature": signature, "description": line}
+
+
+def _columns_of(tool: SearchedTool) -> tuple[str, str, str]:
+    """Return the words of a tool: of its names, of its description, and of its parameters."""
+    names = " ".join(_words_of(each) for each in (tool.name, *tool.aliases))
+    takes = " ".join(_words_of(name) for name, _, _ in arguments_of(tool.parameters))
+    return names, tool.description, takes
+
+
+def _storable(text: str) -> str:
+    """Return a text without what SQLite can't keep."""
+    return text.encode(errors="replace").decode()
+
+
+def _words_of(name: str) -> str:
+    """Return a name as words, with spaces where it has underscores or goes on with a capital."""
+    return _HUMP.sub(" ", name).replace("_", " ")
