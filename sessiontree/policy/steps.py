@@ -3,7 +3,8 @@
 Source: seed 001, sections 8.1 and 8.2; the labels are those of its source system. The preliminary steps
 remove: what a kind of session never holds, what needs a missing channel, web access, browser, speech, image
 model or interpreter, what each plugin's filter removes, optional tools of plugins, ``apply_patch``, and tools
-only for owners. The last step removes what the session only delegates. A scope without settings makes no step.
+only for owners. The last step removes what the session only delegates. A scope without settings makes no
+step.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ SPECIFIED = {
     "media": "image tts",
     "landing": "write_html preview_screenshot validate_page deploy_preview",
 }
-"""Seed 001, section 2.1; seed 004's nine; seed 002, section 9; ``program`` and ``tool_search`` are this house's."""
+"""Seed 001, section 2.1; seed 004's nine; seed 002, section 9; this house's ``program``, ``tool_search``."""
 OBSERVING = "read find grep web_search web_fetch memory_search memory_get program tool_search session_status"
 """All a Worker has of the built-in tools."""
 
