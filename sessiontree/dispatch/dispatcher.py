@@ -2,7 +2,7 @@
 
 The order within prepare is fixed: name, and whether the session holds it → spellings → coercion →
 validation → before-hooks → validation of what they changed → policy → tier. Nothing calls a tool except
-through this class.
+through this class. Long because every check of a call and every way in which it ends has its place here.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ class Dispatcher:
         return tuple(self._at_hand[name] for name in names)
 
     def source_of(self, tool: str) -> ProgramSource | None:
-        """Return the text of the saved program that a tool is; None = the tool is none, or is not held."""
+        """Return the text of the saved program that a tool is; None = it is another tool, or is not held."""
         entry = self._at_hand.get(tool)
         found = None if entry is None else entry.tool
         return found.source if isinstance(found, SavedProgram) else None

@@ -28,7 +28,7 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
-class SearchedTool:
+class HeldTool:
     """One tool, as a search reads it."""
 
     name: str
@@ -47,7 +47,7 @@ class ToolIndex:
         starter: The tool that starts children; a program calls it by other names.
     """
 
-    def __init__(self, tools: Iterable[SearchedTool], starter: str) -> None:
+    def __init__(self, tools: Iterable[HeldTool], starter: str) -> None:
         self._tools = sorted(tools, key=lambda each: each.name)
         self._starter = starter
         self._store = sqlite3.connect(":memory:", check_same_thread=False)
@@ -73,7 +73,7 @@ class ToolIndex:
         """Free its memory; nothing is found any more."""
         self._store.close()
 
-    def _shown(self, tool: SearchedTool) -> dict[str, JsonValue]:
+    def _shown(self, tool: HeldTool) -> dict[str, JsonValue]:
         signature = (
             CHILD_SIGNATURES
             if tool.name == self._starter
@@ -83,7 +83,7 @@ class ToolIndex:
         return {"name": tool.name, "signature": signature, "description": line}
 
 
-def _columns_of(tool: SearchedTool) -> tuple[str, str, str]:
+def _columns_of(tool: HeldTool) -> tuple[str, str, str]:
     """Return the words of a tool: of its names, of its description, and of its parameters."""
     names = " ".join(_words_of(each) for each in (tool.name, *tool.aliases))
     takes = " ".join(_words_of(name) for name, _, _ in arguments_of(tool.parameters))

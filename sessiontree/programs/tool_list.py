@@ -32,7 +32,7 @@ SEARCHED: Final = "find them with tool_search"
 _LEAST: Final = len("f()")
 
 
-def with_functions(
+def describe_program(
     description: str, tools: Iterable[tuple[str, Mapping[str, JsonValue]]], starter: str, rest: str
 ) -> str:
     """Return a description with the signatures of tools, at most ``MAX_DESCRIPTION_CHARS`` characters.

@@ -63,7 +63,7 @@ class ModelRequestBuilder:
         """Whether replies are not shown while they are made."""
         self._offer = ToolOffer((entry for entry in table if entry.name in held), config.tools_offered)
         self.tools = self._offer.names
-        self._specs = self._offer.specs(model)
+        self._specs = self._offer.show(model)
         self._withheld = withheld
         self._gone: frozenset[str] = frozenset()
         self.given = 0
@@ -200,7 +200,7 @@ class ModelRequestBuilder:
     ) -> tuple[str, tuple[ToolSpec, ...]]:
         """Return the system prompt and the tools, without the tools that this turn does not hold."""
         prompt = state.system_prompt or ""
-        specs = self._offer.specs(writer or self._model, gone) if writer or gone else self._specs
+        specs = self._offer.show(writer or self._model, gone) if writer or gone else self._specs
         return unlisted(prompt, gone) if gone else prompt, specs
 
     def _grown(self, transcript: list[Message]) -> list[Message]:

@@ -10,7 +10,7 @@ from sessiontree.contracts.programs import STARTS_CHILDREN
 from sessiontree.dispatch.tool_table import ToolEntry
 from sessiontree.models.port import ToolSpec
 from sessiontree.policy.catalog import CATALOG
-from sessiontree.programs.tool_list import IN_SCHEMAS, SEARCHED, with_functions
+from sessiontree.programs.tool_list import IN_SCHEMAS, SEARCHED, describe_program
 from sessiontree.schema.dialect import dialect_for_model
 
 FIRST: Final = ("read", "write", "edit", "find", "grep", "exec")
@@ -33,7 +33,7 @@ class ToolOffer:
         self.names = tuple(entry.name for entry in self._shown(self._entries))
         """Those that its model is offered."""
 
-    def specs(self, model: str, gone: frozenset[str] = frozenset()) -> tuple[ToolSpec, ...]:
+    def show(self, model: str, gone: frozenset[str] = frozenset()) -> tuple[ToolSpec, ...]:
         """Return the offered tools in the dialect of a model, without some; the last answer is kept.
 
         Linear in the number of tools.
@@ -64,7 +64,7 @@ def _description(entry: ToolEntry, held: list[ToolEntry], rest: str) -> str:
     callable_ = [
         (each.name, each.compiled.schema) for each in sorted(held, key=_usefulness) if not _is_means(each)
     ]
-    return with_functions(entry.tool.description, callable_, STARTS_CHILDREN, rest)
+    return describe_program(entry.tool.description, callable_, STARTS_CHILDREN, rest)
 
 
 def _is_means(entry: ToolEntry) -> bool:

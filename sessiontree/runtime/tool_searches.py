@@ -10,7 +10,7 @@ from sessiontree.contracts.programs import DEFAULT_FOUND, STARTS_CHILDREN
 from sessiontree.contracts.results import ToolResult, error_message
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome, result_message
-from sessiontree.programs.tool_index import SearchedTool, ToolIndex
+from sessiontree.programs.tool_index import HeldTool, ToolIndex
 from sessiontree.session.state import CallState
 
 NOTHING = "no tool has any of these words; search with others"
@@ -55,7 +55,7 @@ class ToolSearches:
         if self._index is None:
             found = self._dispatcher.callable_in_programs
             tools = [
-                SearchedTool(each.name, each.tool.description, each.compiled.schema, each.tool.aliases)
+                HeldTool(each.name, each.tool.description, each.compiled.schema, each.tool.aliases)
                 for each in found
             ]
             self._index = ToolIndex(tools, STARTS_CHILDREN)

@@ -32,7 +32,7 @@ OF_WORKERS = {"read", "find", "web_fetch", "memory_search", "memory_get", "sessi
 
 
 def replying(*replies: Any) -> FunctionModel:
-    """Return a model that replies so, one after the other, and then says what it is offered and was told."""
+    """Return a model that replies so, one after the other, and then says what it is offered and got."""
 
     def reply(request: ModelRequest) -> Any:
         at = len(request.messages) // 2

@@ -27,7 +27,7 @@ from sessiontree_tools.message import AskUser, Message
 from sessiontree_tools.nodes import ListNodes
 from sessiontree_tools.preview_screenshot import PreviewScreenshot
 from sessiontree_tools.process import ProcessTool
-from sessiontree_tools.program import RunProgram
+from sessiontree_tools.program import RunProgram, ToolSearch
 from sessiontree_tools.read import Read
 from sessiontree_tools.sessions import SessionsSpawn, SessionStatusTool
 from sessiontree_tools.sessions_below import (
@@ -37,7 +37,6 @@ from sessiontree_tools.sessions_below import (
     SessionsSend,
     Subagents,
 )
-from sessiontree_tools.tool_search import ToolSearch
 from sessiontree_tools.tts import Speak
 from sessiontree_tools.validate_page import ValidatePage
 from sessiontree_tools.web import WebFetch, WebSearch

@@ -1,4 +1,7 @@
-"""``program``: a small program that the model writes, over the session's tools and children."""
+"""``program``: a small program that the model writes, over the session's tools and children.
+
+``tool_search`` finds those tools, for a model that is offered only the two.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.program_tool import ProgramTool
+from sessiontree.contracts.program_tool import ProgramTool, ToolFinder
+from sessiontree.contracts.programs import DEFAULT_FOUND
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import ALL_KINDS, ToolFlag
 
@@ -17,6 +21,8 @@ MAX_CODE_CHARS = 100_000
 MAX_TIMEOUT_S = 30 * 24 * 3600
 NAME = r"^[a-z][a-z0-9_]*$"
 """What a variable that a program starts with is called."""
+MAX_QUERY_CHARS = 400
+MAX_FOUND = 50
 
 
 class ProgramParams(BaseModel):
@@ -59,3 +65,37 @@ class RunProgram(ProgramTool[ProgramParams]):
             ExecutionError: always.
         """
         raise ExecutionError(f"{self.name} is run by a session's host")
+
+
+class ToolSearchParams(BaseModel):
+    """What the tool is for, in words."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: str = Field(
+        min_length=1, max_length=MAX_QUERY_CHARS, description="Words for what it does, or its name."
+    )
+    limit: int = Field(default=DEFAULT_FOUND, ge=1, le=MAX_FOUND, description="Most tools to show.")
+
+
+class ToolSearch(ToolFinder[ToolSearchParams]):
+    """Returns names, signatures and one-line descriptions of tools that the session holds."""
+
+    name = "tool_search"
+    description = "Find tools by words; programs call them by the signatures that it shows."
+    brief = True
+    Params: ClassVar[type[BaseModel]] = ToolSearchParams
+    label = "Search tools"
+    section = "sessions"
+    profiles = frozenset({"coding"})
+    tier = PermissionTier.READ_ONLY
+    kinds = ALL_KINDS
+    idempotent = True
+
+    async def execute(self, params: ToolSearchParams, ctx: ToolContext) -> ToolResult:
+        """Raise an error: a session's host answers instead.
+
+        Raises:
+            ExecutionError: always.
+        """
+        raise ExecutionError(f"{self.name} is answered by a session's host")

@@ -31,6 +31,7 @@ SQL = (
     "bench/ledger/retry_samples.py",
     "bench/ledger/run_log.py",
     "bench/results/recorded_run.py",
+    "programs/tool_index.py",
 )
 """Where ``execute`` is a word of the database."""
 

@@ -16,8 +16,8 @@ from sessiontree.programs.tool_list import (
     IN_SCHEMAS,
     MAX_DESCRIPTION_CHARS,
     NOTE,
+    describe_program,
     short_signature,
-    with_functions,
 )
 from sessiontree.runtime.tool_offer import ToolOffer
 from sessiontree_tools import builtin_tools
@@ -49,7 +49,7 @@ TOOLS = st.dictionaries(NAMES, schemas(), max_size=60)
 
 def check_list(tools: dict[str, Any], own: str) -> None:
     """Property: what fits is listed in its order, the rest is counted, and nothing else is named."""
-    text = with_functions(own, tools.items(), "sessions_spawn", IN_SCHEMAS)
+    text = describe_program(own, tools.items(), "sessions_spawn", IN_SCHEMAS)
     assert len(text) <= MAX_DESCRIPTION_CHARS
     head, found, listed = text.partition(NOTE)
     assert head.startswith(own)
@@ -91,7 +91,7 @@ def test_a_planted_fault_of_the_list_is_found(bug: str, monkeypatch: pytest.Monk
 
 def described(tools: list[Tool[Any]]) -> str:
     """Return the description of ``program`` in a session that holds these tools."""
-    specs = ToolOffer(ToolTable(tools), "all").specs("scripted")
+    specs = ToolOffer(ToolTable(tools), "all").show("scripted")
     return next(each.description for each in specs if each.name == "program")
 
 

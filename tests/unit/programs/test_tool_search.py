@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from sessiontree import AgentSpec, FunctionModel, ModelRequest, SessionTree, script_call
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.programs.found import FoundInterpreter
-from sessiontree.programs.tool_index import MAX_LINE_CHARS, SearchedTool, ToolIndex
+from sessiontree.programs.tool_index import MAX_LINE_CHARS, HeldTool, ToolIndex
 from sessiontree.runtime import host
 from sessiontree.runtime.tool_offer import ToolOffer
 from sessiontree_tools import builtin_tools
 
 TABLE = ToolTable(builtin_tools())
 TOOLS = [
-    SearchedTool(each.name, each.tool.description, each.compiled.schema, each.tool.aliases) for each in TABLE
+    HeldTool(each.name, each.tool.description, each.compiled.schema, each.tool.aliases) for each in TABLE
 ]
 WORDS = [
     ("read file", "read"),
@@ -63,7 +63,7 @@ def test_any_query_finds_the_same_whatever_the_order_of_tools(query: str, limit:
 
 def test_what_it_shows_is_a_line_each() -> None:
     """Children are started by functions of a program; long descriptions are cut, odd characters stored."""
-    odd = SearchedTool("odd", "Odd \ud800 words\nin lines. " + "x" * 300, {"properties": {"at": {}}})
+    odd = HeldTool("odd", "Odd \ud800 words\nin lines. " + "x" * 300, {"properties": {"at": {}}})
     index = ToolIndex([*TOOLS, odd], "sessions_spawn")
     (shown,) = index.find("odd", 1)[0]
     assert shown["signature"] == "odd(at: Any=)"
@@ -79,8 +79,8 @@ def test_what_is_offered_is_made_once_and_needs_both() -> None:
     entries = list(TABLE)
     offer = ToolOffer(entries, "program")
     assert offer.names == ("program", "tool_search")
-    assert offer.specs("scripted") is offer.specs("scripted")
-    assert len(offer.specs("scripted", frozenset({"program"}))) == len(entries) - 1
+    assert offer.show("scripted") is offer.show("scripted")
+    assert len(offer.show("scripted", frozenset({"program"}))) == len(entries) - 1
     for missing in offer.names:
         held = [entry for entry in entries if entry.name != missing]
         assert len(ToolOffer(held, "program").names) == len(held)
