@@ -76,6 +76,10 @@ async def spawn(kind, task="", *, agent=None, schema=None, budget=None, label=No
 async def _many(kind, tasks, agent, schema, budget, labels, workspace, timeout_s, concurrency, is_enough,
                 group=None):
     todo = list(tasks)
+    if not concurrency >= 1:
+        raise ValueError(f"concurrency is {concurrency}; give 1 or more")
+    if labels is not None and len(labels) != len(todo):
+        raise ValueError(f"there are {len(labels)} labels and {len(todo)} tasks; give each task one label")
     outcomes = [None] * len(todo)
     shared = {"next": 0, "stopped": False}
     async def work():
@@ -93,13 +97,15 @@ async def _many(kind, tasks, agent, schema, budget, labels, workspace, timeout_s
                 shared["stopped"] = True
                 if group is not None:
                     withdraw(group)
-    await asyncio.gather(*[work() for _ in range(max(1, min(concurrency, len(todo))))])
+    await asyncio.gather(*[work() for _ in range(min(concurrency, len(todo)))])
     missing = {"status": "not_started", "value": None, "session": None}
     missing["error"] = "the fan-out had ended before"
     return [dict(missing) if each is None else each for each in outcomes]
 
 async def map(kind, tasks, *, agent=None, schema=None, budget=None, labels=None, workspace=None,
               timeout_s=None, concurrency=16, stop_after=None, on_error="raise"):
+    if stop_after is not None and not stop_after >= 1:
+        raise ValueError(f"map: stop_after is {stop_after}; give 1 or more, or None")
     failed = []
     def is_enough(at, outcome):
         if outcome["status"] != "completed":

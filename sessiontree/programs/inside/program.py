@@ -33,6 +33,9 @@ NOTES: Final = frozenset({"log", "phase"})
 WITHDRAW: Final = "withdraw"
 """Gives up the open calls of a group; only the functions around a program name groups."""
 GROUP: Final = "_group"
+SUSPENSIONS: Final = 3
+"""How often a call may suspend its program: by its name, by itself, and until its answer. The bound ends a
+program that ignores the errors of the other bounds."""
 SHOWN_CHARS: Final = 4_000
 _USERS_CODE: Final = "<python-input-1>"
 """The library's name of what a session is fed second: the program, after the functions around it."""
@@ -50,13 +53,14 @@ class OpenProgram:
         self._names = frozenset(order["names"])
         limits = order["limits"]
         self._most_calls: int = limits["calls"]
+        self._most_notes: int = limits["notes"]
         self._session = pool.checkout(
             script_name="program.py",
             limits={
                 "max_memory": limits["memory_bytes"],
                 "max_turn_duration_secs": limits["turn_s"],
                 "max_feed_duration_secs": limits["computing_s"],
-                "max_suspensions": self._most_calls + limits["notes"] + 1,
+                "max_suspensions": SUSPENSIONS * (self._most_calls + limits["notes"]),
                 "max_recursion_depth": limits["depth"],
             },
             # A program that asked for calls before was checked before its first statement.
@@ -78,6 +82,8 @@ class OpenProgram:
         self._calls: list[list[Any]] = []
         self._printed: list[str] = []
         self._may_print = PRINTED_CHARS
+        self._written = 0
+        """How often it has called functions that leave a note."""
         self._notes: list[tuple[str, str]] = []
         self._noted = 0
         code = order["code"].encode()
@@ -88,8 +94,13 @@ class OpenProgram:
         if not isinstance(self._snapshot, monty.FutureSnapshot):
             return {"state": None}
         state = base64.b64encode(zlib.compress(self._snapshot.dump(), level=1)).decode()
-        kept = {"state": state, "numbers": list(self._numbers.items()), "groups": self._groups}
-        return kept | {"asked": self._asked, "noted": self._noted, "may_print": self._may_print}
+        kept: dict[str, Any] = {
+            "state": state,
+            "numbers": list(self._numbers.items()),
+            "groups": self._groups,
+        }
+        kept |= {"asked": self._asked, "noted": self._noted, "written": self._written}
+        return kept | {"may_print": self._may_print}
 
     def restore(self, kept: dict[str, Any]) -> dict[str, Any]:
         """Go on from what :meth:`dump` returned; it waits as it did then."""
@@ -100,20 +111,17 @@ class OpenProgram:
         self._numbers = dict(kept["numbers"])
         self._groups = kept["groups"]
         self._asked, self._noted, self._may_print = kept["asked"], kept["noted"], kept["may_print"]
+        self._written = kept["written"]
         return self._standing()
 
     def open(self) -> dict[str, Any]:
         """Check the program, and run it until it waits."""
         session = self._session.__enter__()
-        session.feed_run(
-            self._order["prelude"], external_lookup=dict.fromkeys(self._names, _never), skip_type_check=True
+        functions = {name: _named(name) for name in self._names}
+        session.feed_run(self._order["prelude"], external_lookup=functions, skip_type_check=True)
+        self._snapshot = session.feed_start(
+            self._order["code"], inputs=self._order["inputs"], print_callback=self._print
         )
-        try:
-            self._snapshot = session.feed_start(
-                self._order["code"], inputs=self._order["inputs"], print_callback=self._print
-            )
-        except monty.MontyTypingError as error:
-            return {"failed": "code", "reason": error.display()[:SHOWN_CHARS]}
         self._run()
         return self._standing()
 
@@ -138,17 +146,27 @@ class OpenProgram:
         """Run it until all of it waits, or it ends."""
         while isinstance(self._snapshot, monty.FunctionSnapshot | monty.NameLookupSnapshot):
             if isinstance(self._snapshot, monty.NameLookupSnapshot):
-                self._snapshot = self._snapshot.resume()
+                self._snapshot = self._looked_up(self._snapshot)
             elif self._snapshot.is_os_function:
                 self._snapshot = self._snapshot.resume_not_handled()
             else:
                 self._snapshot = self._snapshot.resume(self._taken(self._snapshot))
+
+    def _looked_up(self, lookup: monty.NameLookupSnapshot) -> Any:
+        """Go on with the function of a name that the program uses as a value, or with a NameError."""
+        name = lookup.variable_name
+        if name in self._names and lookup.object_id is None:
+            return lookup.resume(value=_named(name))
+        return lookup.resume()
 
     def _taken(self, call: Any) -> Any:
         """Return what a call gets at once: an error, nothing for a note, or the promise of an answer."""
         name = str(call.function_name)
         try:
             if name in NOTES:
+                self._written += 1
+                if self._written > self._most_notes:
+                    raise Asked(f"a program leaves at most {self._most_notes:,} notes")
                 self._note(name, _text_in(call.args))
                 return {"return_value": None}
             if name == WITHDRAW:
@@ -208,8 +226,14 @@ class OpenProgram:
         return told
 
 
-def _never(**arguments: object) -> None:
-    """Stand for a tool; the calls are answered one by one instead."""
+def _named(name: str) -> Callable[..., None]:
+    """Return what stands for a tool's function; its calls are answered one by one instead."""
+
+    def never(**arguments: object) -> None:
+        """Do nothing."""
+
+    never.__name__ = name  # the interpreter calls it by this name, whatever the program calls it
+    return never
 
 
 def _text_in(values: tuple[Any, ...]) -> str:
@@ -229,11 +253,15 @@ def _plain(value: Any) -> Any:
 
 
 def _shown_value(value: Any) -> Any:
-    """Return the closest value of JSON."""
+    """Return the closest value of JSON; raise Asked if it has neither one nor a text."""
     try:
-        return json.loads(json.dumps(value, default=repr))
+        return json.loads(json.dumps(value, default=repr, allow_nan=False))
     except (ValueError, RecursionError, TypeError):
+        pass
+    try:
         return repr(value)[:SHOWN_CHARS]
+    except (ValueError, RecursionError) as error:
+        raise Asked(f"its last expression has no JSON form, and no text: {error}") from error
 
 
 class Interpreters:
@@ -299,6 +327,10 @@ _DO: Final[dict[str, Callable[[OpenProgram, dict[str, Any]], dict[str, Any]]]] =
 
 def _failure_of(error: Exception) -> dict[str, Any]:
     """Return what is said of a program that failed."""
+    if isinstance(error, monty.MontyTypingError):  # it comes late if the program imports a module
+        return {"failed": "code", "reason": error.display()[:SHOWN_CHARS]}
+    if isinstance(error, Asked):
+        return {"failed": "raised", "reason": f"ValueError: {error}"}
     if isinstance(error, monty.MontySyntaxError | monty.MontyConversionError):
         return {"failed": "code", "reason": str(error)[:SHOWN_CHARS]}
     if isinstance(error, monty.MontyError) and not isinstance(error, monty.MontyCrashedError):
