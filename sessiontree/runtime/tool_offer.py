@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import Final, Literal
 
 from sessiontree.contracts.program_tool import ProgramTool, SavedProgram, ToolFinder
@@ -11,10 +12,12 @@ from sessiontree.dispatch.tool_table import ToolEntry
 from sessiontree.models.port import ToolSpec
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.programs.tool_list import IN_SCHEMAS, SEARCHED, describe_program
+from sessiontree.schema.compiled import CompiledTool
 from sessiontree.schema.dialect import dialect_for_model
 
 FIRST: Final = ("read", "write", "edit", "find", "grep", "exec")
 """The tools that programs need most, first of all in their list."""
+MAX_DESCRIPTIONS: Final = 64
 _PLACES: Final = {row.name: place for place, row in enumerate(CATALOG)}
 
 
@@ -61,10 +64,16 @@ class ToolOffer:
 def _description(entry: ToolEntry, held: list[ToolEntry], rest: str) -> str:
     if not _takes_text(entry):
         return entry.tool.description
-    callable_ = [
-        (each.name, each.compiled.schema) for each in sorted(held, key=_usefulness) if not _is_means(each)
-    ]
-    return describe_program(entry.tool.description, callable_, STARTS_CHILDREN, rest)
+    callable_ = [each for each in sorted(held, key=_usefulness) if not _is_means(each)]
+    return _described(entry.tool.description, tuple((each.name, each.compiled) for each in callable_), rest)
+
+
+@lru_cache(maxsize=MAX_DESCRIPTIONS)
+def _described(description: str, tools: tuple[tuple[str, CompiledTool], ...], rest: str) -> str:
+    """Return the description for sessions that hold equal tools: thousands of Workers have one text."""
+    return describe_program(
+        description, ((name, compiled.schema) for name, compiled in tools), STARTS_CHILDREN, rest
+    )
 
 
 def _is_means(entry: ToolEntry) -> bool:

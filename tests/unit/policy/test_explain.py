@@ -418,6 +418,20 @@ def test_untrusted_text_is_noted_where_it_changes_an_answer(answer: Any) -> None
     assert policy.explain("exec", tainted).note == ""
 
 
+def test_what_programs_need_is_named_where_it_is_missing() -> None:
+    """Both tools go with the interpreter; the search, where an agent is offered all tools."""
+    policy = CompiledPolicy(CATALOG, PolicyConfig(tools=ToolPolicy(profile="coding")))
+    for kind in SessionKind:
+        held = Standing(kind, is_owner=False)
+        assert {"program", "tool_search"} <= policy.decide(held).kept
+        without = replace(held, has_interpreter=False)
+        assert "install sessiontree[programs]" in str(policy.explain("program", without))
+        assert not {"program", "tool_search"} & policy.decide(without).kept
+        offered = replace(held, has_tool_search=False)
+        assert "tools_offered='program'" in str(policy.explain("tool_search", offered))
+        assert "program" in policy.decide(offered).kept
+
+
 OPTIONAL = [row for row in CATALOG if ToolFlag.OPTIONAL in row.flags and not row.plugin]
 
 

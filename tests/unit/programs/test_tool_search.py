@@ -11,13 +11,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree import AgentSpec, FunctionModel, ModelRequest, SessionTree, script_call
+from sessiontree import (
+    AgentSpec,
+    FunctionModel,
+    ModelRequest,
+    PermissionTier,
+    PolicyConfig,
+    SessionTree,
+    ToolFlag,
+    script_call,
+    tool,
+)
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.approvals import CheckedCall
+from sessiontree.contracts.context import SessionRights
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.messages import ToolCall
+from sessiontree.contracts.senders import Principal
+from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.policy.compiled import compiled
 from sessiontree.programs.found import FoundInterpreter
 from sessiontree.programs.tool_index import MAX_LINE_CHARS, HeldTool, ToolIndex
 from sessiontree.runtime import host
+from sessiontree.runtime.session_rights import session_policy
 from sessiontree.runtime.tool_offer import ToolOffer
+from sessiontree.runtime.tool_searches import ToolSearches
+from sessiontree.session.state import CallState
+from sessiontree.testing.context import FixedStatus, fresh_report
 from sessiontree_tools import builtin_tools
+from tests.unit.session.session_fixtures import spec
 
 TABLE = ToolTable(builtin_tools())
 TOOLS = [
@@ -32,6 +55,12 @@ WORDS = [
     ("bash", "exec"),
     ("MemoryGet", "memory_get"),
 ]
+
+
+@tool(tier=PermissionTier.READ_ONLY, flags=[ToolFlag.OWNER_ONLY])
+def vault() -> str:
+    """Open the vault."""
+    return "open"
 
 
 def names(found: tuple[list[dict[str, Any]], int]) -> list[str]:
@@ -111,3 +140,37 @@ async def test_without_an_interpreter_all_tools_are_offered(
     assert {"read", "exec"} < set(offered)
     assert not {"program", "tool_search"} & set(offered)
     assert "install sessiontree[programs]" in said
+
+
+@pytest.mark.parametrize("has_stranger", [False, True])
+def test_a_search_for_somebody_else_finds_what_is_theirs(has_stranger: bool) -> None:
+    """What only owners may have called is not found by a turn that acts for a stranger."""
+    table = ToolTable([*builtin_tools(), vault])
+    policy = session_policy(
+        compiled(table.rows, PolicyConfig()), "", spec(SessionKind.MAIN), "scripted", has_channel=True
+    )
+    rights = SessionRights(
+        "main",
+        "default",
+        SessionKind.MAIN,
+        Path("/"),
+        AgentConfig(),
+        FixedStatus(fresh_report(SessionKind.MAIN)),
+    )
+    dispatcher = Dispatcher(
+        table,
+        frozenset({"read", "vault", "tool_search"}),
+        rights,
+        policy,
+        tool_timeout_s=60.0,
+        approval_expiry_s=900.0,
+        now_ms=lambda: 5,
+        command_fingerprint=lambda arguments, member: "",
+    )
+    stranger = Principal("bob", "Bob", "the control socket", "", is_owner=False)
+    call = CallState("1.0", ToolCall("c1", "tool_search", {}), asked_by=(stranger,) if has_stranger else ())
+    checked = CheckedCall("1.0", "tool_search", {"query": "read vault"}, "", 0, True)
+    searches = ToolSearches(dispatcher)
+    found = json.loads(searches.answer(call, checked, 5).message.text)["tools"]
+    assert {each["name"] for each in found} == ({"read"} if has_stranger else {"read", "vault"})
+    searches.close()
