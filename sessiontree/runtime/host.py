@@ -176,13 +176,13 @@ _COMMANDS = frozenset({JOBS.name, SHELL.name})
 """The handles that run commands."""
 
 
-def _missing_in(equipment: HostEquipment, config: AgentConfig) -> frozenset[str]:
+def _missing_in(equipment: HostEquipment, config: AgentConfig, tools: Collection[str]) -> frozenset[str]:
     """Return the capabilities and tools whose needs are not installed here, or not given to the agent."""
     found = {
         BROWSER.name: found_browser().is_ready,
         SPEECH.name: can_speak(equipment.web),
         VISION.name: bool(config.image_model),
-        PROGRAM: found_interpreter().is_ready,
+        PROGRAM: PROGRAM not in tools or found_interpreter().is_ready,
         TOOL_SEARCH: config.tools_offered == "program",
     }
     return frozenset(name for name, is_ready in found.items() if not is_ready)
@@ -203,7 +203,7 @@ def build_tooling(
         adopt.model,
         has_channel=adopt.has_channel,
         web=equipment.web_access,
-        missing=_missing_in(equipment, adopt.config),
+        missing=_missing_in(equipment, adopt.config, adopt.spec.tools),
     )
     held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
     held -= policy.withheld_from(adopt.spec.asked_by)

@@ -163,7 +163,8 @@ class SessionRunner:
         self._delegation = Delegation(dispatcher, now_ms, self._due, self._out, self.state.ids)
         self._programs: ProgramRuns | None = None
         """Made with the first program."""
-        self._searches = ToolSearches(dispatcher)
+        self._searches: ToolSearches | None = None
+        """Made with the first search."""
         self._interceptors = interceptors
         for interceptor in interceptors:
             interceptor.attach(self.state, self._hook_failed)
@@ -510,7 +511,8 @@ class SessionRunner:
 
     def leave_programs(self) -> tuple[InterpreterProcess | None, set[ProcessIdentity]]:
         """End the interpreters; return their process, and the processes that are ending."""
-        self._searches.close()
+        if self._searches is not None:
+            self._searches.close()
         return (None, set()) if self._programs is None else self._programs.close()
 
     def _job_news(self, cause: str, news: Sequence[Stimulus]) -> None:
@@ -590,6 +592,7 @@ class SessionRunner:
             self._begin_call_of_program(key, instruction.call)
         elif instruction.call.tool in self._dispatcher.search_tools:
             self._prepared.pop(key, None)
+            self._searches = self._searches or ToolSearches(self._dispatcher)
             self._finished(self._searches.answer(self.state.calls[key], instruction.call, self._now_ms()))
         elif self._running.claim(key):
             self._to_run.append(instruction)
