@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sessiontree.api.agents import AgentSpec as AgentSpec
     from sessiontree.api.agents import load_agents as load_agents
     from sessiontree.api.app import App as App
+    from sessiontree.api.app import ProgramsLike as ProgramsLike
     from sessiontree.api.app import SkillsLike as SkillsLike
     from sessiontree.api.child_results import ChildResult as ChildResult
     from sessiontree.api.child_results import OnChildError as OnChildError
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from sessiontree.api.own_workspaces import OwnWorkspace as OwnWorkspace
     from sessiontree.api.own_workspaces import OwnWorkspaces as OwnWorkspaces
     from sessiontree.api.pending_reply import PendingReply as PendingReply
+    from sessiontree.api.program_files import SavedProgramWarning as SavedProgramWarning
     from sessiontree.api.questions import PendingQuestion as PendingQuestion
     from sessiontree.api.questions import Questions as Questions
     from sessiontree.api.runtime import Runtime as Runtime
@@ -572,13 +574,14 @@ _ROOMS = {
     "contracts.senders": ("Principal", "Sender"),
     "contracts.tree_config": ("ShardRow", "TreeSummary", "Via"),
     "api.agents": ("AgentSpec", "load_agents"),
-    "api.app": ("App", "SkillsLike"),
+    "api.app": ("App", "ProgramsLike", "SkillsLike"),
     "api.keyword_options": ("ChildOptions", "MapOptions", "ResumeOptions", "SpawnOptions", "TreeOptions"),
     "api.child_results": ("ChildResult", "OnChildError"),
     "api.configuration": ("Configuration", "WorkspaceEntry"),
     "api.fact_reader": ("FactReader",),
     "api.inbox": ("Approvals", "PendingApproval"),
     "api.own_workspaces": ("MergeConflict", "Merged", "OwnWorkspace", "OwnWorkspaces"),
+    "api.program_files": ("SavedProgramWarning",),
     "api.questions": ("PendingQuestion", "Questions"),
     "api.pending_reply": ("PendingReply",),
     "api.session_handle": ("SessionHandle",),

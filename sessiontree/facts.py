@@ -20,7 +20,7 @@ from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
 from sessiontree.contracts.cron import CatchUp, CronJob, CronStatus, JobTarget, SlotCause, SlotEnd
 from sessiontree.contracts.jobs import ExecHost, JobStatus
 from sessiontree.contracts.kinds import WorkspaceChoice
-from sessiontree.contracts.programs import NoteKind, ProgramCall, ProgramNote
+from sessiontree.contracts.programs import NoteKind, ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.results import ResultCause
 from sessiontree.contracts.session_facts import (
     ActsFor,
@@ -195,6 +195,7 @@ __all__ = [
     "ProgramAdvanced",
     "ProgramCall",
     "ProgramNote",
+    "ProgramSource",
     "ProgramStarted",
     "RemovedTools",
     "ReplyCut",

@@ -22,7 +22,7 @@ from sessiontree.api.app import ProgramsLike
 from sessiontree.api.front_matter import Malformed, RefusedFile, entries_of, parsed_members, read_text
 from sessiontree.api.owned_files import check_outside, check_owned
 from sessiontree.api.paths import absolute_path
-from sessiontree.api.program_signature import Unfit, parameters_of, parsed_program
+from sessiontree.api.program_signature import UnfitProgram, parameters_of, parsed_program
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.program_tool import SavedProgram, SavedText
 from sessiontree.contracts.programs import SAVED_NAME
@@ -117,7 +117,7 @@ def program_of(path: Path, text: str) -> SavedText:
     try:
         module = parsed_program(text)
         parameters = parameters_of(module)
-    except Unfit as error:
+    except UnfitProgram as error:
         raise Malformed(RefusedFile(path, error.reason, error.line)) from None
     said = _docstring_of(path, module)
     needs = _needs_in(path, said)

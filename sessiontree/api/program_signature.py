@@ -34,7 +34,7 @@ _DECLARATIONS: Final = (
 )
 
 
-class Unfit(Exception):
+class UnfitProgram(Exception):
     """A text is no saved program."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
@@ -48,25 +48,25 @@ def parsed_program(text: str) -> ast.Module:
     """Return the syntax tree of a saved program.
 
     Raises:
-        Unfit: it is not Python, or does something before its ``main`` is called.
+        UnfitProgram: it is not Python, or does something before its ``main`` is called.
     """
     try:
         module = ast.parse(text)
     except SyntaxError as error:
-        raise Unfit(f"it is not Python: {error.msg}", error.lineno) from None
+        raise UnfitProgram(f"it is not Python: {error.msg}", error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Unfit(f"it can't be parsed: {error}") from None
+        raise UnfitProgram(f"it can't be parsed: {error}") from None
     for at, each in enumerate(module.body):
         is_docstring = at == 0 and ast.get_docstring(module, clean=False) is not None
         if not is_docstring and not isinstance(each, _DECLARATIONS):
-            raise Unfit(
+            raise UnfitProgram(
                 "it does something outside its functions; keep imports, functions, classes and constants "
                 f"there, and the rest in {MAIN}",
                 each.lineno,
             )
         for name in _names_of(each):
             if name == SAVED_INPUTS:
-                raise Unfit(f"{SAVED_INPUTS} is the variable of its arguments; use another name", each.lineno)
+                raise UnfitProgram(f"{SAVED_INPUTS} holds its arguments; use another name", each.lineno)
     return module
 
 
@@ -84,19 +84,19 @@ def parameters_of(module: ast.Module) -> dict[str, JsonValue]:
     """Return the JSON Schema of the parameters of a program's ``main``.
 
     Raises:
-        Unfit: it has no such function, or one of its parameters has no type that JSON has.
+        UnfitProgram: it has no such function, or one of its parameters has no type that JSON has.
     """
     found = [each for each in module.body if getattr(each, "name", None) == MAIN]
     if not found:
-        raise Unfit(f"it has no function {MAIN}; write `async def {MAIN}(…) -> …:`")
+        raise UnfitProgram(f"it has no function {MAIN}; write `async def {MAIN}(…) -> …:`")
     main = found[-1]
     if len(found) > 1:
-        raise Unfit(f"{MAIN} is defined twice; keep one", main.lineno)
+        raise UnfitProgram(f"{MAIN} is defined twice; keep one", main.lineno)
     if not isinstance(main, ast.AsyncFunctionDef) or main.decorator_list:
-        raise Unfit(f"{MAIN} must be `async def {MAIN}(…)`, without decorators", main.lineno)
+        raise UnfitProgram(f"{MAIN} must be `async def {MAIN}(…)`, without decorators", main.lineno)
     given = main.args
     if given.vararg or given.kwarg or given.posonlyargs:
-        raise Unfit(f"{MAIN} takes parameters by name: no *, ** or / among them", main.lineno)
+        raise UnfitProgram(f"{MAIN} takes parameters by name: no *, ** or / among them", main.lineno)
     plain = [None] * (len(given.args) - len(given.defaults)) + list(given.defaults)
     both = [*zip(given.args, plain, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
     properties: dict[str, JsonValue] = {each.arg: _property_of(each, default) for each, default in both}
@@ -111,16 +111,18 @@ def parameters_of(module: ast.Module) -> dict[str, JsonValue]:
 
 def _property_of(parameter: ast.arg, default: ast.expr | None) -> dict[str, Any]:
     if parameter.annotation is None:
-        raise Unfit(f"parameter {parameter.arg} has no type; write `{parameter.arg}: str`", parameter.lineno)
+        raise UnfitProgram(
+            f"parameter {parameter.arg} has no type; write `{parameter.arg}: str`", parameter.lineno
+        )
     schema = _schema_of(parameter.annotation)
     if default is None:
         return schema
     try:
         value = ast.literal_eval(default)
     except (ValueError, TypeError, SyntaxError, RecursionError):
-        raise Unfit(f"the default of {parameter.arg} must be a plain value", default.lineno) from None
+        raise UnfitProgram(f"the default of {parameter.arg} must be a plain value", default.lineno) from None
     if not _is_json(value):
-        raise Unfit(f"the default of {parameter.arg} must be a value that JSON has", default.lineno)
+        raise UnfitProgram(f"the default of {parameter.arg} must be a value that JSON has", default.lineno)
     return {**schema, "default": value}
 
 
@@ -145,14 +147,14 @@ def _schema_of(hint: ast.expr) -> dict[str, Any]:
             return _joined([_schema_of(left), _schema_of(right)])
         case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner) if name in _OF:
             return _OF[name](inner)
-    raise Unfit(f"type {ast.unparse(hint)!r} is not one of {_HINT}", hint.lineno)
+    raise UnfitProgram(f"type {ast.unparse(hint)!r} is not one of {_HINT}", hint.lineno)
 
 
 def _written_hint(written: str, hint: ast.expr) -> ast.expr:
     try:
         found = ast.parse(written, mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
-        raise Unfit(f"type {written!r} is not Python", hint.lineno) from None
+        raise UnfitProgram(f"type {written!r} is not Python", hint.lineno) from None
     for each in ast.walk(found):
         if isinstance(each, ast.expr):
             each.lineno = hint.lineno
@@ -174,7 +176,7 @@ def _dict_of(inner: ast.expr) -> dict[str, Any]:
     match inner:
         case ast.Tuple(elts=[ast.Name(id="str"), value]):
             return {"type": "object", "additionalProperties": _schema_of(value)}
-    raise Unfit("a dict of JSON has text as keys; write dict[str, …]", inner.lineno)
+    raise UnfitProgram("a dict of JSON has text as keys; write dict[str, …]", inner.lineno)
 
 
 def _literal_of(inner: ast.expr) -> dict[str, Any]:
@@ -184,7 +186,7 @@ def _literal_of(inner: ast.expr) -> dict[str, Any]:
     except (ValueError, TypeError, SyntaxError):
         values = [object()]
     if not all(isinstance(value, str | int | bool) for value in values):
-        raise Unfit("Literal[…] takes texts, whole numbers, True and False", inner.lineno)
+        raise UnfitProgram("Literal[…] takes texts, whole numbers, True and False", inner.lineno)
     return {"enum": values}
 
 

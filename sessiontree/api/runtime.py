@@ -80,6 +80,7 @@ _LATE = {
     "tree_tracer": "sessiontree.runtime.tree_tracer:TreeTracer",
     "trace_content": "sessiontree.api.trace_export:content_by",
     "show_trees": "sessiontree.notebook.tree_magic:show_trees",
+    "add_program_magic": "sessiontree.notebook.program_magic:add_program_magic",
     "show_values": "sessiontree.notebook.displays:show_values",
     "show_waiting": "sessiontree.notebook.displays:show_waiting",
     "tree_bundle": "sessiontree.notebook.displays:tree_bundle",
@@ -327,6 +328,10 @@ class Sharing:
     def open_trees(self) -> list[str]:
         """Return the ids of the trees that are open, in the order they were opened."""
         return [each.tree_id for each in self._tenants if each.is_open]
+
+    def held_trees(self) -> list[Any]:
+        """Return the open trees as the program holds them, in the order they were opened."""
+        return [tree for each in self._tenants if each.is_open and (tree := each.held()) is not None]
 
     def _fits(self, *wanted: Any) -> bool:
         if self._pid != os.getpid() or self._loop not in {None, _running_loop()}:

@@ -155,7 +155,11 @@ def run(  # noqa: PLR0913 - each option is a parameter
 
     Exit codes: 0 answered, 1 failed, 2 can't begin, 130 after Ctrl-C.
     """
-    run_body("run", **locals())
+    options = locals()
+    if program is None and not inputs:
+        del options["program"], options["inputs"]
+        run_body("run", **options)
+    run_body("run program", **options)
 
 
 @app.command()

@@ -11,6 +11,7 @@ import typer
 BODIES = {
     "survey": "sessiontree.survey.command:survey",
     "run": "sessiontree.cli.run:run",
+    "run program": "sessiontree.cli.program_run:run_program",
     "resume": "sessiontree.cli.resume:resume",
     "resume survey": "sessiontree.survey.command:resume",
     "ask": "sessiontree.survey.ask:ask",

@@ -13,8 +13,8 @@ from sessiontree.api.front_matter import Malformed
 from sessiontree.api.journaled_trees import StoredFacts
 from sessiontree.api.program_check import ProgramFit, check_program
 from sessiontree.api.program_files import SUFFIX, program_in, read_programs
-from sessiontree.api.program_saving import file_text
-from sessiontree.api.program_signature import Unfit
+from sessiontree.api.program_signature import UnfitProgram
+from sessiontree.api.program_text import file_text
 from sessiontree.cli.configured_tree import checked_workspace, load_configuration
 from sessiontree.cli.screen import FAILED, RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
@@ -156,7 +156,7 @@ def save(  # noqa: PLR0913 - each is an option of the command
     said = description or f"Saved from call {call} of {session}, tree {tree_id}."
     try:
         text = file_text(name, started.call.arguments, started.source, tools, said)
-    except Unfit as error:
+    except UnfitProgram as error:
         raise ConfigError(f"the program of call {call} can't be saved: {error.reason}") from None
     except Malformed as error:
         raise ConfigError(f"the program of call {call} can't be saved: {error.refused.reason}") from None

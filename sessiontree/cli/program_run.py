@@ -3,17 +3,96 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from sessiontree import AgentSpec, ConfigError, Configuration, PolicyConfig, ValidationError
+from sessiontree import (
+    AgentSpec,
+    ConfigError,
+    Configuration,
+    PolicyConfig,
+    SessionResult,
+    SessionTree,
+    ValidationError,
+)
 from sessiontree.api.program_files import read_programs
+from sessiontree.api.runtime_options import BackendName
+from sessiontree.cli.configured_tree import checked_workspace, load_configuration, tree_options
+from sessiontree.cli.run import TYPED, TaskRun, terminal_channel
+from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.program_tool import SavedProgram, SavedText
 from sessiontree.contracts.settings import suggestion
 from sessiontree.policy.compiled import PolicyWarning
 from sessiontree.schema.compiled import compile_tool
+
+
+def run_program(  # noqa: PLR0913 - each is an option of the command
+    screen: RichScreen,
+    *,
+    program: str | None,
+    inputs: Sequence[str] | None,
+    task: str | None,
+    tools: str | None,
+    result_schema: Path | None,
+    attach: Sequence[Path] | None,
+    model: str | None,
+    agent: str | None,
+    workspace: Path | None,
+    approve: str | None,
+    max_cost: float | None,
+    config: Path | None,
+    state_dir: Path | None,
+    backend: BackendName,
+    as_json: bool,
+    quiet: bool,
+    view: bool,
+) -> int:
+    """Open a tree, run a saved program in a Branch of its Main, show the value and return the exit code.
+
+    Its options are those of :func:`sessiontree.cli.run.run`; a program takes no task, and has its own tools,
+    types and files. The Branch makes it durable: ``sessiontree resume`` goes on with it.
+
+    Raises:
+        SessionTreeError: it can't begin; nothing was changed.
+    """
+    named = {"a task": task, "--tools": tools, "--result-schema": result_schema, "--attach": attach}
+    _check_alone(program, [name for name, value in named.items() if value])
+    root = checked_workspace(workspace)
+    configured = load_configuration(config, root)
+    saved = saved_called(configured, program or "")
+    given = inputs_for(saved, inputs or ())
+    options = tree_options(
+        configured, model=model, agent=agent, approve=approve, max_cost=max_cost, needs_model=False
+    )
+    grant_program(options, saved.name)
+    progress = RichScreen(sys.stderr, is_quiet=quiet or as_json)
+    tree = SessionTree(
+        root,
+        **options,
+        channel=terminal_channel(progress, as_json),
+        state_dir=state_dir,
+        backend=backend,
+        purpose=f"{TYPED}program {saved.name}",
+    )
+    task_run = TaskRun(screen, progress, tree.state_dir, as_json, config=config, has_page=view)
+
+    async def order(tree: SessionTree) -> SessionResult[Any]:
+        what = f"Run {saved.name}."
+        child = await tree.main.spawn("branch", what, program=saved.name, inputs=given, budget=saved.budget)
+        return await child.result()
+
+    return task_run.carry_out(tree.start, order)
+
+
+def _check_alone(program: str | None, others: Sequence[str]) -> None:
+    if program is None:
+        raise ConfigError("--input is given without --program; name the program, or write it in the task")
+    if others:
+        raise ConfigError(f"--program and {others[0]} are given; a program takes --input name=value alone")
 
 
 def saved_called(configured: Configuration, name: str) -> SavedText:

@@ -45,13 +45,11 @@ from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.attachments import Attachments, read_attachments
 from sessiontree.cli.changes import LiveChanges, TreeWatch
 from sessiontree.cli.configured_tree import checked_workspace, load_configuration, spare_tools, tree_options
-from sessiontree.cli.program_run import grant_program, inputs_for, saved_called
 from sessiontree.cli.reply_text import ReplyText
 from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChannel
 from sessiontree.cli.serve import serve_page
 from sessiontree.cli.tree import place_option
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.program_tool import SavedText
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact
 from sessiontree.schema.result import compile_result
@@ -68,8 +66,6 @@ def run(  # noqa: PLR0913 - each option is a parameter
     screen: RichScreen,
     *,
     task: str | None,
-    program: str | None,
-    inputs: Sequence[str] | None,
     model: str | None,
     agent: str | None,
     workspace: Path | None,
@@ -87,14 +83,11 @@ def run(  # noqa: PLR0913 - each option is a parameter
 ) -> int:
     """Open a tree, give Main a task, show the answer and return the exit code.
 
-    With a schema a Branch of Main does the task: its final message must fit the schema. With a program a
-    Branch runs that instead of asking a model, and its value is the answer.
+    With a schema a Branch of Main does the task: its final message must fit the schema.
 
     Args:
         screen: Shows the answer.
-        task: The first message; None = a program is run.
-        program: Name of a saved program; None = a model answers the task.
-        inputs: Inputs of the program, ``name=value`` each.
+        task: The first message.
         model: Name of the model that answers; None = the configured one.
         agent: Name of the agent that Main runs as; None = the configured one.
         workspace: The directory; None = this one.
@@ -115,36 +108,21 @@ def run(  # noqa: PLR0913 - each option is a parameter
     Raises:
         SessionTreeError: it can't begin; nothing was changed.
     """
+    task = _checked_task(task)
     root, schema = checked_workspace(workspace), _schema_in(result_schema)
-    configured = load_configuration(config, root)
     options = tree_options(
-        configured,
-        model=model,
-        agent=agent,
-        approve=approve,
-        max_cost=max_cost,
-        needs_model=program is None,
+        load_configuration(config, root), model=model, agent=agent, approve=approve, max_cost=max_cost
     )
-    saved = None
-    if program is None:
-        task = _checked_task(task, inputs)
-    else:
-        _check_alone(task, tools, result_schema, attach)
-        saved = saved_called(configured, program)
-        grant_program(options, program)
-        task = f"program {program}"
-    given = {} if saved is None else inputs_for(saved, inputs or ())
-    if tools is not None:
-        options["agents"] = _with_tools(options["agents"], options["agent"], tools)
-    elif saved is None:
+    if tools is None:
         spare_tools(options)
+    else:
+        options["agents"] = _with_tools(options["agents"], options["agent"], tools)
     attached = read_attachments(attach or (), options["agents"], options["agent"])
     if schema is not None and attached.images:
         raise ConfigError(
             "--attach: an image can't go along with --result-schema; attach text, or leave it out"
         )
-    is_typed = schema is not None or saved is not None
-    beginning = TYPED if is_typed else ATTACHED if attached != Attachments() else PURPOSE
+    beginning = TYPED if schema is not None else ATTACHED if attached != Attachments() else PURPOSE
     message = attached.added_to(task)
     progress = RichScreen(sys.stderr, is_quiet=quiet or as_json)
     tree = SessionTree(
@@ -158,8 +136,6 @@ def run(  # noqa: PLR0913 - each option is a parameter
     task_run = TaskRun(screen, progress, tree.state_dir, as_json, config=config, has_page=view)
 
     async def order(tree: SessionTree) -> SessionResult[Any]:
-        if saved is not None:
-            return await task_run.ask_program(tree, saved, given)
         if schema is None:
             return await task_run.ask(tree, message, attached.images)
         return await task_run.ask_typed(tree, message, schema)
@@ -167,19 +143,7 @@ def run(  # noqa: PLR0913 - each option is a parameter
     return task_run.carry_out(tree.start, order)
 
 
-def _check_alone(
-    task: str | None, tools: str | None, result_schema: Path | None, attach: Sequence[Path] | None
-) -> None:
-    """Refuse what a program does not take: it has its own text, types and needs."""
-    named = {"a task": task, "--tools": tools, "--result-schema": result_schema, "--attach": attach}
-    for name, value in named.items():
-        if value:
-            raise ConfigError(f"--program and {name} are given; a program takes --input name=value alone")
-
-
-def _checked_task(task: str | None, inputs: Sequence[str] | None) -> str:
-    if inputs:
-        raise ConfigError("--input is given without --program; name the program, or write it in the task")
+def _checked_task(task: str | None) -> str:
     if task is None or not task.strip():
         raise ConfigError("the task is empty; say what is to be done")
     if any("\ud800" <= letter <= "\udfff" for letter in task):
@@ -298,15 +262,6 @@ class TaskRun:
     async def ask_typed(self, tree: SessionTree, task: str, schema: Mapping[str, Any]) -> SessionResult[Any]:
         """Have a Branch of Main do the task and return its typed result."""
         child = await tree.main.spawn("branch", task, result_type=schema)
-        return await child.result()
-
-    async def ask_program(
-        self, tree: SessionTree, saved: SavedText, inputs: Mapping[str, Any]
-    ) -> SessionResult[Any]:
-        """Have a Branch of Main run a program and return its value."""
-        child = await tree.main.spawn(
-            "branch", f"Run {saved.name}.", program=saved.name, inputs=inputs, budget=saved.budget
-        )
         return await child.result()
 
     async def go_on(self, tree: SessionTree) -> SessionResult[Any]:

@@ -33,8 +33,7 @@ from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_readable, to_json_value
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.program_tool import SavedProgram
-from sessiontree.contracts.programs import MAX_ANSWER_CHARS, ProgramSource, is_of_program
+from sessiontree.contracts.programs import MAX_ANSWER_CHARS, is_of_program
 from sessiontree.contracts.protection import Protection
 from sessiontree.contracts.results import blocked_message, error_message
 from sessiontree.contracts.senders import Principal
@@ -111,6 +110,7 @@ class Dispatcher:
         self._max_chars = self.max_chars = rights.config.max_result_chars
         self.program_tools = table.for_programs & self._held
         self.search_tools = table.for_search & self._held
+        self.source_of = table.source_of
         self._pictures = Pictures(rights.config.images, rights.config.context_tokens)
         self._place = str(rights.workspace_root)
         self._command_fingerprint = command_fingerprint
@@ -324,15 +324,8 @@ class Dispatcher:
     def callable_in_programs(self) -> tuple[ToolEntry, ...]:
         """The tools that a program of the session may call, and that a search finds, sorted by name."""
         # A program's own text comes from its caller; another program inside it would only hide the calls.
-        given = {name for name in self.program_tools if self.source_of(name) is None}
-        names = sorted(self._at_hand.keys() - given - self.search_tools)
+        names = sorted(self._at_hand.keys() - self._table.for_texts - self.search_tools)
         return tuple(self._at_hand[name] for name in names)
-
-    def source_of(self, tool: str) -> ProgramSource | None:
-        """Return the text of the saved program that a tool is; None = it is another tool, or is not held."""
-        entry = self._at_hand.get(tool)
-        found = None if entry is None else entry.tool
-        return found.source if isinstance(found, SavedProgram) else None
 
     def prepare_again(
         self, checked: CheckedCall, call_id: str, asked_by: tuple[Principal, ...] = ()

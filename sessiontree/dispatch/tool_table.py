@@ -12,7 +12,8 @@ from sessiontree.contracts.context import WRITER
 from sessiontree.contracts.decorator import FunctionTool
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.program_tool import ProgramTool, ToolFinder
+from sessiontree.contracts.program_tool import ProgramTool, SavedProgram, ToolFinder
+from sessiontree.contracts.programs import ProgramSource
 from sessiontree.contracts.tool import Tool, ToolFlag, check_tool
 from sessiontree.policy.catalog import CatalogRow, row_of
 from sessiontree.policy.vocabulary import folded
@@ -105,6 +106,16 @@ class ToolTable:
     def for_search(self) -> frozenset[str]:
         """Names of the tools that search the tools of their session."""
         return frozenset(entry.name for entry in self if isinstance(entry.tool, ToolFinder))
+
+    @property
+    def for_texts(self) -> frozenset[str]:
+        """Names of the tools whose calls bring the text of their program."""
+        return frozenset(name for name in self.for_programs if self.source_of(name) is None)
+
+    def source_of(self, name: str) -> ProgramSource | None:
+        """Return the text of the saved program that a tool is; None = the tool is something else."""
+        entry = self._by_name.get(name)
+        return entry.tool.source if entry is not None and isinstance(entry.tool, SavedProgram) else None
 
     @property
     def for_persons(self) -> frozenset[str]:

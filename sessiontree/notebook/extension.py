@@ -1,4 +1,4 @@
-"""``%load_ext sessiontree``: values of the package show themselves, and ``%tree`` shows the live trees."""
+"""``%load_ext sessiontree``: values of the package show themselves; ``%tree`` and ``%%program`` are known."""
 
 from __future__ import annotations
 
@@ -15,3 +15,4 @@ def load_ipython_extension(shell: Any) -> None:
     """
     late("show_values")(shell)
     shell.register_magic_function(late("show_trees"), "line", "tree")
+    late("add_program_magic")(shell)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sessiontree.api.program_files import SUFFIX, program_of
-from sessiontree.api.program_signature import MAIN, Unfit
+from sessiontree.api.program_signature import MAIN, UnfitProgram
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.program_tool import MAIN_CALL
 from sessiontree.contracts.programs import ProgramSource
@@ -26,14 +26,14 @@ def text_to_save(code: str, inputs: Mapping[str, JsonValue], tools: Sequence[str
         description: What it does, in one line.
 
     Raises:
-        Unfit: the text can't be the body of a function.
+        UnfitProgram: the text can't be the body of a function.
     """
     try:
         module = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise Unfit(f"its text is not Python: {error}") from None
+        raise UnfitProgram(f"its text is not Python: {error}") from None
     if any(isinstance(each, ast.Global) for each in ast.walk(module)):
-        raise Unfit("it uses `global`, which means something else in a function")
+        raise UnfitProgram("it uses `global`, which means something else in a function")
     parameters = ", ".join(f"{name}: {_hint_of(value)}" for name, value in inputs.items())
     lines = ["import asyncio", "from typing import Any", "", "", f"async def {MAIN}({parameters}) -> Any:"]
     lines += _body_lines(code, module)
@@ -94,7 +94,7 @@ def file_text(
         description: What it does.
 
     Raises:
-        Unfit: it can't be saved.
+        UnfitProgram: it can't be saved.
         Malformed: the text would not be a saved program.
     """
     if source is not None:
