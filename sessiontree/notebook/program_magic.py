@@ -140,7 +140,9 @@ def last_seq(state_dir: Path, tree_id: str) -> int:
 
 def calls_bundle(state_dir: Path, tree_id: str, session: str, after: int) -> dict[str, Any]:
     """Return the calls and notes of the program that a session began after a fact, as HTML and text."""
-    begun, rows, notes = "", {}, []
+    begun = ""
+    notes: list[str] = []
+    rows: dict[str, list[str]] = {}
     with StoredFacts(state_dir) as stored:
         for record in stored.read(tree_id):
             for fact in record.facts if record.seq > after and record.session == session else ():

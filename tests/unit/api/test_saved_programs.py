@@ -141,7 +141,7 @@ VALUES = st.recursive(
 def test_a_parameter_takes_what_its_type_takes(hint: str, value: Any) -> None:
     """The schema that is read from the text agrees with a library's reading of the same type."""
     saved = program_of(Path("find.py"), f'"""Does."""\nasync def main(a: {hint}): ...\n')
-    schema = saved.parameters["properties"]["a"]  # type: ignore[index,call-overload]
+    schema: Any = saved.parameters["properties"]["a"]  # type: ignore[index,call-overload]
     adapter: TypeAdapter[Any] = TypeAdapter(eval(hint, dict(vars(typing))), config=ConfigDict(strict=True))  # noqa: S307
     try:
         adapter.validate_json(json.dumps(value))
