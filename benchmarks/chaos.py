@@ -19,6 +19,8 @@ as a printed seed says. At the end the program drains, and its journal is read. 
 - `acknowledged`, `acknowledged_lost`: answers that the program noted, and those of them that the journal (or,
   for records, the store of memory) does not hold.
 - `effects`, `effects_twice`: runs of tools with an effect, by id of their calls; ids that ran more than once.
+- `children`, `children_twice`: children with a task; tasks that more than one child has.
+- `asked_twice`: calls for whose approval there is more than one request.
 - `unresolved`: answers that did not come within four minutes (`hung`), calls that were opened or intended and
   have no result when the last program has waited until nothing runs (`open_calls`), and programs that did not
   come to their end (`undrained`).
@@ -53,6 +55,7 @@ from benchmarks.chaos_program import Unfinished
 from benchmarks.places import places
 from benchmarks.report import Figure, Options, percentile, show
 from sessiontree.backends.ray import engine_home
+from sessiontree.contracts.tree_facts import ApprovalRequested, SessionSpawned
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_fact
 
@@ -70,7 +73,7 @@ REACH = 60
 STRIDE = 7
 """So few kills are spread over all of them; no divisor of theirs, so many kills try each."""
 MIN_PER_ROLE = 15
-LOOPS = ({"message"}, {"worker"}, {"call", "approved", "record"})
+LOOPS = ({"message"}, {"worker", "branch"}, {"call", "approved", "written", "record"})
 """What the keys of answers begin with, by the program's loops."""
 STALL_S = 30.0
 GIVE_UP_S = 180.0
@@ -333,9 +336,16 @@ def judge(place: Path, is_drained: bool) -> dict[str, int]:
     outcomes: set[str] = set()
     trees = lines_of(place / "trees")
     unfinished = {tree_id: Unfinished() for tree_id in trees}
+    tasks: Counter[str] = Counter()
+    requests: Counter[tuple[str, str, str]] = Counter()
     for tree_id, session, fact, text in facts_of(place / "state", trees):
         outcomes.update(words_of(text))
         unfinished[tree_id].hear(session, fact)
+        match fact:
+            case SessionSpawned(spec=spec) if spec.task:
+                tasks[spec.task] += 1
+            case ApprovalRequested(question=question):
+                requests[tree_id, question.session, question.call.key] += 1
     open_calls = sum(len(each.calls) for each in unfinished.values())
     acks = lines_of(place / "acks")
     effects = Counter(lines_of(place / "effects"))
@@ -346,6 +356,9 @@ def judge(place: Path, is_drained: bool) -> dict[str, int]:
         "acknowledged_lost": sum(key not in outcomes for key in acks),
         "effects": effects.total(),
         "effects_twice": sum(count > 1 for count in effects.values()),
+        "children": tasks.total(),
+        "children_twice": sum(count > 1 for count in tasks.values()),
+        "asked_twice": sum(count > 1 for count in requests.values()),
         "unresolved": len(hung) + open_calls + (not is_drained),
         "hung": len(hung),
         "open_calls": open_calls,

@@ -1,12 +1,14 @@
 """A program whose tree is always at work, for ``benchmarks.chaos`` to kill parts of.
 
-Run as ``python -m benchmarks.chaos_program PLACE BACKEND [POINT NUMBER]``. Three loops use one tree: messages
-to Main, whose model waits and calls a tool; Workers; and in turn calls of the program, calls that a rule
-approves, and records of memory (one loop, since no turn begins while a call of the program runs). What was
-acknowledged is appended to ``PLACE/acks``, one line each, and every run of a tool with an effect to
-``PLACE/effects``, as the id of its call. The program ends once ``PLACE/stop`` exists, every loop has had one
-more answer, and nothing of the tree runs any more; then it writes ``PLACE/drained``. What a killed program
-began may still run without anybody who waits for it, and closing a tree does not end it.
+Run as ``python -m benchmarks.chaos_program PLACE BACKEND [POINT NUMBER]``. Three loops use one tree:
+messages to Main, whose model waits and calls a tool; Workers, and Branches whose model writes a program; and
+in turn calls of the program, calls that a rule approves, programs in Main, and records of memory (one loop,
+since no turn begins while a call of the program runs). A written program gathers calls, of which a rule
+approves one, and has children by ``map`` and ``race``. What was acknowledged is appended to ``PLACE/acks``,
+one line each, and every run of a tool with an effect to ``PLACE/effects``, as the id of its call. The
+program ends once ``PLACE/stop`` exists, every loop has had one more answer, and nothing of the tree runs any
+more; then it writes ``PLACE/drained``. What a killed program began may still run without anybody who waits
+for it, and closing a tree does not end it.
 
 A loop whose call fails writes the error to ``PLACE/errors`` and goes on with the next key: what was not
 acknowledged is promised to nobody. Where Ray is gone, the first loop to notice resumes the tree. Where the
@@ -36,12 +38,14 @@ from sessiontree import (
     Limits,
     ModelRequest,
     PermissionTier,
+    PolicyConfig,
     Rule,
     Runtime,
     SessionKind,
     SessionTree,
     SessionTreeError,
     ToolContext,
+    ToolPolicy,
     script_call,
     tool,
 )
@@ -63,6 +67,28 @@ POSTED = stimuli
 PAUSE_S = 0.02
 PATIENCE_S = 240.0
 """How long a loop waits for one answer before it counts as unresolved."""
+WRITTEN = """
+import asyncio
+
+async def safely(call):
+    try:
+        return await call
+    except RuntimeError as error:
+        return str(error).partition(":")[0]
+
+asked = [effect(key=f"{key}-effect-0"), launch(key=f"{key}-launch"), effect(key=f"{key}-effect-1")]
+answers = await asyncio.gather(*[safely(each) for each in asked])
+tasks = [f"{key}-map-{at}" for at in range(3)]
+found = await map("worker", tasks, concurrency=2, on_error="return")
+raced = [f"{key}-race-{at}" for at in range(2)]
+found = found + await race("worker", raced, on_error="return")
+wrong = [each for each in answers if each != "OutcomeUnknown" and not each.startswith(f"done {key}")]
+for task, each in zip(tasks + raced, found):
+    if each["status"] == "completed" and each["value"] != f"done {task}":
+        wrong.append(each)
+f"done {key}" if not wrong else f"wrong {wrong}"
+"""
+"""A call that was running when its host was lost has an unknown outcome; any other answer is its own."""
 LIMITS = Limits(max_children=100_000, max_total=1_000_000, max_live=1_000, max_turns=1_000_000)
 
 
@@ -90,13 +116,15 @@ async def launch(key: str, ctx: ToolContext) -> str:
 
 
 async def reply(request: ModelRequest) -> Answer:
-    """Call the effect for each message and each task, then repeat what it returned."""
+    """Call the effect for each message, write a program for a Branch, then repeat what it returned."""
     heard = request.messages[-1]
     await asyncio.sleep(PAUSE_S)
     if isinstance(heard, ToolResultMessage):
         return heard.text
     if request.kind is SessionKind.WORKER:
         return f"done {heard.text}"
+    if request.kind is SessionKind.BRANCH:
+        return script_call("program", code=WRITTEN, inputs={"key": heard.text})
     return script_call("effect", key=heard.text)
 
 
@@ -241,7 +269,8 @@ class Load:
             if not tree.main.status().status.is_final:
                 return tree
             await tree.close()
-        tree = SessionTree(self._place / "workspace", limits=LIMITS, **given)
+        policy = PolicyConfig(tools=ToolPolicy(also_allow=("program",)))
+        tree = SessionTree(self._place / "workspace", limits=LIMITS, policy=policy, **given)
         await tree.start()
         append(named, tree.tree_id)
         return tree
@@ -270,7 +299,8 @@ class Load:
 
     async def run(self) -> None:
         """Run every loop until ``PLACE/stop`` exists, and close the tree."""
-        loops = ([self._message], [self._worker], [self._call, self._approved, self._record])
+        in_main = [self._call, self._approved, self._written, self._record]
+        loops = ([self._message], [self._worker, self._branch], in_main)
         async with asyncio.TaskGroup() as group:
             for uses in loops:
                 group.create_task(self._loop(uses))
@@ -319,6 +349,13 @@ class Load:
     async def _worker(self, tree: SessionTree, key: str) -> str:
         worker = await tree.main.spawn("worker", key)
         return (await worker.result()).summary
+
+    async def _branch(self, tree: SessionTree, key: str) -> str:
+        branch = await tree.main.spawn("branch", key)
+        return (await branch.result()).summary
+
+    async def _written(self, tree: SessionTree, key: str) -> str:
+        return (await tree.main.call("program", {"code": WRITTEN, "inputs": {"key": key}})).text
 
     async def _record(self, tree: SessionTree, key: str) -> str:
         await tree.main.call("memory_store", {"text": f"done {key}"})

@@ -259,17 +259,18 @@ class ProgramRuns:
             self._forget(key)
         elif isinstance(told, InterpreterEndedError):
             self._lose(key, run, found[0], told)
-            if run.is_wanted:
-                run.task = self._host.begin(partial(self._go_on, key, run))
         elif not self._take(key, run, *found, told):
             self._give(process, key, run)
+        if run.is_wanted and not run.is_open and run.task is None:
+            run.task = self._host.begin(partial(self._go_on, key, run))
         self._rested.set()
         self._host.rest()
 
     def _lose(self, key: str, run: _HeldProgram, call: CallState, error: InterpreterEndedError) -> None:
-        """Let a program run from its text again; it ends if its process ends a second time at the same place.
+        """Let a program run from its text again; it ends if that is lost a second time at the same place.
 
-        The process may have ended because of another program, and this one must not suffer for that.
+        The process may have ended because of another program, or of something that is no program; this one
+        must not suffer for that.
         """
         if run.lost_at == run.given:
             self._end(key, call, ExecutionError(f"the program was ended: {error}"), "error")
@@ -360,8 +361,13 @@ class ProgramRuns:
     def _take(
         self, key: str, run: _HeldProgram, call: CallState, program: ProgramState, told: Mapping[str, Any]
     ) -> bool:
-        """Pass on what a program says; return whether it has ended."""
+        """Pass on what a program says; return whether its interpreter has ended."""
         if self._runs.get(key) is not run:
+            return True
+        if told.get("failed") == "lost":
+            self._lose(
+                key, run, call, InterpreterEndedError(f"its interpreter was lost: {told.get('reason')}")
+            )
             return True
         if "failed" in told:
             self._fail(key, call, program, told)

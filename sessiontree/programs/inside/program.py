@@ -333,7 +333,9 @@ def _failure_of(error: Exception) -> dict[str, Any]:
         return {"failed": "raised", "reason": f"ValueError: {error}"}
     if isinstance(error, monty.MontySyntaxError | monty.MontyConversionError):
         return {"failed": "code", "reason": str(error)[:SHOWN_CHARS]}
-    if isinstance(error, monty.MontyError) and not isinstance(error, monty.MontyCrashedError):
+    if isinstance(error, monty.MontyCrashedError):
+        return {"failed": "lost", "reason": str(error)[:SHOWN_CHARS]}
+    if isinstance(error, monty.MontyError):
         return {"failed": "raised", "reason": _reason(error)}
     return {"failed": "crash", "reason": f"{type(error).__name__}: {error}"[:SHOWN_CHARS]}
 

@@ -15,7 +15,10 @@ from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.tree_facts import SessionEnded
 
 ROOT = Path(__file__).parents[3]
-ZEROS = ("acknowledged_lost", "effects_twice", "unresolved", "still_running")
+ZEROS = (
+    *("acknowledged_lost", "effects_twice", "children_twice", "asked_twice"),
+    *("unresolved", "still_running"),
+)
 LOCAL = [pytest.param(each, marks=pytest.mark.long) for each in ("points 9", "storm 4")]
 """Three points are tried where the judge is."""
 ON_RAY = [pytest.param(each, marks=pytest.mark.long) for each in ("storm 2", "storm 5")]
