@@ -108,8 +108,8 @@ async def main(folder: Path, kill_after: int, backend: str) -> None:
     else:
         texts.mkdir(parents=True)
         write_texts(texts)
-        tools = ToolPolicy(also_allow=("program",))
-        tree = await SessionTree(texts, policy=PolicyConfig(tools=tools), **options).start()
+        policy = PolicyConfig(tools=ToolPolicy(profile="coding", also_allow=("publish",)))
+        tree = await SessionTree(texts, policy=policy, **options).start()
         name.write_text(tree.tree_id)
         tree.main.send("Which three texts are the best?")
     async with tree:
