@@ -31,8 +31,9 @@ SAVED_INPUTS: Final = "saved_inputs"
 """The variable of a saved program that holds the arguments of its call."""
 MAX_PROGRAM_DEPTH: Final = 8
 """How deep saved programs may call each other, with the first one; a program that calls itself ends there."""
-NoteKind: TypeAlias = Literal["print", "log", "phase"]
-"""What a program's note is: something it printed or logged, or the name of the phase that begins."""
+NoteKind: TypeAlias = Literal["print", "log", "phase", "fan_out"]
+"""What a program's note is: something it printed or logged, the name of the phase that begins, or that a
+fan-out begins or ends: its number, the function or ``ended``, and how many tasks it has or did not start."""
 
 
 @recorded("program_call")
@@ -48,6 +49,8 @@ class ProgramCall:
     """Whether its answer is the report of the child that it starts."""
     timeout_s: float | None = sparse(None)
     """How long the program waits for its answer; None = as long as it takes."""
+    fan_out: int = sparse(0)
+    """Number of the fan-out that it is part of, from 1; 0 = none."""
 
 
 @recorded("program_note")

@@ -31,11 +31,11 @@ def _refusal_of(error, status):
     return {"status": status, "value": None, "error": str(error), "session": None}
 
 async def _child(kind, task, agent, schema, budget, label, workspace, timeout_s=None, group=None,
-                 program=None, inputs=None):
+                 program=None, inputs=None, fan_out=None):
     given = {"kind": kind, "task": task or "Run the program.", "wait": "each"}
     for name, value in (("agent", agent), ("result_schema", schema), ("budget", budget), ("label", label),
                         ("workspace", workspace), ("timeout_s", timeout_s), ("_group", group),
-                        ("program", program), ("inputs", inputs)):
+                        ("program", program), ("inputs", inputs), ("_fan_out", fan_out)):
         if value is not None:
             given[name] = value
     try:
@@ -73,13 +73,18 @@ async def spawn(kind, task="", *, agent=None, schema=None, budget=None, label=No
         return outcome
     return _value_of(outcome, outcome["session"] or "the child")
 
-async def _many(kind, tasks, agent, schema, budget, labels, workspace, timeout_s, concurrency, is_enough,
-                group=None):
+_fan_outs = []
+
+async def _many(function, kind, tasks, agent, schema, budget, labels, workspace, timeout_s, concurrency,
+                is_enough, group=None):
     todo = list(tasks)
     if not concurrency >= 1:
         raise ValueError(f"concurrency is {concurrency}; give 1 or more")
     if labels is not None and len(labels) != len(todo):
         raise ValueError(f"there are {len(labels)} labels and {len(todo)} tasks; give each task one label")
+    _fan_outs.append(function)
+    number = len(_fan_outs)
+    fan_out(f"{number} {function} {len(todo)}")
     outcomes = [None] * len(todo)
     shared = {"next": 0, "stopped": False}
     async def work():
@@ -87,7 +92,8 @@ async def _many(kind, tasks, agent, schema, budget, labels, workspace, timeout_s
             at = shared["next"]
             shared["next"] = at + 1
             label = None if labels is None else labels[at]
-            outcome = await _child(kind, todo[at], agent, schema, budget, label, workspace, timeout_s, group)
+            outcome = await _child(kind, todo[at], agent, schema, budget, label, workspace, timeout_s, group,
+                                   fan_out=number)
             outcomes[at] = outcome
             status = outcome["status"]
             # A child that uses up a budget of its own says nothing about the others.
@@ -98,6 +104,7 @@ async def _many(kind, tasks, agent, schema, budget, labels, workspace, timeout_s
                 if group is not None:
                     withdraw(group)
     await asyncio.gather(*[work() for _ in range(min(concurrency, len(todo)))])
+    fan_out(f"{number} ended {sum(1 for each in outcomes if each is None)}")
     missing = {"status": "not_started", "value": None, "session": None}
     missing["error"] = "the fan-out had ended before"
     return [dict(missing) if each is None else each for each in outcomes]
@@ -111,8 +118,8 @@ async def map(kind, tasks, *, agent=None, schema=None, budget=None, labels=None,
         if outcome["status"] != "completed":
             failed.append(at)
         return stop_after is not None and len(failed) >= stop_after
-    outcomes = await _many(kind, tasks, agent, schema, budget, labels, workspace, timeout_s, concurrency,
-                           is_enough)
+    outcomes = await _many("map", kind, tasks, agent, schema, budget, labels, workspace, timeout_s,
+                           concurrency, is_enough)
     if on_error == "return":
         return outcomes
     counts = {}
@@ -134,8 +141,8 @@ async def race(kind, tasks, *, first=1, agent=None, schema=None, budget=None, la
         if outcome["status"] == "completed":
             won.append(at)
         return len(won) >= first
-    outcomes = await _many(kind, todo, agent, schema, budget, labels, workspace, timeout_s, concurrency,
-                           is_enough, f"race {len(_races)}")
+    outcomes = await _many("race", kind, todo, agent, schema, budget, labels, workspace, timeout_s,
+                           concurrency, is_enough, f"race {len(_races)}")
     if on_error == "return":
         return outcomes
     if len(won) < first:

@@ -402,7 +402,7 @@ class ProgramRuns:
             AttributeError, LookupError, TypeError, ValueError: it makes no sense.
         """
         new: list[ProgramCall] = []
-        for number, (name, given, line) in enumerate(told["calls"], start=told["first"]):
+        for number, (name, given, line, fan_out) in enumerate(told["calls"], start=told["first"]):
             tool = self._face.tools[name]
             arguments, timeout_s = dict(given.items()), None
             if name not in self._face.with_own_timeout:
@@ -410,7 +410,8 @@ class ProgramRuns:
             if number >= MAX_PROGRAM_CALLS:
                 raise ExecutionError(f"a program makes at most {MAX_PROGRAM_CALLS:,} calls")
             if number >= len(program.asked):
-                new.append(ProgramCall(tool, arguments, int(line), name == SPAWN, timeout_s))
+                call = ProgramCall(tool, arguments, int(line), name == SPAWN, timeout_s, int(fan_out))
+                new.append(call)
             elif program.asked[number] != digest_of(tool, arguments):
                 raise ExecutionError(
                     f"ProgramDiverged: it ran again from its journal and asked for another call {number} "

@@ -20,7 +20,8 @@ from sessiontree.policy.catalog import CATALOG
 from sessiontree.tree.spawn import ceiling_of
 from sessiontree.view.feed import TreeFeed
 from sessiontree.view.live_tree import LiveTree
-from sessiontree.view.rows import snapshot
+from sessiontree.view.program_panel import programs_in
+from sessiontree.view.rows import program_json, snapshot
 from sessiontree.view.session_panel import SessionPanel
 from sessiontree.view.timeline import spans_of
 from sessiontree.view.transcript import IMAGE_TYPES, images_in, items_of, whole_text
@@ -34,7 +35,11 @@ MAX_SESSIONS: Final = 400
 """Most sessions of one timeline."""
 MAX_HITS: Final = 200
 HIT_CHARS: Final = 120
-READ_VERBS: Final = ("transcript", "part", "image", "timeline", "past", "policy", "receipt", "find")
+MAX_STEPS: Final = 200
+READ_VERBS: Final = (
+    *("transcript", "program", "part", "image", "timeline"),
+    *("past", "policy", "receipt", "find"),
+)
 """What can be asked about a tree, besides its snapshot and its replay."""
 _TIERS: Final = {row.name: row.tier.label for row in CATALOG}
 
@@ -53,7 +58,7 @@ class Content:
         self._config = feed.config
         self._tree = feed.tree
         tell = (
-            *(self._transcript, self._part, self._image, self._timeline),
+            *(self._transcript, self._program, self._part, self._image, self._timeline),
             *(self._past, self._policy, self._receipt, self._find),
         )
         self._verbs: Mapping[str, Callable[[Mapping[str, Any]], Json]] = dict(
@@ -80,6 +85,18 @@ class Content:
         )
         items = list(items_of(records))
         return {"items": items, "next": records[-1].seq if len(records) == most else None}
+
+    def _program(self, given: Mapping[str, Any]) -> Json:
+        """Answer with what a program does; one that runs is known, one that has ended is read again."""
+        session, key = self._session_in(given), given.get("key")
+        most, after = min(_count(given, "most", 0), MAX_STEPS), _count(given, "after", 0)
+        panel = session.programs.get(key) if isinstance(key, str) else None
+        if panel is None and isinstance(key, str):
+            records = self._journal.read_session(self._config.tree_id, session.session_id)
+            panel = programs_in((each.seq, fact) for each in records for fact in each.facts).get(key)
+        if panel is None:
+            raise ConfigError(f"key: the session has no program {str(key)[:40]!r}")
+        return program_json(panel, after, most)
 
     def _part(self, given: Mapping[str, Any]) -> Json:
         seq, item, name = _count(given, "seq", None), given.get("item"), given.get("name")
@@ -180,7 +197,7 @@ class Content:
                 hit
                 for record in records
                 if record.session in self._tree.sessions
-                for item in items_of([record])
+                for item in items_of([record], with_steps=True)
                 if (hit := self._hit(record.session, item, wanted)) is not None
             ]
         return {"hits": hits[:most]}

@@ -17,12 +17,14 @@ from sessiontree.contracts.client_tool import question_in
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.programs import is_of_program
 from sessiontree.contracts.questions import QuestionRequest
 from sessiontree.contracts.tree_facts import ApprovalRequested, UsageCharged
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact, read_facts
 from sessiontree.tree.canvas_state import CanvasState, change_state
 from sessiontree.view.fact_heads import first_members, turn_in
+from sessiontree.view.program_panel import keys_of, panel_of
 from sessiontree.view.session_panel import SessionPanel, call_text
 
 _MAIN = "main"
@@ -147,6 +149,7 @@ class LiveTree:
         elif kind in _OF_SESSION:
             session = self.sessions.get(record.session)
             if session is not None and not session.is_ended:
+                session.seq = record.seq
                 _OF_SESSION[kind](session, record.text)
                 self._touch(session)
 
@@ -416,8 +419,26 @@ def _call_parked(session: SessionPanel, text: str) -> None:
     session.settled.update(first_members("call_parked", text))
 
 
+def _program_started(session: SessionPanel, text: str) -> None:
+    panel = panel_of(read_fact(text))
+    session.programs[panel.key] = panel
+
+
+def _of_program(session: SessionPanel, text: str) -> None:
+    """Take in a fact of a program's call; other facts of these kinds change nothing here."""
+    if not session.programs:
+        return
+    fact = read_fact(text)
+    for key in keys_of(fact):
+        if key in session.programs:
+            session.programs[key].take(fact, session.seq)
+
+
 def _call_resolved(session: SessionPanel, text: str) -> None:
     key, _, call_id = first_members("call_resolved", text)
+    if is_of_program(key):
+        _of_program(session, text)
+    session.programs.pop(key, None)
     session.settled.add(key)
     session.asked.pop(key, None)
     session.call_over(call_id)
@@ -443,5 +464,11 @@ _OF_SESSION: Mapping[str, Callable[[SessionPanel, str], Any]] = {
     "call_opened": _call_asked,
     "call_parked": _call_parked,
     "call_resolved": _call_resolved,
+    "program_started": _program_started,
+    "program_advanced": _of_program,
+    "approval_wanted": _of_program,
+    "approval_settled": _of_program,
+    "call_delegated": _of_program,
+    "child_awaited": _of_program,
     "stopping": _told_to_stop,
 }

@@ -19,6 +19,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.view.differences import differences_of_call
 from sessiontree.view.live_tree import LiveTree, OpenRequest
 from sessiontree.view.markdown import visible_lines
+from sessiontree.view.program_panel import FEW, WORDS, ProgramFanOut, ProgramPanel, ProgramStep
 from sessiontree.view.session_panel import SessionPanel
 
 VERSION: Final = 1
@@ -150,6 +151,62 @@ def row_of(session: SessionPanel) -> list[JsonValue]:
         session.failures,
         session.budget_left(),
     ]
+
+
+def program_json(panel: ProgramPanel, after: int = 0, most: int = 0) -> Json:
+    """Return a program with its open calls, those that ended last, and those that failed last.
+
+    Args:
+        panel: The program.
+        after: How many of its calls to leave out before those of ``steps``.
+        most: Most calls of ``steps``.
+    """
+    # Those that wait for a person come first.
+    waiting = sorted(panel.open.values(), key=lambda step: step.state not in {"approval", "answer"})
+    return {
+        "key": panel.key,
+        "outcome": panel.outcome,
+        "words": panel.call_words(),
+        "phases": list(panel.phases),
+        "lines": sorted((+panel.lines).items()),
+        "notes": list(panel.notes),
+        "total": len(panel.steps),
+        "under_way": len(panel.open),
+        "counts": {state: panel.counts[state] for state in ("done", "failed", "lost")},
+        "fan_outs": [_fan_out(each) for each in list(panel.fan_outs.values())[-FEW:]],
+        "open": [_step(step) for step in waiting[:FEW]],
+        "last": [_step(step) for step in panel.last],
+        "failed": [_step(step) for step in panel.failed],
+        "steps": [_step(step) for step in panel.steps[after : after + most]],
+    }
+
+
+def _fan_out(given: ProgramFanOut) -> Json:
+    return {
+        "function": given.function,
+        "tasks": given.tasks,
+        "is_over": given.not_started is not None,
+        "counts": [
+            given.running,
+            *(given.ended[state] for state in ("done", "failed", "lost")),
+            given.left,
+        ],
+    }
+
+
+def _step(step: ProgramStep) -> Json:
+    return {
+        "number": step.number,
+        "tool": step.tool,
+        "gist": step.gist,
+        "line": step.line,
+        "state": step.state,
+        "words": WORDS[step.state],
+        "session": step.session,
+        "result": step.result,
+        "seq": step.seq,
+        "ended_seq": step.ended_seq,
+    }
 
 
 def approvals(tree: LiveTree) -> list[Json]:

@@ -11,9 +11,11 @@ from sessiontree.contracts.events import display_of
 from sessiontree.contracts.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.programs import is_of_program
 from sessiontree.contracts.results import ResultCause
 from sessiontree.contracts.settings import Budget
 from sessiontree.journal.replay import read_fact
+from sessiontree.view.program_panel import ProgramPanel
 
 MAX_NAME_CHARS = 80
 """Longest step and label, before invisible characters are made visible."""
@@ -39,6 +41,8 @@ class SessionPanel:
     """Its row: its place in spawn order, from 0."""
     spawned_seq: int = 0
     """Number of the fact that spawned it."""
+    seq: int = 0
+    """Number of its newest fact that was taken in."""
     parent_number: int | None = None
     """Row of its parent."""
     began_ms: int = 0
@@ -80,6 +84,8 @@ class SessionPanel:
     """The fact of the last call that has a result; looked into when it is shown."""
     failed_turn: str = field(default="", repr=False)
     """The fact of the last turn that failed and was not followed by another; looked into when it is shown."""
+    programs: dict[str, ProgramPanel] = field(default_factory=dict, repr=False)
+    """Its programs that run, by key."""
     settled: set[str] = field(default_factory=set)
     """Keys of its calls that have a result or no longer wait for one."""
     _calls: list[tuple[str, str]] | None = None
@@ -132,11 +138,14 @@ class SessionPanel:
         self.running.clear()
         self._running_texts.clear()
         self.asked.clear()
+        self.programs.clear()
 
     def calls(self) -> list[str]:
         """Return what calls are under way, as short descriptions, those that wait for an approval first."""
         found = [*self.pending.values(), *self.questions.values()]
-        found += [self._running_text(call_id) for call_id in self.running]
+        found += [call_text(f"{each.tool}:", each.words()) for each in self.programs.values()]
+        # The calls of a program are in its own row.
+        found += [self._running_text(each) for each in self.running if not self._is_in_program(each)]
         if not found:
             found += [_asked_text(text) for text in self.asked.values()]
             found += [shown for key, shown in self._reply_calls() if key not in self.settled]
@@ -160,6 +169,8 @@ class SessionPanel:
             return "waiting for an answer"
         if self.is_stopping:
             return "stopping"
+        if self.live_children and any(each.waits_for_children for each in self.programs.values()):
+            return "waiting for children"
         if self.running or self.asked:
             return "calling"
         if self.is_asking:
@@ -183,7 +194,7 @@ class SessionPanel:
             return make_visible(
                 f"asks the model again: {read_fact(self.failed_turn).reason}"[:MAX_CALL_CHARS]
             )
-        if self.live_children and not (self.running or self.asked or self.is_asking):
+        if self.live_children and not (self.running or self.asked or self.is_asking or self.programs):
             count = len(self.live_children)
             return f"{count:,} {'child' if count == 1 else 'children'}"
         return ""
@@ -201,6 +212,10 @@ class SessionPanel:
         )
         shares = [1 - amount / limit if limit else 0.0 for limit, amount in limits if limit is not None]
         return max(0.0, min(shares)) if shares else None
+
+    def _is_in_program(self, call_id: str) -> bool:
+        is_program = self.running[call_id][0] in {each.tool for each in self.programs.values()}
+        return bool(self.programs) and (is_program or is_of_program(call_id))
 
     def _running_text(self, call_id: str) -> str:
         text = self._running_texts.get(call_id)

@@ -23,7 +23,7 @@ from sessiontree.contracts.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from sessiontree.contracts.programs import key_in_program
+from sessiontree.contracts.programs import is_of_program, key_in_program
 from sessiontree.contracts.tree_facts import ApprovalRequested
 from sessiontree.journal.record import JournalRecord
 from sessiontree.view.differences import differences_of_call, differences_of_result
@@ -37,8 +37,14 @@ IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/w
 Item = dict[str, Any]
 
 
-def items_of(records: Iterable[JournalRecord]) -> Iterator[Item]:
+def items_of(records: Iterable[JournalRecord], *, with_steps: bool = False) -> Iterator[Item]:
     """Yield the items of a session's facts, in their order.
+
+    A program is one item; what it does is fetched by its key (:mod:`~sessiontree.view.program_panel`).
+
+    Args:
+        records: The facts.
+        with_steps: Whether the calls of programs, and what programs print, are items too.
 
     Raises:
         JournalTooNew, JournalCorrupt: no release that is known here wrote a fact.
@@ -46,7 +52,7 @@ def items_of(records: Iterable[JournalRecord]) -> Iterator[Item]:
     for record in records:
         for index, fact in enumerate(record.facts):
             tell = _TOLD.get(type(fact))
-            if tell is None:
+            if tell is None or not (with_steps or _is_shown(fact)):
                 continue
             for part, item in enumerate(tell(fact)):
                 for image in item.get("images", ()):
@@ -58,6 +64,14 @@ def items_of(records: Iterable[JournalRecord]) -> Iterator[Item]:
                     **_EMPTY,
                     **item,
                 }
+
+
+def _is_shown(fact: Any) -> bool:
+    """Return whether a fact has an item of its own: those of a program's calls are shown with the program."""
+    if isinstance(fact, said.ProgramAdvanced):
+        return False
+    key = getattr(getattr(fact, "call", None), "key", None) or getattr(fact, "key", "")
+    return isinstance(fact, said.ProgramStarted) or not is_of_program(str(key))
 
 
 def whole_text(record: JournalRecord, item: str | None, name: str) -> str | None:
@@ -337,9 +351,23 @@ def _tainted(fact: said.Tainted, most: int | None = MAX_TEXT_CHARS) -> Iterator[
     yield _item("notice", f"has read untrusted text of {fact.source}", "", most)
 
 
+def _program_started(fact: said.ProgramStarted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    key, inputs = fact.call.key, fact.call.arguments.get("inputs")
+    call = {
+        "tool": make_visible(fact.call.tool),
+        "key": key,
+        "arguments": _arguments(inputs, most) if isinstance(inputs, dict) else [],
+    }
+    code = fact.call.arguments.get("code")
+    where = " in a program" if is_of_program(key) else ""
+    yield _item("program", f"a program begins{where}", code if isinstance(code, str) else "", most, call=call)
+
+
 def _program_advanced(fact: said.ProgramAdvanced, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    """Tell what a program showed, and which calls it asks for; the line of each is in its title."""
+    """Say what a program showed, and which calls it asks for; the line of each is in its title."""
     for note in fact.notes:
+        if note.sort == "fan_out":
+            continue
         if note.sort == "phase":
             yield _item("notice", f"phase: {make_visible(note.text)}", "", most)
         else:
@@ -391,6 +419,7 @@ _TOLD: Final[Mapping[type, Callable[..., Iterator[Item]]]] = {
     said.ToolGivenUp: _given_up,
     said.HookFailed: _hook_failed,
     said.Tainted: _tainted,
+    said.ProgramStarted: _program_started,
     said.ProgramAdvanced: _program_advanced,
     said.JobStarted: _job_started,
     said.JobEnded: _job_ended,

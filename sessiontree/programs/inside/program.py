@@ -28,11 +28,13 @@ PRINTED_CHARS: Final = 2**20
 """What a program may print in all; the rest is left out."""
 STARTS: Final = frozenset({"open", "restore"})
 """Orders that begin with a program."""
-NOTES: Final = frozenset({"log", "phase"})
-"""Functions that only leave a note."""
+NOTES: Final = frozenset({"log", "phase", "fan_out"})
+"""Functions that only leave a note; only the functions around a program know ``fan_out``."""
 WITHDRAW: Final = "withdraw"
 """Gives up the open calls of a group; only the functions around a program name groups."""
 GROUP: Final = "_group"
+FAN_OUT: Final = "_fan_out"
+"""Number of the fan-out that a call is part of."""
 SUSPENSIONS: Final = 3
 """How often a call may suspend its program: by its name, by itself, and until its answer. The bound ends a
 program that ignores the errors of the other bounds."""
@@ -183,11 +185,11 @@ class OpenProgram:
         except Asked as error:
             return {"exc_type": "TypeError", "message": str(error)}
         self._catch_up()
-        group = arguments.pop(GROUP, None)
+        group, fan_out = arguments.pop(GROUP, None), arguments.pop(FAN_OUT, 0)
         if group is not None:
             self._groups.setdefault(str(group), []).append(self._asked)
         self._numbers[self._asked] = call.call_id
-        self._calls.append([name, arguments, self._line_of(call)])
+        self._calls.append([name, arguments, self._line_of(call), fan_out])
         self._asked += 1
         return {"future": ...}
 
