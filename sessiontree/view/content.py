@@ -98,6 +98,18 @@ class Content:
             raise ConfigError(f"key: the session has no program {str(key)[:40]!r}")
         return program_json(panel, after, most)
 
+    def programs(self, path: str) -> Json:
+        """Return all programs of a session by key, each with its first calls.
+
+        Raises:
+            ConfigError: the tree has no such session.
+            JournalError: the facts can't be read.
+        """
+        session = self._session_in({"session": path})
+        records = self._journal.read_session(self._config.tree_id, session.session_id)
+        found = programs_in((each.seq, fact) for each in records for fact in each.facts)
+        return {key: program_json(panel, 0, MAX_STEPS) for key, panel in found.items()}
+
     def _part(self, given: Mapping[str, Any]) -> Json:
         seq, item, name = _count(given, "seq", None), given.get("item"), given.get("name")
         found = self._records_at(seq)

@@ -122,21 +122,26 @@ def _saved(feed: TreeFeed, content: Content, most_moments: int) -> Iterator[tupl
     transcripts: dict[str, Any] = {}
     spans: list[Any] = []
     images: dict[str, Any] = {}
+    programs: dict[str, Any] = {}
     for session in tree.rows():
         items = list(_items_of(content, session.session_id))
         found = content.answer("timeline", {"sessions": [session.session_id], "most": MAX_SPANS})["spans"]
         refs = [image["ref"] for item in items for image in item["images"]]
         shown = {ref: content.answer("image", {"ref": ref}) for ref in refs}
-        left -= len(dump_json([items, found, shown]))
+        has_programs = any(item["kind"] == "program" for item in items)
+        own = content.programs(session.session_id) if has_programs else {}
+        left -= len(dump_json([items, found, shown, own]))
         if left < 0:
             break
         transcripts[session.session_id] = items
         spans += found
         images |= shown
+        programs |= {session.session_id: own} if own else {}
     yield "snapshot", feed.snapshot()
     yield "transcripts", transcripts
     yield "spans", spans
     yield "images", images
+    yield "programs", programs
     yield "receipt", content.answer("receipt", {})
     if tree.total <= MAX_STATES_SESSIONS:
         paths = [session.session_id for session in tree.rows()]

@@ -6,7 +6,7 @@
  * @typedef {{snapshot: Snapshot, transcripts?: Record<string, any[]>, spans?: any[][],
  *   policies?: Record<string, object>, receipt?: object, replay?: object,
  *   parts?: Record<string, string>, images?: Record<string, {mime: string, base64: string}>,
- *   past?: Snapshot[]}} FrozenTree
+ *   past?: Snapshot[], programs?: Record<string, Record<string, any>>}} FrozenTree
  * `transcripts`: all items by session. `parts`: by `seq:item:name`. `past`: snapshots in the order of their `seq`.
  */
 
@@ -18,7 +18,7 @@ export class FrozenSource {
     this.reads = new Set(["snapshot"]);
     const given = /** @type {[string, unknown][]} */ ([
       ["transcript", data.transcripts], ["find", data.transcripts], ["timeline", data.spans],
-      ["policy", data.policies], ["receipt", data.receipt], ["replay", data.replay],
+      ["policy", data.policies], ["receipt", data.receipt], ["replay", data.replay], ["program", data.programs],
       ["part", data.parts], ["image", data.images], ["past", data.past?.length],
     ]);
     for (const [verb, value] of given) if (value) this.reads.add(verb);
@@ -46,6 +46,10 @@ export class FrozenSource {
     if (verb === "receipt") return data.receipt;
     if (verb === "replay") return data.replay;
     if (verb === "policy") return ownValue(data.policies, given.session);
+    if (verb === "program") {
+      const told = ownValue(ownValue(data.programs, given.session), given.key);
+      return { ...told, steps: told.steps.slice(given.after, given.after + given.most) };
+    }
     if (verb === "part") return { text: ownValue(data.parts, `${given.seq}:${given.item}:${given.name}`) };
     return ownValue(data.images, given.ref);
   }

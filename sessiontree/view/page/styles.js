@@ -1,6 +1,7 @@
 /** How it looks: calm, dense, one accent; a state has a word and a sign, and a colour only beside them. */
 
 import { CANVAS_STYLES } from "./canvas_styles.js";
+import { PROGRAM_STYLES } from "./program_styles.js";
 
 const COLOURS = `
 :host {
@@ -68,11 +69,10 @@ h1 { font-size: 15px; font-weight: 650; line-height: 1.35; letter-spacing: -0.00
 .tools { display: flex; flex-wrap: wrap; gap: 6px; padding: 8px 12px; align-items: center; }
 .tools .filter { flex: 1 1 110px; }
 .tools select { flex: 0 1 auto; max-inline-size: 130px; }
-.failure { color: var(--bad); }
 .count { color: var(--soft); }
 .back { display: none; }
 .empty { color: var(--soft); padding: 16px; }
-.fault { color: var(--bad); }
+.failure, .fault { color: var(--bad); }
 .good { color: var(--good); }
 .fault:empty, .empty:empty { padding: 0; }
 .scrubber { display: flex; align-items: center; gap: 12px; padding: 5px 14px;
@@ -337,7 +337,7 @@ const NARROW = `
 
 /** Makes the sheet of the element. */
 export function makeSheet() {
-  return makeSheetOf(ROWS + DETAIL + CARDS + NARROW + CANVAS_STYLES);
+  return makeSheetOf(ROWS + DETAIL + CARDS + NARROW + CANVAS_STYLES + PROGRAM_STYLES);
 }
 
 /** @param {string} own Makes the sheet of an element in the same colours and frame, with the parts of a pane. */

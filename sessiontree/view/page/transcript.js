@@ -2,6 +2,7 @@
 
 import { insertFragment, make, makeArguments, makeButton, makeDiff, makeForeign } from "./elements.js";
 import { makeImage, setText } from "./elements.js";
+import { ProgramCard } from "./program_card.js";
 import { firstLine, formatClock, formatDuration, formatTokens, wordsOf } from "./text.js";
 
 /** @import { Argument, DiffLine } from "./model.js" */
@@ -37,6 +38,8 @@ export class TranscriptView {
     this.session = "";
     /** @type {Map<string, {card: HTMLDetailsElement, body: HTMLElement, mark: HTMLElement}>} */
     this.calls = new Map();
+    /** @type {Map<string, ProgramCard>} */
+    this.programs = new Map();
     /** @type {Run|null} */
     this.run = null;
     this.starts = [0];
@@ -66,6 +69,7 @@ export class TranscriptView {
     this.turn = -1;
     this.isStale = false;
     this.calls.clear();
+    this.programs.clear();
     this.run = null;
     this.items.replaceChildren();
     this.more.hidden = true;
@@ -99,6 +103,7 @@ export class TranscriptView {
     const scroller = this.element.closest(".content");
     const isAtEnd = scroller !== null && scroller.scrollTop + scroller.clientHeight > scroller.scrollHeight - 60;
     await this.load();
+    for (const program of this.programs.values()) if (!program.isOver && program.element.open) program.refresh();
     if (isAtEnd) scroller.scrollTop = scroller.scrollHeight;
   }
 
@@ -155,6 +160,7 @@ export class TranscriptView {
       kept -= items;
     }
     for (const [key, { card }] of this.calls) if (!card.isConnected) this.calls.delete(key);
+    for (const [key, { element }] of this.programs) if (!element.isConnected) this.programs.delete(key);
     this.earlier.hidden = !this.pages[0].after;
   }
 
@@ -188,6 +194,7 @@ export class TranscriptView {
       this.items.append(make("h3", { class: "turn" }, `Turn ${item.turn}`));
     }
     if (item.kind === "call" && item.call) return this.#addCall(item, item.call);
+    if (item.kind === "program" && item.call) return this.#addProgram(item, item.call.key);
     this.run = null;
     const isFolded = item.kind === "notice" && (item.title === "system prompt" || item.text.length > LONG_NOTICE);
     const element = isFolded ? this.#folded(item) : this.#frame(item);
@@ -311,6 +318,20 @@ export class TranscriptView {
     this.#place(card, call.tool, item.diff !== null);
   }
 
+  /** @param {Item} item @param {string} key A program has the row of its call; its calls are below that. */
+  #addProgram(item, key) {
+    const program = new ProgramCard(this.desk, this.session, item, this.#figures(item));
+    const { element, mark, body } = program;
+    const call = this.calls.get(key);
+    body.append(...this.#tools(item));
+    if (call) call.card.replaceWith(element);
+    else this.items.append(element);
+    this.run = null;
+    this.calls.set(key, { card: element, body, mark });
+    this.programs.set(key, program);
+    element.open = true;
+  }
+
   /**
    * Puts a call where it belongs: several calls of one tool in a row fold together.
    * @param {HTMLDetailsElement} card
@@ -349,6 +370,11 @@ export class TranscriptView {
     const result = make("div", { class: "result", "data-seq": item.seq, tabindex: -1 });
     result.append(...this.#content(item, result));
     body.append(result);
+    const program = this.programs.get(item.call?.key ?? "");
+    if (program) {
+      card.open = false;
+      program.refresh();
+    }
     if (!item.is_failure && !item.diff) return;
     card.open = true;
     const box = card.parentElement;
