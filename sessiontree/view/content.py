@@ -80,11 +80,16 @@ class Content:
     def _transcript(self, given: Mapping[str, Any]) -> Json:
         session, after = self._session_in(given), _count(given, "after", 0)
         most = min(_count(given, "most", 200) or 1, MAX_ITEMS)
-        records = self._journal.read_session(
-            self._config.tree_id, session.session_id, after_seq=after, max_n=most
-        )
-        items = list(items_of(records))
-        return {"items": items, "next": records[-1].seq if len(records) == most else None}
+        items: list[Json] = []
+        is_more = True
+        while is_more and len(items) < most:  # the facts of a program's calls are not items
+            records = self._journal.read_session(
+                self._config.tree_id, session.session_id, after_seq=after, max_n=most
+            )
+            items += items_of(records)
+            is_more = len(records) == most
+            after = records[-1].seq if records else after
+        return {"items": items, "next": after if is_more else None, "seq": after}
 
     def _program(self, given: Mapping[str, Any]) -> Json:
         """Answer with what a program does; one that runs is known, one that has ended is read again."""

@@ -110,6 +110,8 @@ async def test_a_view_shows_what_happened(open_tree: Opener) -> None:
 
 
 BAD: list[tuple[str, dict[str, Any]]] = [
+    ("program", {"session": "main", "key": "1.0"}),
+    ("program", {"session": "main", "key": 1}),
     ("nothing", {}),
     ("transcript", {"session": "main/b99"}),
     ("transcript", {"session": ["main"]}),
@@ -143,5 +145,5 @@ async def test_a_bad_question_is_refused_in_words(open_tree: Opener) -> None:
                     content.answer(*bad)
             for verb in READ_VERBS:
                 content_of: dict[str, Any] = {"session": "main", "sessions": [], "seq": 0, "text": "x"}
-                if verb not in {"part", "image"}:
+                if verb not in {"part", "image", "program"}:
                     content.answer(verb, content_of)

@@ -38,7 +38,7 @@ export class ProgramCard {
     this.isStale = false;
     this.asked = 0;
     this.words = make("span", { class: "gist" }, "");
-    this.lines = item.text.split("\n").map((text) => makeLine(text));
+    this.lines = item.text.trimEnd().split("\n").map((text) => makeLine(text));
     const code = make("pre", { class: "code", tabindex: 0, role: "group", "aria-label": "The program's text" },
       ...this.lines.map(({ row }) => row));
     this.now = make("div", { class: "program-now", role: "status" });

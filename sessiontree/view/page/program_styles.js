@@ -11,6 +11,7 @@ export const PROGRAM_STYLES = `
 .program h4 { font-size: 12px; font-weight: 600; color: var(--soft); margin: 8px 0 2px; }
 .program ol.steps, .program ul.notes, .program ol.phases { list-style: none; margin: 0; padding: 0; }
 .program .steps li { display: flex; gap: 8px; align-items: baseline; min-inline-size: 0; padding-block: 1px; }
+.program .steps li[data-state] { color: inherit; font-weight: 400; }
 .program .steps .sign { flex: none; inline-size: 14px; text-align: center; }
 .program .steps .state-word, .program .steps .figures, .program .steps a { flex: none; white-space: nowrap; }
 .program .steps .gist { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; min-inline-size: 0;

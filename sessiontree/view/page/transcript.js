@@ -121,14 +121,15 @@ export class TranscriptView {
   }
 
   async #load() {
-    const { session, after } = this;
+    const { session } = this;
+    const after = /** @type {number} */ (this.after);
     this.items.setAttribute("aria-busy", "true");
     try {
-      const { items, next } = await this.desk.ask("transcript", { session, after, most: PAGE_ITEMS });
+      const { items, next, seq } = await this.desk.ask("transcript", { session, after, most: PAGE_ITEMS });
       if (session !== this.session || after !== this.after) return;
       const before = this.items.childElementCount;
       for (const item of items) this.#add(item);
-      if (items.length) this.after = items[items.length - 1].seq;
+      this.after = Number(seq ?? items.at(-1)?.seq ?? after);
       this.#keepPage({ after, nodes: this.items.childElementCount - before, items: items.length });
       this.more.hidden = next === null;
       setText(this.note, this.items.childElementCount ? "" : "Nothing was said yet.");
