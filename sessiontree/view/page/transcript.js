@@ -43,6 +43,7 @@ export class TranscriptView {
     /** @type {Run|null} */
     this.run = null;
     this.starts = [0];
+    this.after = 0;
     /** @type {Page[]} */
     this.pages = [];
     this.earlier = makeButton("Show earlier", () => this.#showEarlier(), { class: "more", hidden: true });
