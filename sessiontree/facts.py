@@ -22,6 +22,7 @@ from sessiontree.contracts.jobs import ExecHost, JobStatus
 from sessiontree.contracts.kinds import WorkspaceChoice
 from sessiontree.contracts.programs import NoteKind, ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.results import ResultCause
+from sessiontree.contracts.rewind import AwaitedAgain, Rewind, RewoundProgram, ServedAnswer
 from sessiontree.contracts.session_facts import (
     ActsFor,
     ApprovalSettled,
@@ -106,6 +107,7 @@ from sessiontree.contracts.tree_facts import (
     OutsideHookFailed,
     Posted,
     PostsTaken,
+    ReplacedChild,
     ResultAwaited,
     ResultHeld,
     SessionAdopted,
@@ -135,6 +137,7 @@ __all__ = [
     "ApproverConsulted",
     "ApproverReplied",
     "ArgumentsRejected",
+    "AwaitedAgain",
     "BudgetSpent",
     "CallDelegated",
     "CallHeld",
@@ -198,14 +201,18 @@ __all__ = [
     "ProgramSource",
     "ProgramStarted",
     "RemovedTools",
+    "ReplacedChild",
     "ReplyCut",
     "ReplyEmpty",
     "ResultAwaited",
     "ResultCause",
     "ResultHeld",
     "ResultRejected",
+    "Rewind",
+    "RewoundProgram",
     "RunFailure",
     "RunFinished",
+    "ServedAnswer",
     "SessionAdopted",
     "SessionEnded",
     "SessionFact",

@@ -137,7 +137,9 @@ class ForkSummary:
     """Number of its facts, with those that the fork added."""
 
 
-def fork_tree(state_dir: Path, tree_id: str, at: int | None) -> ForkSummary:
+def fork_tree(
+    state_dir: Path, tree_id: str, at: int | None, replace: Mapping[str, str] | None = None
+) -> ForkSummary:
     """Write a new tree that shares the first facts of another one, whole or not at all.
 
     The other tree may be live, and does not change. The new one is in the first journal that no program
@@ -147,16 +149,17 @@ def fork_tree(state_dir: Path, tree_id: str, at: int | None) -> ForkSummary:
         state_dir: The state directory, or the directory of one of its journals.
         tree_id: The other tree.
         at: Number of the last shared fact; None = the newest.
+        replace: New tasks of children that have reported, by session id.
 
     Raises:
         TreeNotFound: no journal holds the tree.
-        ConfigError: no tree can be forked at this fact.
+        ConfigError: no tree can be forked at this fact, or a child can't be replaced.
         JournalError: the tree can't be read, or no journal can be written.
     """
     with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
         config, records, _ = stored_facts(journal, tree_id)
     new = Identity(new_tree_id(), new_nonce(), _now_ms())
-    manifest, own = forked(config, records, at, new)
+    manifest, own = forked(config, records, at, new, replace)
     claim = JournalClaim.take(state_dir_of_journal(state_dir))
     try:
         with Journal.open(claim.directory) as journal:
@@ -183,11 +186,15 @@ def dry_resume(state_dir: Path, tree_id: str, prices: Mapping[str, ModelPrice] |
 
 
 def dry_fork(
-    state_dir: Path, tree_id: str, at: int | None, prices: Mapping[str, ModelPrice] | None = None
+    state_dir: Path,
+    tree_id: str,
+    at: int | None,
+    prices: Mapping[str, ModelPrice] | None = None,
+    replace: Mapping[str, str] | None = None,
 ) -> DryRun:
     """Return what a fork of a stored tree would do at once, after its resume; as :func:`dry_resume`.
 
-    ``at`` is as for :func:`fork_tree`.
+    ``at`` and ``replace`` are as for :func:`fork_tree`.
 
     Raises:
         TreeNotFound, JournalError: the tree does not exist or can't be read.
@@ -196,7 +203,7 @@ def dry_fork(
     with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
         config, records, _ = stored_facts(journal, tree_id)
     new = Identity(new_tree_id(), new_nonce(), _now_ms())
-    manifest, own = forked(config, records, at, new)
+    manifest, own = forked(config, records, at, new, replace)
     shared = len(records) if at is None else at
     return forecast(read_config(manifest.row0), own, at_ms=new.at_ms, prices=prices or {}, shared=shared)
 

@@ -347,7 +347,12 @@ class SessionTree:
         return tree
 
     async def fork(
-        self, *, at: int | None = None, approver: ApproverLike = None, channel: ChannelLike = "queue"
+        self,
+        *,
+        at: int | None = None,
+        replace: Mapping[str, str] | None = None,
+        approver: ApproverLike = None,
+        channel: ChannelLike = "queue",
     ) -> SessionTree:
         """Open a new tree that shares the first facts of this one, and goes its own way from there.
 
@@ -358,6 +363,9 @@ class SessionTree:
 
         Args:
             at: Number of the last shared fact, as in :meth:`events`; None = the newest.
+            replace: New tasks of children that have reported, by session id. Each is started once more, as a
+                new child; its parent goes back to before its report. A program of the parent runs its text
+                again, and calls equal to recorded ones get the recorded answers.
             approver: Main's approver in the new tree: a callable.
             channel: Where Main of the new tree talks to a person.
 
@@ -365,12 +373,13 @@ class SessionTree:
             The new tree, open, in the same runtime.
 
         Raises:
-            ConfigError: no tree can be forked at this fact; says where it can.
+            ConfigError: no tree can be forked at this fact, which says where it can; or a child can't be
+                replaced: it is unknown, has not ended, or its parent can't go back.
             JournalError: the journal can't be read or written.
         """
         supervisor, runtime = self._supervisor, self._runtime
         tree_id = new_tree_id()
-        await supervisor.fork(self.tree_id, at, tree_id, new_nonce())
+        await supervisor.fork(self.tree_id, at, tree_id, new_nonce(), dict(replace or {}))
         return await type(self).resume(
             tree_id, self._app, runtime=runtime, approver=approver, channel=channel
         )

@@ -91,7 +91,9 @@ class StoredTrees:
         tree_id: str = (await asyncio.to_thread(load)).tree_id
         return tree_id
 
-    async def fork(self, tree_id: str, *, at: int | None = None) -> str:
+    async def fork(
+        self, tree_id: str, *, at: int | None = None, replace: Mapping[str, str] | None = None
+    ) -> str:
         """Write a new tree that shares the first facts of another one; ``SessionTree.resume`` then opens it.
 
         As :meth:`SessionTree.fork`, of a tree that need not be open; another program may run it meanwhile.
@@ -99,17 +101,20 @@ class StoredTrees:
         Args:
             tree_id: The other tree.
             at: Number of the last shared fact; None = the newest.
+            replace: New tasks of children that have reported, by session id, as in :meth:`SessionTree.fork`.
 
         Returns:
             The new tree's id.
 
         Raises:
             TreeNotFound: no journal here holds the tree.
-            ConfigError: no tree can be forked at this fact; says where it can.
+            ConfigError: no tree can be forked at this fact, which says where it can; or a child can't be
+                replaced.
             JournalError: the journal can't be read or written.
         """
         tree_id = TEXT.take(tree_id, "tree_id")
-        new_id: str = (await asyncio.to_thread(late("fork_tree"), self._state_dir, tree_id, at)).tree_id
+        made = await asyncio.to_thread(late("fork_tree"), self._state_dir, tree_id, at, replace)
+        new_id: str = made.tree_id
         return new_id
 
     async def dry_resume(self, tree_id: str, *, prices: Mapping[str, ModelPrice] | None = None) -> DryRun:
@@ -134,7 +139,12 @@ class StoredTrees:
         return found
 
     async def dry_fork(
-        self, tree_id: str, *, at: int | None = None, prices: Mapping[str, ModelPrice] | None = None
+        self,
+        tree_id: str,
+        *,
+        at: int | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
+        replace: Mapping[str, str] | None = None,
     ) -> DryRun:
         """Say what a fork of a tree would do at once, as :meth:`dry_resume`.
 
@@ -142,6 +152,7 @@ class StoredTrees:
             tree_id: The other tree.
             at: Number of the last shared fact; None = the newest.
             prices: Prices of models' tokens, by agent; what other agents' replies cost is not known.
+            replace: As in :meth:`fork`.
 
         Returns:
             The same as for a resume, and what the fork itself settles.
@@ -152,7 +163,8 @@ class StoredTrees:
             JournalError: it can't be read.
         """
         tree_id = TEXT.take(tree_id, "tree_id")
-        found: DryRun = await asyncio.to_thread(late("dry_fork"), self._state_dir, tree_id, at, prices)
+        forecast = partial(late("dry_fork"), self._state_dir, tree_id, at, prices, replace)
+        found: DryRun = await asyncio.to_thread(forecast)
         return found
 
     async def replay(self, tree_id: str) -> ReplayReport:

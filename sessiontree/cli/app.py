@@ -352,13 +352,17 @@ def replay(
 
 
 @app.command()
-def fork(
+def fork(  # noqa: PLR0913 - each option is a parameter
     tree_id: Annotated[str, typer.Argument(metavar="TREE", help="A tree's id.")],
     path: Annotated[
         Path | None, typer.Argument(help="The workspace [default: this directory].", readable=False)
     ] = None,
     at: Annotated[
         int | None, typer.Option(help="Number of the last fact that both trees share [default: the newest].")
+    ] = None,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option(help="SESSION=TASK: run this child again with another task. Once for each child."),
     ] = None,
     config: ConfigFile = None,
     state_dir: StateDir = None,

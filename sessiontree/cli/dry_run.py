@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from sessiontree.api.journaled_trees import dry_fork, dry_resume
 from sessiontree.cli.configured_tree import load_configuration
+from sessiontree.cli.fork import tasks_in
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
 from sessiontree.contracts.dry_run import CallForecast, DryQuestion, DryRun, DrySession
@@ -61,12 +62,13 @@ def show_resume(
     return 0
 
 
-def show_fork(
+def show_fork(  # noqa: PLR0913 - each option is a parameter
     screen: RichScreen,
     *,
     tree_id: str,
     path: Path | None,
     at: int | None,
+    replace: Sequence[str] | None,
     config: Path | None,
     state_dir: Path | None,
     as_json: bool,
@@ -81,7 +83,8 @@ def show_fork(
     given = find_state_dir(path, state_dir)
     tree_id = whole_tree_id(given, tree_id)
     place = find_journal(given, tree_id)
-    _show(screen, dry_fork(place, tree_id, at, _prices(place, tree_id, config)), as_json=as_json)
+    prices = _prices(place, tree_id, config)
+    _show(screen, dry_fork(place, tree_id, at, prices, tasks_in(replace or ())), as_json=as_json)
     return 0
 
 

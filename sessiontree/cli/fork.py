@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from sessiontree.api.journaled_trees import fork_tree
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
+from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.claim import state_dir_of_journal
 
@@ -19,6 +21,7 @@ def fork(
     tree_id: str,
     path: Path | None,
     at: int | None,
+    replace: Sequence[str] | None,
     state_dir: Path | None,
     as_json: bool,
 ) -> int:
@@ -28,13 +31,13 @@ def fork(
 
     Raises:
         TreeNotFound: no journal holds the tree.
-        ConfigError: no tree can be forked at this fact.
+        ConfigError: no tree can be forked at this fact, or a child can't be replaced.
         JournalError: it can't be read, or no journal can be written.
     """
     given = find_state_dir(path, state_dir)
     tree_id = whole_tree_id(given, tree_id)
     place = find_journal(given, tree_id)
-    summary = fork_tree(place, tree_id, at)
+    summary = fork_tree(place, tree_id, at, tasks_in(replace or ()))
     if as_json:
         screen.raw(dump_json({"state_dir": str(state_dir_of_journal(place)), **asdict(summary)}))
         return 0
@@ -49,3 +52,20 @@ def fork(
         again += f" {shlex.quote(str(path))}"
     screen.line(f"go on with: {again}")
     return 0
+
+
+def tasks_in(replace: Sequence[str]) -> dict[str, str]:
+    """Return the new tasks by session, of options ``SESSION=TASK``.
+
+    Raises:
+        ConfigError: an option has no ``=``, or names a session twice.
+    """
+    tasks: dict[str, str] = {}
+    for each in replace:
+        session, has_task, task = each.partition("=")
+        if not has_task:
+            raise ConfigError(f"--replace {each!r}: give SESSION=TASK, such as main/w7='count again'")
+        if session in tasks:
+            raise ConfigError(f"--replace names {session} twice; give one task")
+        tasks[session] = task
+    return tasks

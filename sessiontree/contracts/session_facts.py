@@ -17,6 +17,7 @@ from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, 
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.programs import ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.rewind import Rewind
 from sessiontree.contracts.senders import Principal
 
 
@@ -57,6 +58,8 @@ class SessionForked:
     at_ms: int
     shift_ms: int
     """Time between the last shared fact and the fork; deadlines are later by it."""
+    rewind: Rewind | None = sparse(None)  # noqa: RUF009 - a declaration
+    """Where it goes on, if a child of it was replaced; None = where the shared facts end."""
 
 
 @recorded("message_received")
@@ -395,6 +398,8 @@ class ChildReported:
     message_id: str
     text: str = sparse("")
     """The report, if it came before the call's own result; otherwise the call's result has it."""
+    answers: str = sparse("")
+    """Id of a call that a program which runs again has not asked for yet; ``key`` is then the program's."""
 
 
 @recorded("tainted")

@@ -19,6 +19,7 @@ from sessiontree.contracts.messages import AssistantMessage, ImageContent, Origi
 from sessiontree.contracts.model_settings import ModelSettings, OnLength
 from sessiontree.contracts.programs import ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.results import Artifact, SessionResult
+from sessiontree.contracts.rewind import Rewind
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import (
     ApproverReplied,
@@ -63,6 +64,8 @@ class Forked:
     at_ms: int
     shift_ms: int
     """Time since the last shared fact."""
+    rewind: Rewind | None = None
+    """Where the session goes on, if a child of it is replaced."""
 
 
 @recorded("incoming")

@@ -28,6 +28,19 @@ class TreeCreated:
     config: TreeConfig
 
 
+@recorded("replaced_child")
+@dataclass(frozen=True, slots=True)
+class ReplacedChild:
+    """A child that a new one replaces."""
+
+    session: str
+    """The child that has reported."""
+    task: str
+    """Task of the new one; everything else is as for the other."""
+    key: str
+    """Key of its spawn."""
+
+
 @recorded("tree_forked")
 @dataclass(frozen=True, slots=True)
 class TreeForked:
@@ -40,6 +53,8 @@ class TreeForked:
     at_ms: int
     shift_ms: int
     """Time between the last shared fact and the fork; it is not counted: every deadline is later by it."""
+    replaced: tuple[ReplacedChild, ...] = sparse(())
+    """Children that others with a new task replace; those follow."""
 
 
 @recorded("session_spawned")

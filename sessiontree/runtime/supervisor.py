@@ -209,7 +209,9 @@ class SupervisorCore:
                 self.scheduler.want(live)
         return controller
 
-    async def fork(self, tree_id: str, at: int | None, new: Identity) -> None:
+    async def fork(
+        self, tree_id: str, at: int | None, new: Identity, replaced: Mapping[str, str] | None = None
+    ) -> None:
         """Write a new tree that shares the first facts of another one; durable when this returns.
 
         A request for a new tree that exists, or is being written, is a repeated one: it writes nothing.
@@ -223,13 +225,17 @@ class SupervisorCore:
         if forking is None:
             if any(row.tree_id == new.tree_id for row in self.journal.trees()):
                 return
-            forking = self._forks[new.tree_id] = asyncio.create_task(self._write_fork(tree_id, at, new))
+            forking = self._forks[new.tree_id] = asyncio.create_task(
+                self._write_fork(tree_id, at, new, replaced)
+            )
             forking.add_done_callback(lambda _: self._forks.pop(new.tree_id))
         await asyncio.shield(forking)  # other requests may wait for it
 
-    async def _write_fork(self, tree_id: str, at: int | None, new: Identity) -> None:
+    async def _write_fork(
+        self, tree_id: str, at: int | None, new: Identity, replaced: Mapping[str, str] | None
+    ) -> None:
         config, records, _ = await asyncio.to_thread(stored_facts, self.journal, tree_id)
-        manifest, own = await asyncio.to_thread(forked, config, records, at, new)
+        manifest, own = await asyncio.to_thread(forked, config, records, at, new, replaced)
         await asyncio.to_thread(self.journal.import_tree, manifest, own)
 
     def _controller(

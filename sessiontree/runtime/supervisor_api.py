@@ -396,7 +396,9 @@ class SupervisorApi(Protocol):
         ...
 
     @rpc(in_order=True)
-    async def fork(self, tree_id: str, at: int | None, new_tree_id: str, nonce: str) -> None:
+    async def fork(
+        self, tree_id: str, at: int | None, new_tree_id: str, nonce: str, replaced: Mapping[str, str]
+    ) -> None:
         """Write a new tree that shares the first facts of another one; durable when this returns.
 
         A repeat with the same new id changes nothing. ``at`` is the last shared fact; None = the newest.

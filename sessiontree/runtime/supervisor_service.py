@@ -125,10 +125,12 @@ class SupervisorService(SupervisorApi):
             raise ConfigError(f"tree {tree_id} is open in this runtime; close it before you resume it")
         await self._supervisor.resume(tree_id, agents)
 
-    async def fork(self, tree_id: str, at: int | None, new_tree_id: str, nonce: str) -> None:
+    async def fork(
+        self, tree_id: str, at: int | None, new_tree_id: str, nonce: str, replaced: Mapping[str, str]
+    ) -> None:
         """Write a new tree that shares the first facts of another one; durable when this returns."""
         new = Identity(new_tree_id, nonce, self._supervisor.clock.now_ms())
-        await self._supervisor.fork(tree_id, at, new)
+        await self._supervisor.fork(tree_id, at, new, replaced)
 
     async def config_of(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration.

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sessiontree.contracts.codec import pack, to_wire
-from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.session_ids import MAIN, session_key
+from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.rewind import Rewind
+from sessiontree.contracts.session_ids import MAIN, SessionIds, session_key
 from sessiontree.contracts.stimuli import ApprovalAsked, Forked, TreeEvent
 from sessiontree.contracts.tree_config import ForkPoint, TreeConfig
+from sessiontree.contracts.tree_facts import ReplacedChild, TreeFact
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.record import JournalRecord, kind_in
-from sessiontree.journal.replay import read_fact, replay_session
+from sessiontree.journal.replay import read_fact, read_facts, replay_session
 from sessiontree.runtime.effects import precedent_in
+from sessiontree.runtime.replaced_children import (
+    check_replaced,
+    keys_of,
+    replacements,
+    reports_of,
+    rewind_of,
+)
 from sessiontree.session.decide import react as react_session
 from sessiontree.session.instructions import ToTree
 from sessiontree.session.turns import standing
 from sessiontree.tree.decide import react as react_tree
 from sessiontree.tree.evolve import evolve
-from sessiontree.tree.protocol import ForkAsked, FromSession, TreeStimulus
+from sessiontree.tree.protocol import ForkAsked, FromSession, RefuseSpawn, TreeInstruction, TreeStimulus
 from sessiontree.tree.state import TreeState, initial_tree
 
 CAUSE = "forked"
@@ -37,7 +46,11 @@ class Identity:
 
 
 def forked(
-    config: TreeConfig, records: Sequence[JournalRecord], at: int | None, new: Identity
+    config: TreeConfig,
+    records: Sequence[JournalRecord],
+    at: int | None,
+    new: Identity,
+    replace_tasks: Mapping[str, str] | None = None,
 ) -> tuple[Manifest, list[JournalRecord]]:
     """Return the new tree: the first facts of the old one, and what the machines decide about the fork.
 
@@ -46,19 +59,24 @@ def forked(
         records: Its good facts, from the first.
         at: Number of the last fact that the new tree shares; None = all.
         new: Identity of the new tree.
+        replace_tasks: New tasks of children that have reported, by session id: each is spawned again, and its
+            parent goes back to before its report.
 
     Raises:
-        ConfigError: no tree can be forked at this fact; says where it can.
+        ConfigError: no tree can be forked at this fact, which says where it can; or a child can't be
+            replaced.
         JournalError: a fact can't be read.
     """
     prefix = records[: checked(config.tree_id, records, at)]
     state = initial_tree()
     texts: dict[str, list[str]] = {}
+    tree_facts: list[TreeFact] = []
     for record in prefix:
         if record.session:
             texts.setdefault(record.session, []).append(record.text)
         else:
             evolve(state, read_fact(record.text))
+            tree_facts += read_facts(record.text) if replace_tasks else ()
     if MAIN not in state.sessions:
         raise ConfigError(f"tree {config.tree_id!r} has no Main session up to fact {len(prefix)}; fork later")
     if not state.sessions[MAIN].is_live:
@@ -76,6 +94,9 @@ def forked(
         forks=(*config.forks, ForkPoint(config.tree_id, len(prefix), config.nonce)),
     )
     draft = _ForkDraft(own, state, list(prefix), max(new.at_ms, last_ms))
+    if replace_tasks:
+        check_replaced(state, replace_tasks)
+        draft.replace_children(replace_tasks, reports_of(tree_facts, replace_tasks), texts)
     draft.fork(last_ms, texts)
     return Manifest(new.tree_id, new.at_ms, to_wire(own)), draft.records
 
@@ -90,11 +111,41 @@ class _ForkDraft:
         self._state = state
         self._at_ms = at_ms
         self.records = records
+        self._replaced: tuple[ReplacedChild, ...] = ()
+        self._rewinds: dict[str, Rewind] = {}
+        """Parents of replaced children, to where they go back."""
+
+    def replace_children(
+        self, tasks: Mapping[str, str], reports: Mapping[str, str], texts: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Note which children are replaced, and where their parents go back to; before :meth:`fork`.
+
+        Raises:
+            ConfigError: a parent can't go back there, or no child can be started.
+        """
+        keys: dict[str, str] = {}
+        below: dict[str, list[str]] = {}
+        for name in tasks:
+            below.setdefault(self._state.sessions[name].spec.parent or MAIN, []).append(name)
+        for parent, names in below.items():
+            key = session_key(self._config.nonce, parent)
+            own = keys_of(SessionIds(parent, key), names)
+            keys |= own
+            wanted = {post: child for post, child in reports.items() if child in own}
+            if wanted:
+                held = texts.get(parent, [])
+                session = replay_session(self._state.sessions[parent].spec, self._config.limits, held, key)
+                facts = [fact for text in held for fact in read_facts(text)]
+                self._rewinds[parent] = rewind_of(parent, session, facts, wanted, own)
+        self._replaced = replacements(tasks, keys)
 
     def fork(self, last_ms: int, texts: dict[str, list[str]]) -> None:
         """Add what follows from the fork."""
         shift_ms = self._at_ms - last_ms
-        self._tree(ForkAsked(self._at_ms, self._config, shift_ms))
+        told_by_tree = self._tree(ForkAsked(self._at_ms, self._config, shift_ms, self._replaced))
+        for each in told_by_tree:
+            if isinstance(each, RefuseSpawn):
+                raise ConfigError(f"replace: {words_of(each.error)}")
         limits = self._config.limits
         for name, own in texts.items():
             node = self._state.sessions.get(name)
@@ -102,7 +153,7 @@ class _ForkDraft:
                 continue
             key = session_key(self._config.nonce, name)
             session = replay_session(node.spec, limits, own, key)
-            facts, told = react_session(session, Forked(self._at_ms, shift_ms))
+            facts, told = react_session(session, Forked(self._at_ms, shift_ms, self._rewinds.get(name)))
             self._add(name, [pack(fact) for fact in facts])
             for each in standing(told, session):
                 if isinstance(each, ToTree):
@@ -117,9 +168,10 @@ class _ForkDraft:
         )
         return FromSession(self._at_ms, name, event, quiet, precedent)
 
-    def _tree(self, stimulus: TreeStimulus) -> None:
-        facts, _ = react_tree(self._state, stimulus)
+    def _tree(self, stimulus: TreeStimulus) -> list[TreeInstruction]:
+        facts, told = react_tree(self._state, stimulus)
         self._add("", [pack(fact) for fact in facts])
+        return told
 
     def _add(self, session: str, texts: Sequence[str]) -> None:
         for text in texts:

@@ -110,8 +110,8 @@ def _asked(  # noqa: C901, PLR0912, PLR0915 - one case for each type
     match head:
         case facts.TreeCreated(config):
             yield protocol.TreeOpened(at_ms, config)
-        case facts.TreeForked(config, forked_at_ms, shift_ms):
-            yield protocol.ForkAsked(forked_at_ms, config, shift_ms)
+        case facts.TreeForked(config, forked_at_ms, shift_ms, replaced):
+            yield protocol.ForkAsked(forked_at_ms, config, shift_ms, replaced)
         case facts.SessionSpawned():
             yield _spawn(state, at_ms, head)
         case facts.SpawnDenied(limit=str(limit)):

@@ -14,9 +14,10 @@ from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.jobs import MAX_KEPT_JOBS
 from sessiontree.contracts.jsonable import digest_of
-from sessiontree.contracts.messages import NOTHING_USED, ToolCall, ToolResultMessage, Usage
+from sessiontree.contracts.messages import NOTHING_USED, AssistantMessage, ToolCall, ToolResultMessage, Usage
 from sessiontree.contracts.model_settings import joined_settings
 from sessiontree.contracts.programs import MAX_PROGRAM_CALLS, expiry_ms, key_in_program
+from sessiontree.contracts.rewind import Rewind, ServedAnswer, find_recorded
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.truncation import cut_line
 from sessiontree.session.compaction import compacted
@@ -65,6 +66,9 @@ def _model_changed(state: SessionState, fact: facts.ModelChanged) -> None:
 
 def _forked(state: SessionState, fact: facts.SessionForked) -> None:
     state.consultations.clear()
+    if fact.rewind is not None:
+        _rewound(state, fact.rewind, fact.at_ms)
+        return
     if state.retry_at_ms is not None:
         state.retry_at_ms += fact.shift_ms
     for call in state.calls.values():
@@ -74,6 +78,39 @@ def _forked(state: SessionState, fact: facts.SessionForked) -> None:
             call.ends_at_ms += fact.shift_ms
         if call.program is not None and call.program.expires_at_ms is not None:
             call.program.expires_at_ms += fact.shift_ms
+
+
+def _rewound(state: SessionState, rewind: Rewind, at_ms: int) -> None:
+    """Go on from an earlier message; what was used since stays counted."""
+    state.transcript = [*state.transcript[: rewind.upto], *rewind.again]
+    state.calls.clear()
+    state.awaited.clear()
+    state.results = {}
+    state.reply_keys = ()
+    state.ledger.clear()
+    state.asking = state.owes_turn = False
+    state.retry_at_ms = state.offer = state.compacting = None
+    state.run_turns = 0
+    program = rewind.program
+    if program is None:
+        return
+    made_in = state.transcript[-1]
+    turn = program.call.key.partition(".")[0]
+    others = {each.tool_call_id: each for each in program.results}
+    calls = made_in.tool_calls if isinstance(made_in, AssistantMessage) else ()
+    for index, call in enumerate(calls):
+        key = f"{turn}.{index}"
+        if key == program.call.key:
+            began_ms = program.began_at_ms
+            held = ProgramState(began_ms, expiry_ms(program.call.arguments, at_ms))
+            held.served, held.awaited = program.served, program.awaited
+            state.awaited.update({each.call_id: key for each in program.awaited})
+            state.calls[key] = CallState(
+                key, call, "program", checked=program.call, asked_by=state.asked_by, program=held
+            )
+        else:
+            state.results[key] = others[call.id]
+    state.reply_keys = tuple(f"{turn}.{index}" for index in range(len(calls)))
 
 
 def _heard(state: SessionState, fact: facts.MessageReceived) -> None:
@@ -304,6 +341,9 @@ def _call_resolved(state: SessionState, fact: facts.CallResolved) -> None:
         state.ledger.pop(fact.resets, None)
     if fact.artifacts:
         state.artifacts.extend(fact.artifacts)
+    for each in () if call is None or call.program is None else call.program.awaited:
+        state.awaited.pop(each.call_id, None)
+        state.unwanted[each.call_id] = None
     if call is not None and call.part_of:
         _answer_program(state, call, fact)
     elif call is not None and not call.outside and not call.parked:
@@ -358,6 +398,8 @@ def _program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:
         )
         if asked.awaits:
             state.awaited[state.ids.call(key)] = key
+        if program.served or program.awaited:
+            _serve(state, program, number, state.calls[key])
         if asked.timeout_s is not None:
             state.calls[key].timeout_s = asked.timeout_s
             state.calls[key].ends_at_ms = fact.at_ms + int(asked.timeout_s * 1000)
@@ -365,6 +407,18 @@ def _program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:
         if (given_up := state.calls.get(key_in_program(fact.key, number))) is not None:
             given_up.withdrawn = True
     state.calls_made += len(fact.calls)
+
+
+def _serve(state: SessionState, program: ProgramState, number: int, call: CallState) -> None:
+    """Use up what a run before recorded of an equal call."""
+    found = find_recorded(number, program.asked[-1], (*program.awaited, *program.served))
+    if isinstance(found, ServedAnswer):
+        program.served = tuple(each for each in program.served if each is not found)
+    elif found is not None:
+        program.awaited = tuple(each for each in program.awaited if each is not found)
+        state.awaited.pop(call.awaits, None)
+        state.awaited[found.call_id] = call.key
+        call.awaits, call.phase = found.call_id, "child"
 
 
 def _child_awaited(state: SessionState, fact: facts.ChildAwaited) -> None:
@@ -376,7 +430,9 @@ def _child_awaited(state: SessionState, fact: facts.ChildAwaited) -> None:
 def _child_reported(state: SessionState, fact: facts.ChildReported) -> None:
     _remember(state, fact.message_id)
     call = state.calls.get(fact.key)
-    if call is not None:
+    if call is not None and fact.answers and call.program is not None:
+        call.program.early[fact.answers] = fact.text
+    elif call is not None:
         call.report = fact.text
 
 

@@ -6,10 +6,14 @@ one: to the program, in the order in which they came, which a replay keeps.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.programs import expiry_ms, key_in_program
+from sessiontree.contracts.jsonable import digest_of
+from sessiontree.contracts.messages import TextContent, ToolCall, ToolResultMessage
+from sessiontree.contracts.programs import STARTS_CHILDREN, expiry_ms, key_in_program
+from sessiontree.contracts.rewind import AwaitedAgain, ServedAnswer, find_recorded
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import WITHDRAWN, Decision, child_answered, end_calls, take_in
 from sessiontree.session.state import IDLE_PHASES, CallState, SessionState
@@ -65,11 +69,37 @@ def advanced(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decision:
     open_before = (state.calls.get(key_in_program(call.key, number)) for number in given_up_now)
     end_calls(decision, [each for each in open_before if each], WITHDRAWN, stimulus.at_ms)
     given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
+    left: list[ServedAnswer | AwaitedAgain] = [*program.awaited, *program.served]
     for number, each in enumerate(asked, start=stimulus.first):
+        found = find_recorded(number, digest_of(each.tool, each.arguments), left) if left else None
+        if found is not None:
+            left.remove(found)
+            result = _recorded_result(state, call, number, found, stimulus.at_ms)
+            if result is not None:
+                decision.facts.append(result)
+                decision.instructions.append(todo.AdvanceProgram(call.key))
+            continue
         wanted = ToolCall(f"{call.call.id}/{number}", each.tool, each.arguments)
         key = key_in_program(call.key, number)
         decision.instructions.append(todo.PrepareCall(key, wanted, given_up, call.asked_by))
     return decision
+
+
+def _recorded_result(
+    state: SessionState, program: CallState, number: int, found: ServedAnswer | AwaitedAgain, at_ms: int
+) -> facts.CallResolved | None:
+    """Return the result that a call gets from the journal; None = it waits for a child."""
+    call_id, key = f"{program.call.id}/{number}", key_in_program(program.key, number)
+    if isinstance(found, ServedAnswer):
+        message = replace(found.message, tool_call_id=call_id)
+        return facts.CallResolved(
+            key, found.outcome, message, is_json=found.is_json, untrusted=found.untrusted
+        )
+    text = None if program.program is None else program.program.early.get(found.call_id)
+    if text is None:
+        return None
+    message = ToolResultMessage(call_id, STARTS_CHILDREN, (TextContent(text),), None, False, at_ms)
+    return facts.CallResolved(key, "ok", message, is_json=True, untrusted=bool(state.taint))
 
 
 def _given_up(state: SessionState, stimulus: stimuli.ProgramSaid, asked: range) -> tuple[int, ...]:
@@ -87,7 +117,10 @@ def reported(state: SessionState, key: str, stimulus: stimuli.Incoming) -> Decis
     decision = Decision()
     call = state.calls[key]
     take_in(state, decision, stimulus.taint)
-    if call.phase == "child":
+    if call.program is not None:  # it runs again, and has not asked for that call yet
+        early = facts.ChildReported(key, stimulus.message_id, stimulus.text, stimulus.answers)
+        decision.facts.append(early)
+    elif call.phase == "child":
         decision.facts.append(facts.ChildReported(key, stimulus.message_id))
         child_answered(decision, call, stimulus.text, stimulus.at_ms, untrusted=bool(stimulus.taint))
     else:

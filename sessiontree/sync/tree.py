@@ -234,7 +234,12 @@ class SessionTree(TreeBase):
         return ProgressReader(self._crossing, self._crossing.run(self._made.progress, session_id))
 
     def fork(
-        self, *, at: int | None = None, approver: ApproverLike = None, channel: ChannelLike = "queue"
+        self,
+        *,
+        at: int | None = None,
+        replace: Mapping[str, str] | None = None,
+        approver: ApproverLike = None,
+        channel: ChannelLike = "queue",
     ) -> SessionTree:
         """Open a new tree that shares the first facts of this one, and goes its own way from there.
 
@@ -245,6 +250,9 @@ class SessionTree(TreeBase):
 
         Args:
             at: Number of the last shared fact, as in :meth:`events`; None = the newest.
+            replace: New tasks of children that have reported, by session id. Each is started once more, as a
+                new child; its parent goes back to before its report. A program of the parent runs its text
+                again, and calls equal to recorded ones get the recorded answers.
             approver: Main's approver in the new tree: a callable.
             channel: Where Main of the new tree talks to a person.
 
@@ -252,13 +260,15 @@ class SessionTree(TreeBase):
             The new tree, open, in the same runtime.
 
         Raises:
-            ConfigError: no tree can be forked at this fact; says where it can.
+            ConfigError: no tree can be forked at this fact, which says where it can; or a child can't be
+                replaced: it is unknown, has not ended, or its parent can't go back.
             JournalError: the journal can't be read or written.
         """
         crossing = Crossing()
         forked = partial(
             self._made.fork,
             at=at,
+            replace=replace,
             approver=crossed_approver(approver, crossing.prompts),
             channel=chosen_channel(channel, approver, crossing.prompts),
         )
@@ -404,7 +414,7 @@ class StoredTrees:
         value: str = with_own_lease(self._stored.load, path, damaged=damaged)
         return value
 
-    def fork(self, tree_id: str, *, at: int | None = None) -> str:
+    def fork(self, tree_id: str, *, at: int | None = None, replace: Mapping[str, str] | None = None) -> str:
         """Write a new tree that shares the first facts of another one; ``SessionTree.resume`` then opens it.
 
         As :meth:`SessionTree.fork`, of a tree that need not be open; another program may run it meanwhile.
@@ -412,16 +422,18 @@ class StoredTrees:
         Args:
             tree_id: The other tree.
             at: Number of the last shared fact; None = the newest.
+            replace: New tasks of children that have reported, by session id, as in :meth:`SessionTree.fork`.
 
         Returns:
             The new tree's id.
 
         Raises:
             TreeNotFound: no journal here holds the tree.
-            ConfigError: no tree can be forked at this fact; says where it can.
+            ConfigError: no tree can be forked at this fact, which says where it can; or a child can't be
+                replaced.
             JournalError: the journal can't be read or written.
         """
-        value: str = with_own_lease(self._stored.fork, tree_id, at=at)
+        value: str = with_own_lease(self._stored.fork, tree_id, at=at, replace=replace)
         return value
 
     def dry_resume(self, tree_id: str, *, prices: Mapping[str, ModelPrice] | None = None) -> DryRun:
@@ -445,7 +457,12 @@ class StoredTrees:
         return value
 
     def dry_fork(
-        self, tree_id: str, *, at: int | None = None, prices: Mapping[str, ModelPrice] | None = None
+        self,
+        tree_id: str,
+        *,
+        at: int | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
+        replace: Mapping[str, str] | None = None,
     ) -> DryRun:
         """Say what a fork of a tree would do at once, as :meth:`dry_resume`.
 
@@ -453,6 +470,7 @@ class StoredTrees:
             tree_id: The other tree.
             at: Number of the last shared fact; None = the newest.
             prices: Prices of models' tokens, by agent; what other agents' replies cost is not known.
+            replace: As in :meth:`fork`.
 
         Returns:
             The same as for a resume, and what the fork itself settles.
@@ -462,7 +480,7 @@ class StoredTrees:
             ConfigError: no tree can be forked at this fact; says where it can.
             JournalError: it can't be read.
         """
-        value: DryRun = with_own_lease(self._stored.dry_fork, tree_id, at=at, prices=prices)
+        value: DryRun = with_own_lease(self._stored.dry_fork, tree_id, at=at, prices=prices, replace=replace)
         return value
 
     def replay(self, tree_id: str) -> ReplayReport:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.stimuli import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -23,6 +24,7 @@ from sessiontree.contracts.tree_facts import (
     ClientCallOpened,
     LeftoversEnded,
     PostsTaken,
+    ReplacedChild,
     SessionReactivated,
     TreeFact,
     TreeForked,
@@ -224,7 +226,7 @@ def react(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], lis
 def _fork(draft: Draft, asked: ForkAsked) -> None:
     """Begin a tree of its own: close what the other tree waits for. Its sessions ask again."""
     state = draft.state
-    draft.write(TreeForked(asked.config, draft.now_ms, asked.shift_ms))
+    draft.write(TreeForked(asked.config, draft.now_ms, asked.shift_ms, asked.replaced))
     for request_id, _ in list(state.requests.items()):
         close(draft, request_id, "cancelled", "fork", _FORKED, tell_asker=False)
     for client_id, _ in list(state.client_calls.items()):
@@ -236,6 +238,39 @@ def _fork(draft: Draft, asked: ForkAsked) -> None:
     for session, post_ids in answers.items():
         draft.write(PostsTaken(session, tuple(post_ids)))
     pause_forked(draft)
+    for each in asked.replaced:
+        _replace_child(draft, each)
+
+
+def _replace_child(draft: Draft, replaced: ReplacedChild) -> None:
+    """Start a child as another one was, with a new task; its parent waits for it."""
+    spec = draft.state.sessions[replaced.session].spec
+    parent = spec.parent or MAIN
+    if draft.state.sessions[parent].held is not None:
+        draft.write(SessionReactivated(parent))
+    asked = SpawnAsked(
+        draft.now_ms,
+        parent,
+        spec.kind,
+        replaced.task,
+        spec.via,
+        label=spec.label,
+        agent=spec.agent,
+        result_schema=spec.result_schema,
+        budget=spec.budget,
+        rules=spec.rules,
+        approver=spec.approver,
+        owns_channel=spec.owns_channel,
+        key=replaced.key,
+        ttl_s=spec.ttl_s,
+        dedicated=spec.dedicated and not draft.state.charter.dedicated,
+        asked_by=spec.asked_by,
+        settings=spec.settings,
+        skills=spec.skills,
+        wait=spec.wait,
+        workspace="shared",
+    )
+    spawn(draft, asked)
 
 
 def _note_hook(draft: Draft, failed: HookFailedOutside) -> None:

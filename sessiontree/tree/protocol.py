@@ -23,7 +23,13 @@ from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.settings import Budget
 from sessiontree.contracts.stimuli import SendMode, Stimulus, TreeEvent
 from sessiontree.contracts.tree_config import TreeConfig, Via
-from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled, OutsideHookFailed, VisionAnswered
+from sessiontree.contracts.tree_facts import (
+    ChangesKept,
+    ChangesSettled,
+    OutsideHookFailed,
+    ReplacedChild,
+    VisionAnswered,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,8 @@ class ForkAsked:
     config: TreeConfig
     shift_ms: int
     """Time since the last shared fact, in milliseconds; it is not counted."""
+    replaced: tuple[ReplacedChild, ...] = ()
+    """Children whose places new ones take, with another task."""
 
 
 @dataclass(frozen=True, slots=True)

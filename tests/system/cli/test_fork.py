@@ -128,3 +128,26 @@ def test_a_dry_run_makes_nothing(tmp_path: Path, program: Program, tree_id: str)
         assert (said["forked_at"] is None) == (forked_at is None)
         assert (main["served_replies"], said["most_usd"]) == (1, 0)
     assert [tree.tree_id for tree in summaries_of(place)] == [tree_id]
+
+
+async def _divided(place: Path) -> str:
+    async with _open(place) as tree:
+        await tree.main.map("worker", ["count"])
+    return tree.tree_id
+
+
+def test_a_child_is_replaced(tmp_path: Path, program: Program) -> None:
+    """By its id and the new task; what makes no sense is refused, and nothing is made."""
+    place = tmp_path / "state"
+    tree_id = asyncio.run(_divided(tmp_path))
+    wrong = {"main/w1": "give SESSION=TASK", "main/w2=count": "has no session 'main/w2'"}
+    for option, problem in wrong.items():
+        done = program.call("fork", tree_id, "--replace", option, "--state-dir", place)
+        assert (done.code, done.out) == (2, "")
+        assert problem in done.err
+    options = ("--replace", "main/w1=count again", "--state-dir", place)
+    said = json.loads(program.call("fork", tree_id, "--dry-run", "--json", *options).out)
+    assert {each["session"]: each["question"] is not None for each in said["sessions"]}["main/w2"]
+    assert len(summaries_of(place)) == 1
+    assert program.call("fork", tree_id, *options).code == 0
+    assert len(summaries_of(place)) == 2

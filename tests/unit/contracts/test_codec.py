@@ -20,6 +20,7 @@ from sessiontree.contracts import (
     codec,
     cron,
     programs,
+    rewind,
     senders,
     session_facts,
     stimuli,
@@ -42,7 +43,7 @@ from sessiontree.testing.strategies import instances_of
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
 ROOMS = (
     senders, cron, session_facts, tree_facts, stimuli, tree_config, approvals, client_tool, child_workspaces,
-    programs,
+    programs, rewind,
 )  # fmt: skip
 Pack = Callable[[Any], str]
 

@@ -143,6 +143,6 @@ async def use_options() -> None:
     stored = StoredTrees(".")
     for summary in await stored.list():
         assert_type(summary.tree_id, str)
-    assert_type(await stored.fork("t0", at=3), str)
+    assert_type(await stored.fork("t0", at=3, replace={"main/w1": "task"}), str)
     assert_type(await stored.dry_resume("t0"), DryRun)
     assert_type(await stored.dry_fork("t0", at=3), DryRun)

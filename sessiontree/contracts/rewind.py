@@ -1,0 +1,77 @@
+"""How a forked session goes back to before it took in what a replaced child had reported.
+
+Everything recorded before stays in the journal; from the fork on, the session goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sessiontree.contracts.approvals import CheckedCall
+from sessiontree.contracts.codec import Outcome, recorded, sparse
+from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+
+
+@recorded("served_answer")
+@dataclass(frozen=True, slots=True)
+class ServedAnswer:
+    """A recorded answer for a program that runs again: the first equal call gets it, and is not made."""
+
+    number: int
+    """Of the call that got it."""
+    digest: str
+    """Of the call's tool and arguments."""
+    outcome: Outcome
+    message: ToolResultMessage
+    is_json: bool = sparse(False)
+    untrusted: bool = sparse(False)
+
+
+@recorded("awaited_again")
+@dataclass(frozen=True, slots=True)
+class AwaitedAgain:
+    """A call of a program that runs again, which waits for the child that replaces another one."""
+
+    number: int
+    """Of the call that started the replaced child."""
+    digest: str
+    """Of that call's tool and arguments."""
+    call_id: str
+    """Key of the new child's spawn; its report answers the call of this id."""
+
+
+@recorded("rewound_program")
+@dataclass(frozen=True, slots=True)
+class RewoundProgram:
+    """A program whose text runs again."""
+
+    call: CheckedCall
+    began_at_ms: int
+    """The time that its clock shows, as before."""
+    results: tuple[ToolResultMessage, ...]
+    """Results of the other calls of its reply."""
+    served: tuple[ServedAnswer, ...]
+    """Its recorded answers, in the order in which they came."""
+    awaited: tuple[AwaitedAgain, ...]
+
+
+@recorded("rewind")
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """Where a session goes on."""
+
+    upto: int
+    """How many messages of the conversation count."""
+    again: tuple[UserMessage, ...] = ()
+    """Reports of other children that came later; they follow."""
+    program: RewoundProgram | None = None
+    """None = the next report of a child starts a turn."""
+
+
+def find_recorded(
+    number: int, digest: str, recorded: Iterable[ServedAnswer | AwaitedAgain]
+) -> ServedAnswer | AwaitedAgain | None:
+    """Return what is recorded of a call equal to the one with this number: the same call first, or None."""
+    same = [each for each in recorded if each.digest == digest]
+    return next((each for each in same if each.number == number), same[0] if same else None)
