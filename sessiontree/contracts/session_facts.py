@@ -60,6 +60,8 @@ class SessionForked:
     """Time between the last shared fact and the fork; deadlines are later by it."""
     rewind: Rewind | None = sparse(None)  # noqa: RUF009 - a declaration
     """Where it goes on, if a child of it was replaced; None = where the shared facts end."""
+    awaits: tuple[tuple[str, str], ...] = sparse(())
+    """Ids of the other tree by which children report, and keys of the calls that wait; empty = none does."""
 
 
 @recorded("message_received")

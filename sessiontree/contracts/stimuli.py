@@ -66,6 +66,8 @@ class Forked:
     """Time since the last shared fact."""
     rewind: Rewind | None = None
     """Where the session goes on, if a child of it is replaced."""
+    awaits: tuple[tuple[str, str], ...] = ()
+    """Ids by which children of its programs report, and keys of the calls that wait; empty = none does."""
 
 
 @recorded("incoming")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sessiontree.contracts.approvals import CheckedCall
@@ -29,20 +29,20 @@ from sessiontree.session.state import SessionState
 from sessiontree.tree.state import TreeState
 
 
-def check_replaced(state: TreeState, replace: Mapping[str, str]) -> None:
+def check_replaced(state: TreeState, tasks: Mapping[str, str]) -> None:
     """Refuse replacements that make no sense.
 
     Raises:
         ConfigError: a session is unknown, is Main, has not ended, had a workspace of its own, is above
             another one, or its parent has ended; or a task is empty.
     """
-    for name in replace:
-        above = next((other for other in replace if name.startswith(f"{other}/")), None)
+    for name in tasks:
+        above = next((other for other in tasks if name.startswith(f"{other}/")), None)
         if above is not None:
             raise ConfigError(
                 f"replace: {name} is below {above}, which is replaced with all below it; name one"
             )
-    for name, task in replace.items():
+    for name, task in tasks.items():
         node = state.sessions.get(name)
         if node is None:
             known = [each for each, _ in state.sessions.items()]
@@ -103,7 +103,7 @@ class _Recorded:
         self.asked[key], self.answers[key] = [], []
 
 
-def reports_of(facts: Sequence[TreeFact], replace: Mapping[str, str]) -> dict[str, str]:
+def reports_of(facts: Sequence[TreeFact], tasks: Mapping[str, str]) -> dict[str, str]:
     """Return by the id of its post which replaced child a report to a parent is of."""
     found: dict[str, str] = {}
     ended = ""
@@ -112,7 +112,7 @@ def reports_of(facts: Sequence[TreeFact], replace: Mapping[str, str]) -> dict[st
             ended = fact.session
         elif isinstance(fact, Posted):
             mail = fact.stimulus
-            if ended in replace and isinstance(mail, Incoming) and mail.origin == "child":
+            if ended in tasks and isinstance(mail, Incoming) and mail.origin == "child":
                 found[fact.post_id] = ended
             ended = ""
     return found
@@ -124,6 +124,7 @@ def rewind_of(
     facts: Sequence[Any],
     reports: Mapping[str, str],
     keys: Mapping[str, str],
+    awaits: Sequence[tuple[str, str]] = (),
 ) -> Rewind:
     """Return to where a parent goes back, whose replaced children reported to it.
 
@@ -133,6 +134,7 @@ def rewind_of(
         facts: Its facts.
         reports: Ids of the posts with the reports of its replaced children, to these children.
         keys: Those children to the keys of the new ones' spawns.
+        awaits: Ids by which other children report, and the keys of its programs' calls that wait for them.
 
     Raises:
         ConfigError: it can't go back there.
@@ -158,7 +160,8 @@ def rewind_of(
             f"replace: call {busy[0]} of {parent} is open there; fork at a fact at which it has its result"
         )
     if program:
-        return _before_program(parent, state, recorded, program, keys)
+        found = _before_program(parent, state, recorded, program, keys)
+        return replace(found, program=_still_awaiting(found.program, recorded, awaits))
     return _before_reports(parent, state, recorded)
 
 
@@ -197,6 +200,21 @@ def _before_program(
     return Rewind(upto, (), program)
 
 
+def _still_awaiting(
+    program: RewoundProgram | None, recorded: _Recorded, awaits: Sequence[tuple[str, str]]
+) -> RewoundProgram | None:
+    """Return a program that also waits for the children which have not reported to it yet."""
+    if program is None:
+        return None
+    own = [(call_id, key.rpartition("/")) for call_id, key in awaits]
+    waiting = [
+        AwaitedAgain(int(number), recorded.asked[made_by][int(number)], call_id)
+        for call_id, (made_by, _, number) in own
+        if made_by == program.call.key
+    ]
+    return replace(program, awaited=(*program.awaited, *waiting))
+
+
 def _before_reports(parent: str, state: SessionState, recorded: _Recorded) -> Rewind:
     """Return the rewind to before the first report; what others sent later follows."""
     replaced = list(recorded.by_model.values())
@@ -225,6 +243,6 @@ def keys_of(ids: SessionIds, names: Sequence[str]) -> dict[str, str]:
     return {name: ids.call(f"replaces {name}") for name in names}
 
 
-def replacements(replace: Mapping[str, str], keys: Mapping[str, str]) -> tuple[ReplacedChild, ...]:
+def replacements(tasks: Mapping[str, str], keys: Mapping[str, str]) -> tuple[ReplacedChild, ...]:
     """Return the replaced children with their new tasks, in the order given."""
-    return tuple(ReplacedChild(name, task, keys[name]) for name, task in replace.items())
+    return tuple(ReplacedChild(name, task, keys[name]) for name, task in tasks.items())

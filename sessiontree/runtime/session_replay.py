@@ -161,7 +161,7 @@ def _at(
     elif source == "committed":
         yield stimuli.IntentsCommitted(at_ms, (name,))
     elif source == "forked" and isinstance(head, facts.SessionForked):
-        yield stimuli.Forked(head.at_ms, head.shift_ms, head.rewind)
+        yield stimuli.Forked(head.at_ms, head.shift_ms, head.rewind, head.awaits)
     elif source == "post":
         yield from _posted(state, posts, name, head)
     elif source == "model":

@@ -136,7 +136,8 @@ class _ForkDraft:
                 held = texts.get(parent, [])
                 session = replay_session(self._state.sessions[parent].spec, self._config.limits, held, key)
                 facts = [fact for text in held for fact in read_facts(text)]
-                self._rewinds[parent] = rewind_of(parent, session, facts, wanted, own)
+                awaits = self._awaits(parent, held)
+                self._rewinds[parent] = rewind_of(parent, session, facts, wanted, own, awaits)
         self._replaced = replacements(tasks, keys)
 
     def fork(self, last_ms: int, texts: dict[str, list[str]]) -> None:
@@ -153,11 +154,19 @@ class _ForkDraft:
                 continue
             key = session_key(self._config.nonce, name)
             session = replay_session(node.spec, limits, own, key)
-            facts, told = react_session(session, Forked(self._at_ms, shift_ms, self._rewinds.get(name)))
+            awaits = self._awaits(name, own) if session.awaited or session.unwanted else ()
+            rewind = self._rewinds.get(name)
+            facts, told = react_session(session, Forked(self._at_ms, shift_ms, rewind, awaits))
             self._add(name, [pack(fact) for fact in facts])
             for each in standing(told, session):
                 if isinstance(each, ToTree):
                     self._tree(self._from_session(name, each.event))
+
+    def _awaits(self, name: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Return the ids by which children report to programs of a session, with the calls that wait."""
+        key = session_key(self._config.forks[-1].nonce, name)
+        state = replay_session(self._state.sessions[name].spec, self._config.limits, texts, key)
+        return (*state.awaited.items(), *((call_id, "") for call_id in state.unwanted))
 
     def _from_session(self, name: str, event: TreeEvent) -> FromSession:
         quiet = not self._state.owed_to.members(name)

@@ -153,7 +153,9 @@ def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
 
 def _forked(state: SessionState, stimulus: stimuli.Forked) -> Decision:
     decision = Decision()
-    decision.facts.append(facts.SessionForked(stimulus.at_ms, stimulus.shift_ms, stimulus.rewind))
+    decision.facts.append(
+        facts.SessionForked(stimulus.at_ms, stimulus.shift_ms, stimulus.rewind, stimulus.awaits)
+    )
     if stimulus.rewind is not None:  # it has no other open call
         return decision
     for call in list(state.calls.values()):

@@ -66,6 +66,12 @@ def _model_changed(state: SessionState, fact: facts.ModelChanged) -> None:
 
 def _forked(state: SessionState, fact: facts.SessionForked) -> None:
     state.consultations.clear()
+    # These children were started under ids of the other tree.
+    state.awaited = {call_id: key for call_id, key in fact.awaits if key}
+    state.unwanted = {call_id: None for call_id, key in fact.awaits if not key}
+    for call_id, key in state.awaited.items():
+        if (waiting := state.calls.get(key)) is not None:
+            waiting.awaits = call_id
     if fact.rewind is not None:
         _rewound(state, fact.rewind, fact.at_ms)
         return

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from sessiontree import ConfigError, FunctionModel, ModelRequest, PolicyConfig, ToolPolicy, script_call
-from sessiontree.contracts.session_facts import RunFinished
+from sessiontree import (
+    AsyncFunctionModel,
+    ConfigError,
+    FunctionModel,
+    ModelRequest,
+    PolicyConfig,
+    ToolPolicy,
+    script_call,
+)
+from sessiontree.contracts.session_facts import ChildReported, RunFinished
 from sessiontree.contracts.tree_facts import SessionSpawned
 from sessiontree.session import evolve, programs
 from tests.behaviour.effect_fakes import TOOLS, effects
@@ -104,6 +113,33 @@ async def test_a_child_of_the_program_itself_runs_again_alone(open_tree: Opener)
         async with await tree.fork(replace={"main/w1": "other"}) as fork:
             (ended,) = await until(fork, RunFinished, session="main/w3")
             assert ended.text == "OTHER"
+
+
+@pytest.mark.covers("STO11")
+@pytest.mark.parametrize("task", ["", "other"])
+async def test_a_program_in_a_fork_hears_of_the_children_for_which_it_waits(
+    open_tree: Opener, task: str
+) -> None:
+    """They run in both trees, once in each; also where its text runs again because of another child."""
+    code = 'await map("worker", ["quick", "slow"])'
+
+    async def waiting(request: ModelRequest) -> Any:
+        if request.session_id == "main":
+            heard = len(request.messages) > 1
+            return request.messages[-1].text if heard else script_call("program", code=code)
+        if request.messages[0].text == "slow":
+            await held.wait()
+        return request.messages[0].text.upper()
+
+    held = asyncio.Event()
+    async with open_tree(AsyncFunctionModel(waiting), policy=EVERYTHING) as tree:
+        tree.main.send("go")
+        await until(tree, ChildReported)
+        async with await tree.fork(replace={"main/w1": task} if task else None) as fork:
+            held.set()
+            (ended,) = await until(fork, RunFinished, session="main")
+            assert json.loads(ended.text) == [(task or "quick").upper(), "SLOW"]
+            assert len(await spawned_in(fork)) == 2 + bool(task)
 
 
 @pytest.mark.parametrize(
