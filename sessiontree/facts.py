@@ -22,7 +22,7 @@ from sessiontree.contracts.jobs import ExecHost, JobStatus
 from sessiontree.contracts.kinds import WorkspaceChoice
 from sessiontree.contracts.programs import NoteKind, ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.results import ResultCause
-from sessiontree.contracts.rewind import AwaitedAgain, Rewind, RewoundProgram, ServedAnswer
+from sessiontree.contracts.rewind import AwaitedAgain, ReplacedChild, Rewind, RewoundProgram, ServedAnswer
 from sessiontree.contracts.session_facts import (
     ActsFor,
     ApprovalSettled,
@@ -107,7 +107,6 @@ from sessiontree.contracts.tree_facts import (
     OutsideHookFailed,
     Posted,
     PostsTaken,
-    ReplacedChild,
     ResultAwaited,
     ResultHeld,
     SessionAdopted,

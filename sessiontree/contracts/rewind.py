@@ -69,6 +69,19 @@ class Rewind:
     """None = the next report of a child starts a turn."""
 
 
+@recorded("replaced_child")
+@dataclass(frozen=True, slots=True)
+class ReplacedChild:
+    """A child that a new one replaces."""
+
+    session: str
+    """The child that has reported."""
+    task: str
+    """Task of the new one; everything else is as for the other."""
+    key: str
+    """Key of its spawn."""
+
+
 def find_recorded(
     number: int, digest: str, recorded: Iterable[ServedAnswer | AwaitedAgain]
 ) -> ServedAnswer | AwaitedAgain | None:

@@ -15,6 +15,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.results import ResultCause, SessionResult
+from sessiontree.contracts.rewind import ReplacedChild
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
@@ -26,19 +27,6 @@ class TreeCreated:
     """The tree exists; its Main follows as ``session_spawned``."""
 
     config: TreeConfig
-
-
-@recorded("replaced_child")
-@dataclass(frozen=True, slots=True)
-class ReplacedChild:
-    """A child that a new one replaces."""
-
-    session: str
-    """The child that has reported."""
-    task: str
-    """Task of the new one; everything else is as for the other."""
-    key: str
-    """Key of its spawn."""
 
 
 @recorded("tree_forked")

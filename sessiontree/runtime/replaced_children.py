@@ -11,7 +11,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import digest_of
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage
 from sessiontree.contracts.programs import is_of_program
-from sessiontree.contracts.rewind import AwaitedAgain, Rewind, RewoundProgram, ServedAnswer
+from sessiontree.contracts.rewind import AwaitedAgain, ReplacedChild, Rewind, RewoundProgram, ServedAnswer
 from sessiontree.contracts.session_facts import (
     CallResolved,
     ChildReported,
@@ -24,7 +24,7 @@ from sessiontree.contracts.session_facts import (
 from sessiontree.contracts.session_ids import MAIN, SessionIds
 from sessiontree.contracts.settings import suggestion
 from sessiontree.contracts.stimuli import Incoming
-from sessiontree.contracts.tree_facts import Posted, ReplacedChild, SessionEnded, TreeFact
+from sessiontree.contracts.tree_facts import Posted, SessionEnded, TreeFact
 from sessiontree.session.state import SessionState
 from sessiontree.tree.state import TreeState
 
@@ -243,6 +243,6 @@ def keys_of(ids: SessionIds, names: Sequence[str]) -> dict[str, str]:
     return {name: ids.call(f"replaces {name}") for name in names}
 
 
-def replacements(tasks: Mapping[str, str], keys: Mapping[str, str]) -> tuple[ReplacedChild, ...]:
+def list_replaced(tasks: Mapping[str, str], keys: Mapping[str, str]) -> tuple[ReplacedChild, ...]:
     """Return the replaced children with their new tasks, in the order given."""
     return tuple(ReplacedChild(name, task, keys[name]) for name, task in tasks.items())

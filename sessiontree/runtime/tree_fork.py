@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from sessiontree.contracts.codec import pack, to_wire
 from sessiontree.contracts.errors import ConfigError, words_of
-from sessiontree.contracts.rewind import Rewind
+from sessiontree.contracts.rewind import ReplacedChild, Rewind
 from sessiontree.contracts.session_ids import MAIN, SessionIds, session_key
 from sessiontree.contracts.stimuli import ApprovalAsked, Forked, TreeEvent
 from sessiontree.contracts.tree_config import ForkPoint, TreeConfig
-from sessiontree.contracts.tree_facts import ReplacedChild, TreeFact
+from sessiontree.contracts.tree_facts import TreeFact
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact, read_facts, replay_session
@@ -19,7 +19,7 @@ from sessiontree.runtime.effects import precedent_in
 from sessiontree.runtime.replaced_children import (
     check_replaced,
     keys_of,
-    replacements,
+    list_replaced,
     reports_of,
     rewind_of,
 )
@@ -138,7 +138,7 @@ class _ForkDraft:
                 facts = [fact for text in held for fact in read_facts(text)]
                 awaits = self._awaits(parent, held)
                 self._rewinds[parent] = rewind_of(parent, session, facts, wanted, own, awaits)
-        self._replaced = replacements(tasks, keys)
+        self._replaced = list_replaced(tasks, keys)
 
     def fork(self, last_ms: int, texts: dict[str, list[str]]) -> None:
         """Add what follows from the fork."""

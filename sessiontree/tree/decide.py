@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.rewind import ReplacedChild
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.stimuli import (
     ApprovalAnswered,
@@ -24,7 +25,6 @@ from sessiontree.contracts.tree_facts import (
     ClientCallOpened,
     LeftoversEnded,
     PostsTaken,
-    ReplacedChild,
     SessionReactivated,
     TreeFact,
     TreeForked,

@@ -19,6 +19,7 @@ from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.programs import ProgramCall
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.rewind import ReplacedChild
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.settings import Budget
 from sessiontree.contracts.stimuli import SendMode, Stimulus, TreeEvent
@@ -27,7 +28,6 @@ from sessiontree.contracts.tree_facts import (
     ChangesKept,
     ChangesSettled,
     OutsideHookFailed,
-    ReplacedChild,
     VisionAnswered,
 )
 
