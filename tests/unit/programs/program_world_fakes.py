@@ -22,6 +22,7 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.messages import TextContent, ToolCall, ToolResultMessage
+from sessiontree.contracts.programs import STARTS_CHILDREN
 from sessiontree.contracts.results import error_message
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import Stimulus
@@ -38,7 +39,12 @@ from sessiontree.session.state import SessionState
 from tests.unit.session.session_fixtures import reply, spec
 
 NUMBER: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-TOOLS = {"look": NUMBER, "note": NUMBER, "fail": NUMBER}
+CHILD: dict[str, Any] = {
+    "type": "object",
+    "properties": {name: {"type": "string"} for name in ("kind", "task", "wait")},
+    "required": ["kind", "task"],
+}
+TOOLS = {"look": NUMBER, "note": NUMBER, "fail": NUMBER, STARTS_CHILDREN: CHILD}
 """``look`` changes nothing, ``note`` does, and ``fail`` fails."""
 AT_MS = 1_000
 MOST_STEPS = 2_000
@@ -150,6 +156,8 @@ class World:
         self._due: list[tuple[str, Stimulus]] = []
         self._made: list[NearInterpreters] = []
         self._heard = asyncio.Event()
+        self._children: dict[str, str] = {}
+        """Tasks of the children that have not reported, by the key of the call that started each."""
         self.run = Run()
         self._adopt()
 
@@ -160,7 +168,7 @@ class World:
         self._due.clear()
         self._runs = ProgramRuns(
             self._state,
-            face_of(TOOLS, ""),
+            face_of(TOOLS, STARTS_CHILDREN),
             10_000,
             lambda: AT_MS,
             ProgramHost(self._queue, self._finish, self._begin, self._heard.set),
@@ -214,9 +222,10 @@ class World:
             if self._kill():
                 await self._lose()
                 continue
-            assert self._ready, "the program waits for nothing"
-            key = self._order.choice(sorted(self._ready, key=_place))
-            self._feed(self._answer(self._ready.pop(key)))
+            is_open = {*self._ready, *self._children}
+            assert is_open, "the program waits for nothing"
+            key = self._order.choice(sorted(is_open, key=_place))
+            self._feed(self._report(key) if key in self._children else self._answer(self._ready.pop(key)))
         raise AssertionError("the program did not end")
 
     @property
@@ -265,18 +274,44 @@ class World:
                 self._due.append((f"call:{key}", stimuli.CallPrepared(AT_MS, checked, needs_approval=False)))
             case todo.AwaitCommit(keys):
                 self._due.append(("committed", stimuli.IntentsCommitted(AT_MS, keys)))
-            case todo.ExecuteCall(_, call) if call.tool == "program":
-                self._due.append(("call", stimuli.ProgramBegan(AT_MS, call)))
             case todo.ExecuteCall(_, call):
-                self._ready[call.key] = call
+                self._begin_call(call)
             case todo.AdvanceProgram(key):
                 self._runs.advance(key)
             case todo.AbortCalls(keys):
-                for key in keys:
-                    self._ready.pop(key, None)
+                aborted = [key for key in keys if self._ready.pop(key, None) is not None]
+                self._due += [(f"call:{key}", _aborted(key)) for key in aborted]
+            case todo.ToTree(stimuli.ChildWithdrawn(key=child)):
+                kept = self._children.items()
+                self._children = {key: task for key, task in kept if self._state.ids.call(key) != child}
+
+    def _begin_call(self, call: CheckedCall) -> None:
+        if call.tool == "program":
+            self._due.append(("call", stimuli.ProgramBegan(AT_MS, call)))
+        else:
+            self._ready[call.key] = call
+
+    def _start_child(self, call: CheckedCall) -> Stimulus:
+        """Start a child, as one step of this world; a second one for the same call is a second effect."""
+        self._children[call.key] = str(call.arguments["task"])
+        self.run.effects.append(f"child {call.arguments['task']}")
+        message = ToolResultMessage("c", call.tool, (TextContent('{"session": "w"}'),), None, False, AT_MS)
+        return stimuli.CallFinished(AT_MS, call.key, "ok", message, is_json=True)
+
+    def _report(self, key: str) -> Stimulus:
+        """Return the report of a child; one whose task is odd fails."""
+        task = self._children.pop(key)
+        status = "failed" if int(task) % 2 else "completed"
+        told = {"session": f"w{task}", "status": status, "summary": f"done {task}"}
+        return stimuli.Incoming(
+            *(AT_MS, f"report {key}", dump_json(told), "follow_up", "child"),
+            answers=self._state.ids.call(key),
+        )
 
     def _answer(self, call: CheckedCall) -> Stimulus:
         """Run a call and return its result: the work and the record of it are one step of this world."""
+        if call.tool == STARTS_CHILDREN:
+            return self._start_child(call)
         number = call.arguments["n"]
         if call.tool == "note":
             self.run.effects.append(str(number))
@@ -286,6 +321,12 @@ class World:
         text = dump_json({"n": number, "of": call.tool})
         message = ToolResultMessage("c", call.tool, (TextContent(text),), None, False, AT_MS)
         return stimuli.CallFinished(AT_MS, call.key, "ok", message, is_json=True)
+
+
+def _aborted(key: str) -> Stimulus:
+    return stimuli.CallFinished(
+        AT_MS, key, "aborted", error_message("c", "x", ExecutionError("given up"), AT_MS)
+    )
 
 
 def _place(key: str) -> tuple[int, ...]:

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.runtime import program_runs
+from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.state import SessionState
 from tests.unit.programs.program_world_fakes import Run, World, interpreters
 
 CASES = 40
-SHORT_CASES = 12
+SHORT_CASES = 10
 
 
 def call_text(random: Random) -> str:
@@ -23,11 +25,22 @@ def call_text(random: Random) -> str:
     return f"{random.choice(['look', 'look', 'note', 'fail'])}(n={random.randrange(100)})"
 
 
+def fan_out_text(random: Random, kind: int) -> str:
+    """Return a child, several, or a race; a child fails if its task is odd."""
+    tasks = [str(random.randrange(100)) for _ in range(random.randint(1, 4))]
+    if kind == 5:
+        return f"spawn('worker', {tasks[0]!r})"
+    how = f"concurrency={random.randint(1, 3)}, on_error={random.choice(['raise', 'return'])!r}"
+    if kind == 6:
+        return f"race('worker', {tasks}, first={random.randint(1, len(tasks))}, {how})"
+    return f"map('worker', {tasks}, stop_after={random.choice([None, 1, 2])}, {how})"
+
+
 def statements(random: Random, depth: int, indent: str) -> list[str]:
     """Return statements that add what their calls return to ``got``."""
     lines: list[str] = []
     for _ in range(random.randint(1, 3)):
-        kind = random.randrange(5 if depth else 3)
+        kind = random.randrange(8) if depth else random.choice([0, 1, 2, 5, 6, 7])
         if kind == 0:
             lines.append(f"{indent}got.append(await safely({call_text(random)}))")
         elif kind == 1:
@@ -41,6 +54,8 @@ def statements(random: Random, depth: int, indent: str) -> list[str]:
         elif kind == 3:
             lines.append(f"{indent}for turn in range({random.randint(1, 3)}):")
             lines += statements(random, depth - 1, indent + "    ")
+        elif kind >= 5:
+            lines.append(f"{indent}got.append(await safely({fan_out_text(random, kind)}))")
         else:
             lines.append(f"{indent}if len(got) % 2 == {random.randrange(2)}:")
             lines += statements(random, depth - 1, indent + "    ")
@@ -61,7 +76,7 @@ def generated(seed: int) -> str:
             "async def safely(call):",
             "    try:",
             "        found = await call",
-            "        arrived.append(found['n'])",
+            "        arrived.append(str(found))",
             "        return found",
             "    except RuntimeError as error:",
             "        arrived.append(str(error))",
@@ -149,7 +164,29 @@ def swallows_failures(state: SessionState, stimulus: Stimulus) -> tuple[list[Any
     return facts, told
 
 
-@pytest.mark.parametrize("planted", [forgets_calls, answers_by_number, swallows_failures])
+def starts_children_again(state: SessionState, stimulus: Stimulus) -> tuple[list[Any], list[Any]]:
+    """Planted: a call whose child runs is run again after a loss."""
+    facts, told = react(state, stimulus)
+    if type(stimulus).__name__ == "Recovered":
+        for call in [each for each in state.calls.values() if each.phase == "child"]:
+            again = CheckedCall(call.key, call.call.name, call.call.arguments, "", 1, True)
+            told.append(todo.ExecuteCall(call.call.id, again))
+    return facts, told
+
+
+def keeps_withdrawn_children(state: SessionState, stimulus: Stimulus) -> tuple[list[Any], list[Any]]:
+    """Planted: a child that its program gave up goes on, and its report comes late."""
+    facts, told = react(state, stimulus)
+    return facts, [each for each in told if not isinstance(each, todo.ToTree)]
+
+
+PLANTED = (
+    *(forgets_calls, answers_by_number, swallows_failures),
+    *(starts_children_again, keeps_withdrawn_children),
+)
+
+
+@pytest.mark.parametrize("planted", PLANTED)
 async def test_a_planted_fault_is_found(planted: Any) -> None:
     """Each makes some program differ, or not end."""
 
