@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, files, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,9 @@ from sessiontree.sandbox.environment import library_places, running_interpreter
 LIBRARY: Final = "pydantic_monty"
 DISTRIBUTION: Final = "pydantic-monty"
 INSTALL: Final = "install sessiontree[programs]"
+RUNTIME: Final = "pydantic-monty-runtime"
 BINARY: Final = "monty"
+"""The interpreter's program, a file of the distribution above."""
 _IMPORTED: Final = (LIBRARY, "typing_extensions")
 _INSIDE: Final = Path(__file__).resolve().with_name("inside")
 _SYSTEM: Final = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/etc/ld.so.cache", "/usr/share/zoneinfo")
@@ -52,12 +54,21 @@ def found_interpreter() -> FoundInterpreter:
         release = version(DISTRIBUTION)
     except PackageNotFoundError:
         release = ""
-    binary = Path(running_interpreter().programs, BINARY)
+    binary = _installed_program() or Path(running_interpreter().programs, BINARY)
     if not release or find_spec(LIBRARY) is None:
         return FoundInterpreter("", "", f"the library {DISTRIBUTION} is missing; {INSTALL}")
     if not binary.is_file():
         return FoundInterpreter("", release, f"its program {BINARY} is missing; {INSTALL}")
     return FoundInterpreter(str(binary), release, "")
+
+
+def _installed_program() -> Path | None:
+    """Return where the distribution put its program: an environment may use packages of another one."""
+    try:
+        installed = files(RUNTIME) or ()
+    except PackageNotFoundError:
+        return None
+    return next((Path(each.locate()).resolve() for each in installed if each.name == BINARY), None)
 
 
 def confined_words(found: FoundInterpreter) -> list[str]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sessiontree.contracts.errors import ConfinementUnavailable
-from sessiontree.programs.found import FoundInterpreter, confined_words
+from sessiontree.programs.found import FoundInterpreter, confined_words, found_interpreter
 from sessiontree.programs.interpreter_process import InterpreterEndedError, InterpreterProcess
 from sessiontree.programs.signatures import face_of
 from sessiontree.runtime.program_runs import bounds
+from sessiontree.sandbox.environment import running_interpreter
 from sessiontree.sandbox.process_tree import descendants
 
 
@@ -133,3 +135,12 @@ def test_a_missing_part_is_named() -> None:
     found = FoundInterpreter("", "", "the library pydantic-monty is missing; install sessiontree[programs]")
     with pytest.raises(ConfinementUnavailable, match=r"install sessiontree\[programs\]"):
         confined_words(found)
+
+
+def test_the_interpreter_of_another_environment_s_packages_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment may use packages of another one; its own directory of programs has no interpreter."""
+    elsewhere = replace(running_interpreter(), programs="/nonexistent")
+    monkeypatch.setattr("sessiontree.programs.found.running_interpreter", lambda: elsewhere)
+    found = found_interpreter.__wrapped__()
+    assert found.is_ready
+    assert os.access(found.binary, os.X_OK)
