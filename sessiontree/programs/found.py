@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files, version
@@ -84,12 +84,21 @@ def confined_words(found: FoundInterpreter) -> list[str]:
     places = list(library_places(_IMPORTED))
     library = {str(Path(place).parent) for place in places}
     words = [real, "-I", "-S", "-B", str(Path(jail.__file__).resolve()), "--hide", "/", "--no-sockets"]
+    places += _copies(library)
     for place in (*_SYSTEM, *_standard_library(real), real, found.binary, str(_INSIDE), *places):
         words += ["--read", place]
     for place in sorted(library):
         words += ["--list", place]
     path = ":".join([str(_INSIDE), *sorted(library)])
     return [*words, "--", real, "-I", "-S", "-B", "-c", _RUN, path]
+
+
+def _copies(library: Iterable[str]) -> Iterator[str]:
+    """Yield every copy of what is imported: of two environments that have one, either may come first."""
+    for directory in sorted(library):
+        for name in _IMPORTED:
+            found = (Path(directory, name), Path(directory, f"{name}.py"))
+            yield from (str(each) for each in found if each.exists())
 
 
 def _standard_library(real: str) -> Iterator[str]:
