@@ -30,7 +30,7 @@ Hearer: TypeAlias = Callable[["dict[str, Any] | InterpreterEndedError"], None]
 """Takes what a program says to an order, or why nobody will."""
 
 
-class _Lines(asyncio.Protocol):
+class _InterpreterLines(asyncio.Protocol):
     """Passes on the lines of a socket, in its own callback: no task is woken for one.
 
     Args:
@@ -94,7 +94,7 @@ class InterpreterProcess:
     async def _meet(self, near: socket.socket) -> None:
         near.setblocking(False)
         loop = asyncio.get_running_loop()
-        self._transport, _ = await loop.create_connection(lambda: _Lines(self._hear, self._lose), sock=near)
+        self._transport, _ = await loop.create_connection(lambda: _InterpreterLines(self._hear, self._lose), sock=near)
         await self._ready.wait()
         if self._is_over:
             raise EOFError("it did not say that it is ready")
