@@ -263,7 +263,7 @@ async def results_by_end(
     """
     children = _Children(spawn, awaiting, at_a_time, on_error, ends_all)
     starting = asyncio.create_task(children.start(labels))
-    seen = _Seen(labels, keeps_results=on_error != "return")
+    seen = _FanOut(labels, keeps_results=on_error != "return")
     try:
         while len(seen.indexes) < len(labels) and not children.is_at_end:
             run, ended = await children.ended.get()
@@ -284,7 +284,7 @@ async def results_by_end(
         await children.take_back()
 
 
-class _Seen:
+class _FanOut:
     """The results so far.
 
     Args:

@@ -38,12 +38,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from sessiontree.contracts.kinds import PermissionTier
-
-if TYPE_CHECKING:
-    from sessiontree.contracts.fan_outs import ChildResults
 
 FailureReason = Literal[
     "failed", "cancelled", "expired", "interrupted", "truncated", "refused", "too_long", "crashed",
@@ -346,12 +343,12 @@ class SessionFailed(SessionError):
             ``lost``, ``not_started``: the provider refuses for good, a budget is used up, the host was lost
             too often, or the child was never started; none of these says anything about its task.
         text: The incomplete message of ``truncated``.
-        results: The results of all children, with counts, if it was one of several that one call started.
+        results: A ``ChildResults`` of all children, if it was one of several that one call started; or None.
     """
 
     cause: FailureReason = "failed"
     text: str = ""
-    results: ChildResults[Any] | None = None
+    results: Any = None
 
 
 class SpawnRefused(SessionError):

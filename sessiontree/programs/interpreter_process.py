@@ -94,7 +94,9 @@ class InterpreterProcess:
     async def _meet(self, near: socket.socket) -> None:
         near.setblocking(False)
         loop = asyncio.get_running_loop()
-        self._transport, _ = await loop.create_connection(lambda: _InterpreterLines(self._hear, self._lose), sock=near)
+        self._transport, _ = await loop.create_connection(
+            lambda: _InterpreterLines(self._hear, self._lose), sock=near
+        )
         await self._ready.wait()
         if self._is_over:
             raise EOFError("it did not say that it is ready")

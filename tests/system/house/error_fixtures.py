@@ -18,6 +18,7 @@ SAMPLES: dict[object, object] = {
     bool: True,
     Sequence[str]: ("t1", "t2"),
     PermissionTier: PermissionTier.ELEVATED,
+    Any: ["results"],
 }
 
 
