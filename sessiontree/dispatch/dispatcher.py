@@ -370,11 +370,24 @@ class Dispatcher:
         if entry is not None and entry.answers is not None:
             entry.answers.validate(result.output)
         untrusted = False if entry is None else entry.tool.untrusted
+        is_answer = is_of_program(key)
         message = result_message(
-            call_id, tool, result, self._now_ms(), max_chars=self._max_chars, untrusted=untrusted
+            call_id,
+            tool,
+            result,
+            self._now_ms(),
+            max_chars=MAX_ANSWER_CHARS if is_answer else self._max_chars,
+            untrusted=untrusted,
+            marks=not is_answer,
         )
-        is_foreign = bool(untrusted or result.untrusted)
-        return ImmediateOutcome(key, "ok", message, result.artifacts, untrusted=is_foreign)
+        return ImmediateOutcome(
+            key,
+            "ok",
+            message,
+            result.artifacts,
+            untrusted=bool(untrusted or result.untrusted),
+            is_json=is_answer and not isinstance(result.output, str),
+        )
 
     async def fit_images(self, outcome: ImmediateOutcome, tier: int) -> ImmediateOutcome:
         """Return an outcome whose images fit a model's request."""

@@ -151,6 +151,24 @@ async def race(kind, tasks, *, first=1, agent=None, schema=None, budget=None, la
     return [outcomes[at]["value"] for at in won[:first]]
 """
 
+PERSON: Final = "ask_user"
+"""The tool behind ``ask``."""
+ASK: Final = """
+async def ask(question, options=None, *, timeout_s=None):
+    item = {"question": question}
+    if options is not None:
+        item["options"] = [{"label": label} for label in options]
+        item["allow_free_text"] = False
+    given = {"questions": [item]}
+    if timeout_s is not None:
+        given["timeout_s"] = timeout_s
+    answer = (await ask_user(**given))["answers"][0]
+    return answer["text"] or ", ".join(answer["chosen"])
+"""
+ASK_STUBS: Final = """
+async def ask(question: str, options: list[str] | None = None, *, timeout_s: float | None = None) -> str: ...
+"""
+
 # The interpreter has these exceptions, and its type checker does not know them.
 STUBS: Final = """
 import asyncio as asyncio

@@ -64,6 +64,9 @@ def face_of(tools: Mapping[str, Mapping[str, JsonValue]], starter: str) -> Progr
             seen[name] = tool
         if TIMEOUT in _properties_of(schema):
             own |= {name, f"tool_{name}"}
+    if prelude.PERSON in tools:
+        stubs.append(prelude.ASK_STUBS)
+        before.append(prelude.ASK)
     if starter in tools:
         stubs.append(prelude.CHILD_STUBS)
         before.append(prelude.CHILDREN)

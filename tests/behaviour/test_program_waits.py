@@ -23,6 +23,7 @@ from sessiontree.contracts.session_facts import CallResolved, ChildReported, Mes
 from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
 from tests.behaviour.effect_fakes import LOG, TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, until
+from tests.behaviour.question_fixtures import waiting
 from tests.behaviour.tree_fixtures import Opener
 
 EVERYTHING = PolicyConfig(tools=ToolPolicy(allow=("*",)))
@@ -202,3 +203,30 @@ async def test_a_steering_message_leaves_a_program_that_waits(open_tree: Opener)
         runs = await until(tree, RunFinished, count=2, session="main")
         assert "is settled (error)" in runs[-1].text
         assert [text for _, text in effects(open_tree.workspace)] == ["first"]
+
+
+ASKING = """
+async def noted():
+    return await append(text="meanwhile")
+await asyncio.gather(ask("Which colour?"), ask("Red or blue?", ["red", "blue"]), noted())
+"""
+
+
+@pytest.mark.on_ray
+async def test_a_program_asks_a_person_and_goes_on_meanwhile(open_tree: Opener) -> None:
+    """Each answer is its own call's value, also after a resume; nothing is asked twice."""
+    model = with_slow_children(ASKING)
+    tree = await open_tree(model, policy=EVERYTHING, tools=TOOLS).start()
+    tree.main.send("go")
+    await until(tree, CallResolved)
+    await waiting(tree, 2)
+    await tree.close()
+    tree = await open_tree.resume(tree.tree_id, model, tools=TOOLS)
+    async with tree:
+        asked_now = {each.question.items[0].question: each for each in tree.questions.pending()}
+        assert len(asked_now) == 2
+        await asked_now["Red or blue?"].answer("blue")
+        await asked_now["Which colour?"].answer("a dark green")
+        (ended,) = await until(tree, RunFinished, session="main")
+        assert json.loads(ended.text) == ["a dark green", "blue", "appended meanwhile"]
+        assert [text for _, text in effects(open_tree.workspace)] == ["meanwhile"]
