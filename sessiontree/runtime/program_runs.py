@@ -254,17 +254,30 @@ class ProgramRuns:
             return
         run.is_asked = False
         self.asked -= 1
+        try:
+            self._take_in(process, key, run, told)
+        except Exception as error:  # noqa: BLE001 - a fault here ends the session, and not its interpreters
+            self._host.begin(partial(_raise, error))
+        self._rested.set()
+        self._host.rest()
+
+    def _take_in(
+        self,
+        process: InterpreterProcess,
+        key: str,
+        run: _HeldProgram,
+        told: Mapping[str, Any] | InterpreterEndedError,
+    ) -> None:
         found = self._program(key)
         if found is None:
             self._forget(key)
+            process.drop(key)
         elif isinstance(told, InterpreterEndedError):
             self._lose(key, run, found[0], told)
         elif not self._take(key, run, *found, told):
             self._give(process, key, run)
         if run.is_wanted and not run.is_open and run.task is None:
             run.task = self._host.begin(partial(self._go_on, key, run))
-        self._rested.set()
-        self._host.rest()
 
     def _lose(self, key: str, run: _HeldProgram, call: CallState, error: InterpreterEndedError) -> None:
         """Let a program run from its text again; it ends if that is lost a second time at the same place.
@@ -537,6 +550,10 @@ def _notes_in(told: Mapping[str, Any]) -> tuple[ProgramNote, ...]:
     if any(each.sort not in get_args(NoteKind) for each in notes):
         raise ValueError("a note of no known sort")
     return notes
+
+
+async def _raise(error: Exception) -> None:
+    raise error
 
 
 def _next_answers(run: _HeldProgram, program: ProgramState) -> dict[str, Any]:
