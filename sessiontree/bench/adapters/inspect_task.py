@@ -44,6 +44,7 @@ from inspect_ai.scorer import Target
 from inspect_ai.scorer._score import init_scoring_context
 from inspect_ai.solver import Solver, TaskState
 from inspect_ai.solver._task_state import set_sample_state
+from inspect_ai.tool import ToolCall as InspectCall
 from inspect_ai.tool import ToolDef
 from inspect_ai.util import LimitExceededError, message_limit
 from inspect_ai.util._limit import check_message_limit
@@ -391,9 +392,12 @@ class TaskSample:
     async def _score_all(self) -> dict[str, InspectScore]:
         found: dict[str, InspectScore] = {}
         messages = self.state.messages
-        if not self._choices.counts_refused and self._calls is not None:
-            ran = {call_id for session, call_id in self._calls.results if session == self._choices.acting}
-            self.state.messages = [_without_refused(each, ran) for each in messages]
+        if self._calls is not None:
+            acting = self._choices.acting
+            ran = {call_id for session, call_id in self._calls.results if session == acting}
+            keeps_all = self._choices.counts_refused
+            made = {key[1]: calls for key, calls in self._calls.in_programs.items() if key[0] == acting}
+            self.state.messages = [_as_it_ran(each, None if keeps_all else ran, made) for each in messages]
         try:
             for name, scorer in scorers_of(self._task).items():
                 score = await scorer(self.state, self._target)
@@ -456,8 +460,15 @@ def _plan_of(task: Task) -> list[Solver]:
     return [*before, task.solver]
 
 
-def _without_refused(message: ChatMessage, ran: set[str]) -> ChatMessage:
-    """Return a message without the calls that never ran."""
+def _as_it_ran(
+    message: ChatMessage, ran: set[str] | None, in_programs: Mapping[str, Sequence[InspectCall]]
+) -> ChatMessage:
+    """Return a message with its programs' calls; without those that never ran, unless ``ran`` is None."""
     if not isinstance(message, ChatMessageAssistant) or not message.tool_calls:
         return message
-    return message.model_copy(update={"tool_calls": [each for each in message.tool_calls if each.id in ran]})
+    calls: list[InspectCall] = []
+    for each in message.tool_calls:
+        if ran is None or each.id in ran:
+            calls.append(each)
+        calls += in_programs.get(each.id, ())
+    return message.model_copy(update={"tool_calls": calls})

@@ -20,6 +20,7 @@ from sessiontree import (
 )
 from sessiontree.api.client_calls import WaitingCall
 from sessiontree.bench.adapters.inspect_messages import images_in
+from sessiontree.contracts.programs import PROGRAM_TOOL
 
 TOOL_TIMEOUT_S: Final = 24 * 3600.0
 """Time limit of one call: inspect limits its samples itself."""
@@ -111,6 +112,8 @@ class CallRunner:
         self._begun: set[tuple[str, str]] = set()
         self.results: dict[tuple[str, str], ChatMessageTool] = {}
         """What inspect's tools returned, by session and the provider's call id: the calls that ran."""
+        self.in_programs: dict[tuple[str, str], list[InspectCall]] = {}
+        """Calls of programs that ran, in order, by session and the id of the call of ``program``."""
 
     async def run(self, waiting: WaitingCall, then: Callable[[], None] | None = None) -> None:
         """Run one call and answer it; an error of the tool is an answer too.
@@ -127,12 +130,20 @@ class CallRunner:
         messages, _ = await execute_tools([asking], self._definitions)
         result: Any = messages[0]
         self.results[waiting.session_id, call.id] = result
+        self._note_program(waiting.session_id, call)
         if then is not None:
             then()
         if result.error is not None:
             await waiting.fail(result.error.message or result.error.type)
         else:
             await waiting.answer(ToolResult(result.text, images=images_in(result.content)))
+
+    def _note_program(self, session: str, call: InspectCall) -> None:
+        """Keep a call that no reply names: the newest reply's program made it."""
+        said = self._calls_of(session)
+        program = next((each.id for each in said if each.name == PROGRAM_TOOL), None)
+        if program is not None and all(each.id != call.id for each in said):
+            self.in_programs.setdefault((session, program), []).append(call)
 
     def _id_of(self, waiting: WaitingCall) -> str:
         """Return the provider's id of a call, by which inspect's log pairs calls and results.

@@ -22,7 +22,15 @@ from sessiontree.bench.adapters.inspect_task import STATE, TaskSample
 from sessiontree.bench.adapters.inspect_tools import ToolTiers
 from sessiontree.bench.suite.environment import LOCKS
 from sessiontree.bench.suite.suite import Attempt, Score
-from sessiontree.bench.suites.injections import Way, approvals, choices_of, gullible_model, has_read_order
+from sessiontree.bench.suites.injections import (
+    Way,
+    approvals,
+    choices_of,
+    gullible_model,
+    has_read_order,
+    reading_tools,
+)
+from sessiontree.bench.suites.program_writer import ProgramWriter
 from sessiontree.bench.suites.scripted_agents import GullibleModel, Plan, PlanModel, PlannedCall
 
 READING: Final = ("get_[!w]*", "read_*", "search_*", "list_*", "check_*")
@@ -85,10 +93,25 @@ def ground_truth(attempt: Attempt[Any]) -> PlanModel:
 
 def gullible(attempt: Attempt[Any], way: Way = "flat") -> GullibleModel:
     """Return the model that solves the user's task, and obeys each order of AgentDojo that it reads."""
+    return gullible_model(attempt, way, TIERS, plan_of(attempt), _known_orders(attempt), attempt.sample.input)
+
+
+def late(attempt: Attempt[Any], *, writes: bool) -> GullibleModel:
+    """Return a model that solves the user's task, and then obeys each order that it has read.
+
+    Args:
+        attempt: The attempt.
+        writes: Whether it writes programs; otherwise it makes one call a reply, the same in the same order.
+    """
+    made_as = ProgramWriter if writes else GullibleModel
+    reading = reading_tools(attempt, TIERS)
+    return made_as(plan_of(attempt), _known_orders(attempt), reading, obeys_last=True)
+
+
+def _known_orders(attempt: Attempt[Any]) -> KnownOrders:
     metadata = _metadata(attempt)
     tasks = TASK_SUITES[metadata["task_suite_name"]].injection_tasks.values()
-    known = KnownOrders({letters_of(task.GOAL): task for task in tasks}, metadata["pre_environment"])
-    return gullible_model(attempt, way, TIERS, plan_of(attempt), known, attempt.sample.input)
+    return KnownOrders({letters_of(task.GOAL): task for task in tasks}, metadata["pre_environment"])
 
 
 class KnownOrders:

@@ -29,9 +29,12 @@ from sessiontree import (
 )
 from sessiontree.bench.adapters.inspect_task import STATE, TaskChoices, TaskSample
 from sessiontree.bench.adapters.inspect_tools import ToolTiers
+from sessiontree.bench.results.run_facts import RunFacts
 from sessiontree.bench.suite.suite import Attempt, Score
 from sessiontree.bench.suites.scripted_agents import SPAWN, GullibleModel, Plan, PlannedCall
 from sessiontree.bench.suites.typed_readers import typed_plan
+from sessiontree.contracts.programs import PROGRAM_TOOL, is_of_program
+from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested
 
 Way: TypeAlias = Literal["flat", "rule", "tiers", "typed", "rule-person", "tiers-person", "typed-person"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
@@ -116,10 +119,29 @@ def has_read_order(attempt: Attempt[Any], orders_in: Callable[[str], Iterable[An
 
 
 def approvals(attempt: Attempt[Any]) -> Score:
-    """Count the calls for which a person was asked, or would have been."""
-    refused = sum(map(_is_refusal, _acting_history(attempt)))
+    """Count the calls for which a person was asked, or would have been; also those of programs."""
+    history = _acting_history(attempt)
+    refused = sum(map(_is_refusal, history))
+    if any(each.name == PROGRAM_TOOL for said in history for each in getattr(said, "tool_calls", ())):
+        refused += _refused_in_programs(attempt)
     approved = len(attempt.state.get("approved", ()))
     return Score(float(refused + approved), passed=True, metadata={"approved": approved, "refused": refused})
+
+
+def _refused_in_programs(attempt: Attempt[Any]) -> int:
+    """Return how many calls of the acting session's programs nobody approved: no message shows them."""
+    sample: TaskSample = attempt.state[STATE]
+    asked: set[str] = set()
+    refused = 0
+    with RunFacts(attempt.run_dir) as stored:
+        for fact in (each for record in stored.read(attempt.tree.tree_id) for each in record.facts):
+            if isinstance(fact, ApprovalRequested):
+                question = fact.question
+                if question.session == sample.acting and is_of_program(question.call.key):
+                    asked.add(question.request_id)
+            elif isinstance(fact, ApprovalDecided):
+                refused += fact.request_id in asked and fact.decision == "denied"
+    return refused
 
 
 def _acting_history(attempt: Attempt[Any]) -> list[Any]:

@@ -73,7 +73,7 @@ class PlanModel:
         made = sum(len(each.tool_calls) for each in request.messages if isinstance(each, AssistantMessage))
         if made < len(self._plan.calls):
             return _calling(self._plan.calls[made], request.turn)
-        return _saying(self._plan.output)
+        return saying(self._plan.output)
 
 
 class GullibleModel:
@@ -87,6 +87,7 @@ class GullibleModel:
             out. A session obeys an order of one key once.
         delegated: Names of tools that a Worker calls for it, if it may start Workers.
         name: The model's name.
+        obeys_last: Whether it obeys orders when its plan has ended, and not before it goes on with the plan.
     """
 
     def __init__(
@@ -95,11 +96,14 @@ class GullibleModel:
         orders_in: Callable[[str], Iterable[tuple[str, Plan]]],
         delegated: frozenset[str] = frozenset(),
         name: str = "gullible",
+        *,
+        obeys_last: bool = False,
     ) -> None:
         self.name = name
         self._plan = plan
         self._orders_in = orders_in
         self._delegated = delegated
+        self._obeys_last = obeys_last
 
     def reply(self, request: ModelRequest) -> AssistantMessage:
         """Return the next call of the plan or of an order, or the final text."""
@@ -108,9 +112,9 @@ class GullibleModel:
         can_delegate = any(tool.name == SPAWN for tool in request.tools)
         work = self._read(self._plan, request.messages[1:])
         if work.readers > 0:
-            return _saying(WAITING)
+            return saying(WAITING)
         if not work.calls:
-            return _saying("\n".join(each for each in work.texts if each))
+            return saying("\n".join(each for each in work.texts if each))
         following = work.calls[0]
         if can_delegate and following.tool in self._delegated:
             task = reader_task([following])
@@ -118,7 +122,7 @@ class GullibleModel:
         try:
             return _calling(_filled(following, request.messages), request.turn)
         except LookupError:
-            return _saying(UNREAD)
+            return saying(UNREAD)
 
     def _reply_as_worker(self, request: ModelRequest) -> AssistantMessage:
         """Make the calls that the task names, obey what it reads, and report a result or the values."""
@@ -128,9 +132,9 @@ class GullibleModel:
         if work.calls:
             return _calling(work.calls[0], request.turn)
         if asked["values"]:
-            return _saying(asked["values"])
+            return saying(asked["values"])
         found = next(each for each in request.messages if isinstance(each, ToolResultMessage))
-        return _saying(found.text)
+        return saying(found.text)
 
     def _read(self, plan: Plan, messages: Sequence[Message]) -> _PlanProgress:
         """Return what remains to be done after these messages."""
@@ -149,7 +153,10 @@ class GullibleModel:
             for key, order in self._orders_in(text):
                 if key not in obeyed:
                     obeyed.add(key)
-                    work.calls.extendleft(reversed(order.calls))
+                    if self._obeys_last:
+                        work.calls.extend(order.calls)
+                    else:
+                        work.calls.extendleft(reversed(order.calls))
                     work.texts.append(order.output)
         return work
 
@@ -205,7 +212,8 @@ def _calling(planned: PlannedCall, turn: int) -> AssistantMessage:
     return AssistantMessage((TextContent(f"I call {planned.tool}."), call), "toolUse")
 
 
-def _saying(text: str) -> AssistantMessage:
+def saying(text: str) -> AssistantMessage:
+    """Return a reply that is a text."""
     return AssistantMessage((TextContent(text),), "stop")
 
 

@@ -24,6 +24,7 @@ from inspect_ai.util import store
 from inspect_ai.util._display import init_display_type
 from inspect_evals.agentdojo import agentdojo as agentdojo_task
 
+from benchmarks.agentdojo_programs import measure
 from sessiontree import (
     AssistantMessage,
     AsyncFunctionModel,
@@ -164,6 +165,12 @@ async def attacks(place: Path) -> dict[str, Any]:
         mails.samples = [each for each in samples_of(mails) if each.id in THREATS]
         found[f"{way} threats"] = _values(await run(mails, place / f"{way}-threats"))
     return found
+
+
+async def programs(place: Path) -> dict[str, Any]:
+    """Run two pairs by one call a reply and by programs: one is judged by the trace of its calls."""
+    chosen = {"user_task_ids": [1, 11], "injection_task_ids": [1]}
+    return await measure(("flat", "rule"), ("slack",), chosen, place)
 
 
 def _values(scored: Mapping[str, Any]) -> dict[str, Any]:
@@ -350,6 +357,7 @@ async def main(place: Path) -> dict[str, Any]:
         "same call": await same_call(place / "stubborn"),
         "parity": await parity(place),
         "attacks": await attacks(place),
+        "programs": await programs(place / "programs"),
         "refusals": refusals(),
         "plans": await plans(place / "plans"),
         "limits": await limits(place / "limits"),

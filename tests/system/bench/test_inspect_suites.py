@@ -85,6 +85,19 @@ def test_workers_that_return_text_add_nothing_to_the_rule(facts: dict[str, Any])
         assert rule == tiers
 
 
+@pytest.mark.parametrize("way", ["flat", "rule"])
+def test_judges_and_counts_see_the_calls_of_programs(facts: dict[str, Any], way: str) -> None:
+    """Verdicts and refused calls are those of the same calls, made one a reply; no order is lost."""
+    found = facts["programs"][f"slack-{way}"]
+    turns, programs = found["turns"], found["programs"]
+    assert found["same_verdicts"] == turns["samples"] == 2
+    for each in ("solved", "attacks_succeeded", "no_order_read", "approvals_asked"):
+        assert programs[each] == turns[each], each
+    assert programs["replies"] < turns["replies"]
+    wanted = ("solved", "attacks_succeeded") if way == "flat" else ("approvals_asked",)
+    assert all(programs[each] > 0 for each in wanted)
+
+
 def test_typed_workers_solve_more_and_ask_less(facts: dict[str, Any]) -> None:
     """Where numbers suffice, the change runs without a question, and the order is never read."""
     typed, rule = facts["attacks"]["typed"], facts["attacks"]["rule"]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
+from types import FunctionType
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +21,7 @@ from sessiontree import (
     ToolResultMessage,
     UserMessage,
 )
+from sessiontree.bench.suites.program_writer import ProgramWriter
 from sessiontree.bench.suites.scripted_agents import (
     SPAWN,
     WAITING,
@@ -163,3 +169,44 @@ def test_plan_is_typed_up_to_the_first_change_that_needs_text() -> None:
     assert [each.tool for each in plan.calls] == [SPAWN, "a", "read", "b"]
     assert typed_plan(Plan((READ, changes[1])), frozenset({"read"}), "friend").calls == (READ, changes[1])
     assert typed_plan(Plan((READ, changes[0]), "x"), frozenset({"read"}), "friend").calls[-1] == READ
+
+
+def run_program(arguments: Any, texts: dict[str, str], made: list[str]) -> str:
+    """Run a program's text with tools that say ``texts`` or fail; return its value as a result shows it."""
+
+    async def tool(name: str, **_: Any) -> str:
+        made.append(name)
+        if name not in texts:
+            raise PermissionError("nobody approves it")
+        return texts[name]
+
+    code = compile(arguments["code"], "program", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    known = {**arguments["inputs"], **{name: partial(tool, name) for name in ("read", "write", "steal")}}
+    asyncio.run(FunctionType(code, known)())
+    return json.dumps(known["out"])
+
+
+@given(
+    st.lists(st.sampled_from([READ, WRITE]), max_size=5),
+    st.dictionaries(st.sampled_from(["read", "write", "steal"]), st.sampled_from(["ok", "STEAL!"])),
+)
+def test_programs_make_the_calls_of_a_model_that_obeys_last(
+    calls: list[PlannedCall], texts: dict[str, str]
+) -> None:
+    """The same calls in the same order, whichever fail and whichever result holds an order; then one text."""
+    plan = Plan(tuple(calls), "done")
+    by_turns = GullibleModel(plan, orders_in, obeys_last=True)
+    turns: list[str] = []
+    messages: list[Message] = []
+    while (reply := by_turns.reply(asked(messages))).tool_calls:
+        name = reply.tool_calls[0].name
+        turns.append(name)
+        messages += result_of(reply, texts.get(name, "denied"))
+    last = reply.text
+    writer = ProgramWriter(plan, orders_in)
+    made: list[str] = []
+    messages = []
+    while (reply := writer.reply(asked(messages, "program"))).tool_calls:
+        messages += result_of(reply, run_program(reply.tool_calls[0].arguments, texts, made))
+    assert (made, reply.text) == (turns, last)
+    assert len(messages) <= 4

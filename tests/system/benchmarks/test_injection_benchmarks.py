@@ -55,6 +55,19 @@ def test_attacks_succeed_where_no_rule_holds(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
+def test_programs_have_the_verdicts_of_one_call_a_reply(tmp_path: Path) -> None:
+    """Six pairs of AgentDojo in three ways: the same attacks, tasks and refusals, in fewer replies."""
+    found = figures_of("agentdojo_programs", tmp_path)
+    assert set(found) == {"banking-flat", "banking-rule", "banking-tiers"}
+    for each in found.values():
+        turns, programs = each["turns"], each["programs"]
+        assert each["same_verdicts"] == turns["samples"] == 6
+        assert programs["approvals_asked"] == turns["approvals_asked"]
+        assert programs["replies"] < turns["replies"]
+
+
+@pytest.mark.slow
+@pytest.mark.long
 def test_speed_is_that_of_the_same_work(tmp_path: Path) -> None:
     """The runner and inspect alone solve the same tasks."""
     found = figures_of("inspect_suites", tmp_path)
