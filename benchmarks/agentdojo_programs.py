@@ -126,7 +126,9 @@ def suite_of(way: Way, selection: Mapping[str, Any], counts: Counter[str], *, wr
     from sessiontree.bench.suites import agentdojo  # noqa: PLC0415 - only in its environment
 
     suite = agentdojo.attacks(way, **selection)
-    suite.models = {"gullible": lambda attempt: CountedModel(agentdojo.late(attempt, writes=writes), counts)}
+    suite.models = {
+        "gullible": lambda attempt: CountedModel(agentdojo.gullible_last(attempt, writes=writes), counts)
+    }
     if writes:
         suite.choices = replace(suite.choices, builtin=(*suite.choices.builtin, PROGRAM_TOOL))
     return suite

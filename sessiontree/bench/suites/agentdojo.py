@@ -96,7 +96,7 @@ def gullible(attempt: Attempt[Any], way: Way = "flat") -> GullibleModel:
     return gullible_model(attempt, way, TIERS, plan_of(attempt), _known_orders(attempt), attempt.sample.input)
 
 
-def late(attempt: Attempt[Any], *, writes: bool) -> GullibleModel:
+def gullible_last(attempt: Attempt[Any], *, writes: bool) -> GullibleModel:
     """Return a model that solves the user's task, and then obeys each order that it has read.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sessiontree import AssistantMessage, ModelRequest, SessionKind, ToolCall, ToolResultMessage
-from sessiontree.bench.suites.scripted_agents import SPAWN, GullibleModel, PlannedCall, reader_task, saying
+from sessiontree.bench.suites.scripted_agents import SPAWN, GullibleModel, PlannedCall, give_text, reader_task
 from sessiontree.contracts.messages import TextContent
 from sessiontree.contracts.programs import PROGRAM_TOOL
 
@@ -47,7 +47,7 @@ class ProgramWriter(GullibleModel):
                     following += order.calls
                     texts.append(order.output)
         if not following:
-            return saying("\n".join(each for each in texts if each))
+            return give_text("\n".join(each for each in texts if each))
         readers = self._delegated if any(tool.name == SPAWN for tool in request.tools) else frozenset[str]()
         call = ToolCall(f"call_{request.turn}", PROGRAM_TOOL, program_of(following, readers))
         return AssistantMessage((TextContent("I write a program."), call), "toolUse")

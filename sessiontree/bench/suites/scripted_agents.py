@@ -73,7 +73,7 @@ class PlanModel:
         made = sum(len(each.tool_calls) for each in request.messages if isinstance(each, AssistantMessage))
         if made < len(self._plan.calls):
             return _calling(self._plan.calls[made], request.turn)
-        return saying(self._plan.output)
+        return give_text(self._plan.output)
 
 
 class GullibleModel:
@@ -112,9 +112,9 @@ class GullibleModel:
         can_delegate = any(tool.name == SPAWN for tool in request.tools)
         work = self._read(self._plan, request.messages[1:])
         if work.readers > 0:
-            return saying(WAITING)
+            return give_text(WAITING)
         if not work.calls:
-            return saying("\n".join(each for each in work.texts if each))
+            return give_text("\n".join(each for each in work.texts if each))
         following = work.calls[0]
         if can_delegate and following.tool in self._delegated:
             task = reader_task([following])
@@ -122,7 +122,7 @@ class GullibleModel:
         try:
             return _calling(_filled(following, request.messages), request.turn)
         except LookupError:
-            return saying(UNREAD)
+            return give_text(UNREAD)
 
     def _reply_as_worker(self, request: ModelRequest) -> AssistantMessage:
         """Make the calls that the task names, obey what it reads, and report a result or the values."""
@@ -132,9 +132,9 @@ class GullibleModel:
         if work.calls:
             return _calling(work.calls[0], request.turn)
         if asked["values"]:
-            return saying(asked["values"])
+            return give_text(asked["values"])
         found = next(each for each in request.messages if isinstance(each, ToolResultMessage))
-        return saying(found.text)
+        return give_text(found.text)
 
     def _read(self, plan: Plan, messages: Sequence[Message]) -> _PlanProgress:
         """Return what remains to be done after these messages."""
@@ -212,7 +212,7 @@ def _calling(planned: PlannedCall, turn: int) -> AssistantMessage:
     return AssistantMessage((TextContent(f"I call {planned.tool}."), call), "toolUse")
 
 
-def saying(text: str) -> AssistantMessage:
+def give_text(text: str) -> AssistantMessage:
     """Return a reply that is a text."""
     return AssistantMessage((TextContent(text),), "stop")
 
