@@ -121,7 +121,9 @@ def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
         decision.instructions.append(todo.WakeSessionAt(retry_at_ms, retries=True))
         return decision
     tried = f" ({state.model_failures + 1} attempts)" if state.model_failures else ""
-    _rest(state, decision, "", f"the model failed{tried}: {stimulus.reason}")
+    # A child that runs a program has no model: its program raised, and the reason says so.
+    who = f"the model failed{tried}: " if state.spec.first_call is None else ""
+    _rest(state, decision, "", f"{who}{stimulus.reason}")
     return decision
 
 
