@@ -154,7 +154,8 @@ def calls_bundle(state_dir: Path, tree_id: str, session: str, after: int) -> dic
                         key, line = f"{fact.key}/{number}", str(call.line or "")
                         given = short(dump_json(dict(call.arguments)))
                         rows[key] = [key.removeprefix(f"{begun}/"), line, call.tool, given, "open"]
-                    notes += [f"{note.sort}: {short(note.text)}" for note in fact.notes]
+                    shown = [note for note in fact.notes if note.sort != "fan_out"]
+                    notes += [f"{note.sort}: {short(note.text)}" for note in shown]
                 elif isinstance(fact, CallResolved) and fact.key in rows:
                     rows[fact.key][-1] = fact.outcome
     said = [*notes[:MOST_SHOWN], _counted(rows)]

@@ -77,6 +77,8 @@ class BackgroundJobBooks:
         elif isinstance(stimulus, JobOver):
             job_id = stimulus.ended.job_id
             self.judge.require(job_id not in self.running, "JOB", f"{job_id} is over and runs on")
+            others = {fact.job_id for fact in new_facts if isinstance(fact, JobEnded)} - {job_id}
+            self.judge.require(not others, "JOB", f"{sorted(others)} end with {job_id}")
         elif isinstance(stimulus, Recovered) and not stops:
             for job in before:
                 heard = self.heard.get(job.job_id)

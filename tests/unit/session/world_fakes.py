@@ -254,10 +254,11 @@ class World:
 
     def end_job(self, status: JobStatus, pick: int = 0, *, is_known: bool = False) -> None:
         """End a job; the message about it comes before the record, unless the session knows already."""
-        job_id = self.jobs.pop(pick % len(self.jobs)).job_id
+        job = self.jobs.pop(pick % len(self.jobs))
+        job_id = job.job_id
         news: list[Stimulus] = [stimuli.JobOver(self.at_ms, JobEnded(job_id, status, total_bytes=3))]
         if not is_known:
-            text, by = f"{job_id} ended", self.live.jobs[job_id].asked_by
+            text, by = f"{job_id} ended", job.asked_by
             joins = self.live.interrupted
             name = job_message_id(job_id)
             news.insert(0, stimuli.Incoming(self.at_ms, name, text, "follow_up", "notice", by, joins=joins))
