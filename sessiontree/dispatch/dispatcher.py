@@ -116,6 +116,7 @@ class Dispatcher:
         self._command_fingerprint = command_fingerprint
         self._protection = protection
         self._after_untrusted = policy.policy.after_untrusted
+        self._max_tier = policy.policy.max_tier
 
     def prepare(
         self,
@@ -224,6 +225,12 @@ class Dispatcher:
         places = self._protected_places(tool, arguments) if tool.changes else None
         if places:
             tier = PermissionTier.ELEVATED
+        if tier > self._max_tier:
+            reason = (
+                f"session {self._rights.session_id!r} may make no {tier.label} calls: the policy allows "
+                f"{self._max_tier.label} at most (max_tier)"
+            )
+            return self._blocked_outcome(key, call_id, tool, tier, reason)
         needs_approval = tier is PermissionTier.ELEVATED
         if tier is PermissionTier.SYSTEM:
             setting = self._rights.config.system_tier

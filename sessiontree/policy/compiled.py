@@ -212,6 +212,8 @@ class CompiledPolicy:
         if config.strict and self.warnings:
             raise ConfigError(f"the policy is strict, and {'; '.join(self.warnings)}")
         self._decisions: dict[Standing, ToolDecision] = {}
+        self.max_tier = PermissionTier.from_label(config.max_tier or PermissionTier.ELEVATED.label)
+        """The highest tier of a call."""
         self.after_untrusted = config.after_untrusted
         """What happens to calls above ReadOnly in sessions that have taken in untrusted text."""
 

@@ -23,6 +23,10 @@ PolicyEntry: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 """A tool's name or alias, a glob such as ``memory_*``, ``group:<section>``, or a plugin's id."""
 
 
+TierLabel: TypeAlias = Literal["ReadOnly", "Workspace", "System", "Elevated"]
+"""A tier by its wire name."""
+
+
 class _Written(StrictSettings):
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
 
@@ -97,6 +101,9 @@ class PolicyConfig(_Written):
     delegates_by_agent: Mapping[str, tuple[PolicyEntry, ...]] = Field(default_factory=dict)
     """By agent: names of tools that children of its sessions may hold, though its sessions may not; in
     addition to what the agent itself says."""
+    max_tier: TierLabel | None = None
+    """No session holds a tool above this tier, and no call above it runs or asks for an approval; None = each
+    tier is possible."""
     after_untrusted: SystemAnswer = "allow"
     """What happens to calls above ReadOnly of a session that has taken in untrusted text: they run, need an
     approval (``ask``), or are refused (``deny``). Untrusted text comes from web tools, memories of others,

@@ -1,10 +1,10 @@
 """The steps that a session's tools pass through: preliminary ones, the specification's nine, and one more.
 
 Source: seed 001, sections 8.1 and 8.2; the labels are those of its source system. The preliminary steps
-remove: what a kind of session never holds, what needs a missing channel, web access, browser, speech, image
-model or interpreter, what each plugin's filter removes, optional tools of plugins, ``apply_patch``, and tools
-only for owners. The last step removes what the session only delegates. A scope without settings makes no
-step.
+remove: what a kind of session never holds, what is above the policy's highest tier, what needs a missing
+channel, web access, browser, speech, image model or interpreter, what each plugin's filter removes, optional
+tools of plugins, ``apply_patch``, and tools only for owners. The last step removes what the session only
+delegates. A scope without settings makes no step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.context import BROWSER, CANVAS, CHANNEL, HTTP, SPEECH, VISION, WEB
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.tool import ToolFlag
 from sessiontree.policy.catalog import CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
@@ -132,6 +132,10 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
     kind = standing.kind
     gone = tuple(row.name for row in words.rows if kind not in row.kinds)
     yield Step(f"kind {kind}", gone=gone, why=f"no {kind} holds it")
+    if config.max_tier is not None:
+        most = PermissionTier.from_label(config.max_tier)
+        above = tuple(row.name for row in words.rows if row.tier > most)
+        yield Step("max tier", gone=above, why=f"the policy allows {config.max_tier} at most (max_tier)")
     if not standing.has_channel:
         needing = {CHANNEL.name, CANVAS.name}
         mute = tuple(row.name for row in words.rows if not needing.isdisjoint(row.capabilities))
