@@ -59,6 +59,10 @@ from the system's directories, without a shell. ``paranoid``: as ``safe-bin``, w
 """
 
 
+TierLabel: TypeAlias = Literal["ReadOnly", "Workspace", "System", "Elevated"]
+"""A tier by its wire name."""
+
+
 class PermissionTier(IntEnum):
     """How much a call may change, ordered: a higher tier includes the lower ones."""
 

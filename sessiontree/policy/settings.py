@@ -15,16 +15,12 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.kinds import SystemAnswer
+from sessiontree.contracts.kinds import SystemAnswer, TierLabel
 from sessiontree.contracts.settings import MessagePolicy, StrictSettings, faults_of
 from sessiontree.policy.catalog import Profile
 
 PolicyEntry: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 """A tool's name or alias, a glob such as ``memory_*``, ``group:<section>``, or a plugin's id."""
-
-
-TierLabel: TypeAlias = Literal["ReadOnly", "Workspace", "System", "Elevated"]
-"""A tier by its wire name."""
 
 
 class _Written(StrictSettings):

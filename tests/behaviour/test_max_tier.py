@@ -16,10 +16,10 @@ from sessiontree import (
     ToolPolicy,
     script_call,
 )
+from sessiontree.contracts.kinds import TierLabel
 from sessiontree.contracts.tree_facts import ApprovalRequested
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.compiled import CompiledPolicy
-from sessiontree.policy.settings import TierLabel
 from sessiontree.policy.steps import Standing
 from tests.behaviour.effect_fakes import TOOLS, Look, Words, effects
 from tests.behaviour.fact_fixtures import facts_of
