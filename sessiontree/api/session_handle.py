@@ -406,6 +406,7 @@ class SessionHandle(Generic[R]):
         sender: Sender | str | None = None,
         settings: ModelSettings | None = None,
         images: Sequence[ImageContent] = (),
+        message_id: str | None = None,
     ) -> PendingReply:
         """Send a message to the session; the reply is its next final message.
 
@@ -421,6 +422,8 @@ class SessionHandle(Generic[R]):
             settings: Model settings from the turn that takes the message until the reply to it, if they
                 differ from those of session and agent.
             images: Images that belong to the message; they must fit the model, nothing scales them down.
+            message_id: Its id in the journal, if the program may send it again after a loss: a session takes a
+                message with the same id once, and the reply to it is the reply to both. None = a new one.
 
         Returns:
             The pending reply: await it, or iterate over its pieces.
@@ -429,10 +432,10 @@ class SessionHandle(Generic[R]):
             ConfigError: the text is empty, the mode is unknown, or the sender or an image is not valid.
         """
         _MODE.take(mode, "mode")
-        message_id = secrets.token_hex(16)
+        name = secrets.token_hex(16) if message_id is None else TEXT.take(message_id, "message_id")
         words = TEXT.take(text, "text")
         _SETTINGS.take(settings, "settings")
-        message = (words, mode, message_id, sender_of(sender), settings, images_of(images))
+        message = (words, mode, name, sender_of(sender), settings, images_of(images))
         task = asyncio.create_task(self._deliver(*message))
         return PendingReply(task, self.session_id, self._backend, self._tree_id)
 
