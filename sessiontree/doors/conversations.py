@@ -20,7 +20,7 @@ from sessiontree.api.runtime import Runtime
 from sessiontree.api.session_tree import SessionTree
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import ImageContent, Usage
+from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.session_facts import MessageReceived, RunFinished
 from sessiontree.contracts.settings import Budget
