@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from sessiontree.api.backend import READ_AT_ONCE
 from sessiontree.api.pending_reply import PendingReply
 from sessiontree.api.runtime import Runtime
 from sessiontree.api.session_tree import SessionTree
@@ -23,6 +24,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.session_facts import MessageReceived, RunFinished
+from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.settings import Budget
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.policy.settings import PolicyConfig, ToolLists
@@ -59,6 +61,7 @@ class _OpenTree:
     """A tree that is open for its token."""
 
     tree: SessionTree
+    token_id: str
     turns: int = 0
     """How many turns go on."""
     closing: asyncio.TimerHandle | None = None
@@ -124,7 +127,7 @@ class Conversations:
         workspace = token.rights.workspace
         options = bounded(self._options_for(workspace, agent), token)
         tree = await SessionTree(workspace, runtime=self._runtime, **options).start()
-        self._open[tree.tree_id] = _OpenTree(tree)
+        self._open[tree.tree_id] = _OpenTree(tree, token.token_id)
         return self._send(token, tree, text, images)
 
     async def go_on(
@@ -137,7 +140,7 @@ class Conversations:
             ConflictError: the turn goes on, or another one came after it.
         """
         tree = await self._tree_of(token, previous)
-        heard, answered = await _turns_of(tree)
+        heard, answered = await self._turns_of(tree)
         if previous not in heard:
             raise NotFoundError(f"no response is called {previous!r}")
         if heard[-1] != previous:
@@ -153,7 +156,7 @@ class Conversations:
             NotFoundError: the token has no such turn.
         """
         tree = await self._tree_of(token, turn_id)
-        heard, answered = await _turns_of(tree)
+        heard, answered = await self._turns_of(tree)
         if turn_id not in heard:
             raise NotFoundError(f"no response is called {turn_id!r}")
         return answered.get(turn_id)
@@ -172,6 +175,22 @@ class Conversations:
         """Close all trees; their conversations can be continued later."""
         for each in tuple(self._open):
             await self._close(each)
+
+    async def _turns_of(self, tree: SessionTree) -> tuple[list[str], dict[str, RunFinished]]:
+        """Return the ids of Main's messages, oldest first, and the ends of those that were answered."""
+        heard: list[str] = []
+        answered: dict[str, RunFinished] = {}
+        after = 0
+        read = self._runtime.backend.supervisor.read
+        while records := await read(tree.tree_id, after, READ_AT_ONCE, 0.0):
+            after = records[-1].seq
+            for record in records:
+                for fact in record.facts if record.session == MAIN else ():
+                    if isinstance(fact, MessageReceived) and fact.message.origin == "user":
+                        heard.append(fact.message_id)
+                    elif isinstance(fact, RunFinished):
+                        answered |= dict.fromkeys(fact.answers, fact)
+        return heard, answered
 
     def _send(self, token: DoorToken, tree: SessionTree, text: str, images: Sequence[ImageContent]) -> Turn:
         turn_id = f"{tree.tree_id}_{secrets.token_hex(12)}"
@@ -221,8 +240,8 @@ class Conversations:
                 own = await self._runtime.trees(purpose_of(token))
                 if all(each.tree_id != tree_id for each in own):
                     raise NotFoundError(f"no response is called {turn_id!r}")
-                held = self._open[tree_id] = _OpenTree(await self._resumed(token, tree_id))
-        if held.tree.purpose != purpose_of(token):
+                held = self._open[tree_id] = _OpenTree(await self._resumed(token, tree_id), token.token_id)
+        if held.token_id != token.token_id:
             raise NotFoundError(f"no response is called {turn_id!r}")
         return held.tree
 
@@ -235,17 +254,3 @@ class Conversations:
             raise NotFoundError(f"the conversation is gone: {error}") from error
 
 
-async def _turns_of(tree: SessionTree) -> tuple[list[str], dict[str, RunFinished]]:
-    """Return the ids of Main's messages, oldest first, and the ends of those that were answered."""
-    heard: list[str] = []
-    answered: dict[str, RunFinished] = {}
-    after = 0
-    while records := await tree.read_facts(after):
-        after = records[-1].seq
-        for record in records:
-            for fact in record.facts if record.session == "main" else ():
-                if isinstance(fact, MessageReceived) and fact.message.origin == "user":
-                    heard.append(fact.message_id)
-                elif isinstance(fact, RunFinished):
-                    answered |= dict.fromkeys(fact.answers, fact)
-    return heard, answered

@@ -42,9 +42,9 @@ class _TooMuchError(Exception):
 
 def refusal(status: int, message: str, code: str) -> Response:
     """Return an error as clients of the protocol know it."""
-    kind = "invalid_request_error" if status < 500 else "server_error"  # noqa: PLR2004 - the border of HTTP
+    kind = "invalid_request_error" if status < 500 else "server_error"
     error = {"message": message, "type": kind, "param": None, "code": code}
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}  # noqa: PLR2004 - HTTP's own number
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     return JSONResponse({"error": error}, status, headers)
 
 
