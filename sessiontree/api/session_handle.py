@@ -422,8 +422,8 @@ class SessionHandle(Generic[R]):
             settings: Model settings from the turn that takes the message until the reply to it, if they
                 differ from those of session and agent.
             images: Images that belong to the message; they must fit the model, nothing scales them down.
-            message_id: Its id in the journal, if the program may send it again after a loss: a session takes a
-                message with the same id once, and the reply to it is the reply to both. None = a new one.
+            message_id: Its id in the journal, if the program may send it again after a loss: a session takes
+                a message with the same id once, and the reply to it is the reply to both. None = a new one.
 
         Returns:
             The pending reply: await it, or iterate over its pieces.

@@ -14,7 +14,14 @@ from typing import Annotated
 
 import typer
 
-from sessiontree.cli import bench_commands, cron_commands, journal_commands, memory_commands, program_commands
+from sessiontree.cli import (
+    bench_commands,
+    cron_commands,
+    journal_commands,
+    memory_commands,
+    program_commands,
+    token_commands,
+)
 from sessiontree.cli.options import (
     BODIES,
     AsJson,
@@ -522,6 +529,7 @@ def models(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
 
 app.add_typer(bench_commands.commands, name="bench")
+app.add_typer(token_commands.commands, name="tokens")
 app.add_typer(cron_commands.commands, name="cron")
 app.add_typer(journal_commands.commands, name="journal")
 app.add_typer(memory_commands.commands, name="memory")

@@ -252,5 +252,3 @@ class Conversations:
             return await SessionTree.resume(tree_id, runtime=self._runtime, **given)
         except TreeNotFound as error:
             raise NotFoundError(f"the conversation is gone: {error}") from error
-
-
