@@ -305,6 +305,9 @@ def serve(  # noqa: PLR0913 - each option is a parameter
     jobs: Annotated[
         bool, typer.Option(help="Resume trees that nobody has open when their timed jobs come due.")
     ] = True,
+    doors: Annotated[
+        bool, typer.Option("--doors", help="Let programs that have a token talk to trees below /v1.")
+    ] = False,
     config: ConfigFile = None,
     backend: Backend = "ray",
 ) -> None:

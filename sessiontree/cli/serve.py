@@ -31,13 +31,14 @@ def serve(  # noqa: PLR0913 - each is an option of the command
     token_file: Path | None,
     opens: bool,
     jobs: bool,
+    doors: bool,
     config: Path | None,
     backend: BackendName,
 ) -> int:
     """Serve the trees of a state directory, live and past ones, until interrupted; return the exit code.
 
     With ``jobs``, trees at rest are resumed when their timed jobs come due, by ``backend`` with the models of
-    the configuration ``config``.
+    the configuration ``config``. With ``doors``, programs that have a token talk to trees there.
 
     Raises:
         ConfigError: the extra ``serve`` is not installed, or it can't listen there.
@@ -45,12 +46,15 @@ def serve(  # noqa: PLR0913 - each is an option of the command
     """
     given = find_state_dir(path, state_dir)
     page = "/" if tree_id is None else f"/t/{whole_tree_id(given, tree_id)}"
-    serving = _server(given, host, port, certificate, key, token_file)
+    api = _doors(given, config, backend) if doors else None
+    serving = _server(given, host, port, certificate, key, token_file, api=api)
 
     def ready() -> None:
         where = serving.new_address(page)
         screen.line(f"open {where}")
         screen.line("the address lets one browser in, once; Ctrl-C ends the server, and no tree")
+        if doors:
+            screen.line(f"programs with a token of `sessiontree tokens create` ask at {serving.origin}/v1")
         if opens:
             webbrowser.open(where)
 
@@ -60,6 +64,36 @@ def serve(  # noqa: PLR0913 - each is an option of the command
 
     asyncio.run(run())
     return 0
+
+
+def _doors(state_dir: Path, config: Path | None, backend: BackendName) -> Any:
+    """Return what programs with a token may ask.
+
+    Raises:
+        ConfigError: the configuration can't be used, or the extra ``serve`` is not installed.
+    """
+    make_routes, make_conversations, make_tokens, make_runtime, load_configuration, tree_options = (
+        load(name)
+        for name in (
+            "sessiontree.serve.door_routes:DoorRoutes",
+            "sessiontree.doors.conversations:Conversations",
+            "sessiontree.doors.tokens:TokenFile",
+            "sessiontree.api.runtime:Runtime",
+            "sessiontree.cli.configured_tree:load_configuration",
+            "sessiontree.cli.configured_tree:tree_options",
+        )
+    )
+
+    def options_for(workspace: str, agent: str | None) -> dict[str, Any]:
+        configured = load_configuration(config, Path(workspace))
+        options: dict[str, Any] = tree_options(
+            configured, model=None, agent=agent, approve=None, has_person=True
+        )
+        return options
+
+    agents = ("default", *load_configuration(config, state_dir).agents)
+    conversations = make_conversations(lambda: make_runtime(state_dir, backend=backend), options_for)
+    return make_routes(make_tokens(state_dir), conversations, dict.fromkeys(agents))
 
 
 def _due_trees(
@@ -114,7 +148,7 @@ async def serve_page(
         await asyncio.wait([running])
 
 
-def _server(state_dir: Path, *address: Any) -> Any:
+def _server(state_dir: Path, *address: Any, api: Any = None) -> Any:
     """Return a server; the arguments are those of its address."""
     try:
         make_address, make_server = (
@@ -124,4 +158,4 @@ def _server(state_dir: Path, *address: Any) -> Any:
         raise ConfigError(
             f"pages need the extra serve ({error.name} is missing): {how_to_install('serve')}"
         ) from error
-    return make_server(state_dir, make_address(*address))
+    return make_server(state_dir, make_address(*address), api)

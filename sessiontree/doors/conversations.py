@@ -102,12 +102,13 @@ class Conversations:
     """The trees of all tokens of one server.
 
     Args:
-        runtime: Where they run.
+        make_runtime: Returns where they run; called once, with the first conversation.
         options_for: Returns the arguments of a new tree before its token bounds them.
     """
 
-    def __init__(self, runtime: Runtime, options_for: OptionsFor) -> None:
-        self._runtime = runtime
+    def __init__(self, make_runtime: Callable[[], Runtime], options_for: OptionsFor) -> None:
+        self._make_runtime = make_runtime
+        self._made: Runtime | None = None
         self._options_for = options_for
         self._open: dict[str, _OpenTree] = {}
         self._resuming: dict[str, asyncio.Lock] = {}
@@ -172,9 +173,18 @@ class Conversations:
             await tree.main.interrupt(f"cancelled by {token.name}")
 
     async def close(self) -> None:
-        """Close all trees; their conversations can be continued later."""
+        """Close all trees, and what they ran on; their conversations can be continued later."""
         for each in tuple(self._open):
             await self._close(each)
+        made, self._made = self._made, None
+        if made is not None:
+            await made.close()
+
+    @property
+    def _runtime(self) -> Runtime:
+        if self._made is None:
+            self._made = self._make_runtime()
+        return self._made
 
     async def _turns_of(self, tree: SessionTree) -> tuple[list[str], dict[str, RunFinished]]:
         """Return the ids of Main's messages, oldest first, and the ends of those that were answered."""

@@ -84,6 +84,21 @@ class Access:
             return "the request comes from a page of another site"
         return ""
 
+    def why_no_program(self, headers: Mapping[str, str]) -> str:
+        """Return why a request does not come from a program with a token; empty if it may.
+
+        Browsers say of each request of a page where it comes from, and programs do not.
+
+        Args:
+            headers: Its headers, by lower-case names.
+        """
+        host = headers.get("host", "")
+        if host.lower() not in self._hosts:
+            return f"this server is not {host[:100]!r}; use {' or '.join(sorted(self._hosts))}"
+        if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+            return "the request comes from a page; only programs ask here"
+        return ""
+
     def set_cookie(self, value: str) -> str:
         """Return the header that sets the cookie for this browser's session."""
         secure = "; Secure" if self._is_secure else ""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from sse_starlette import EventSourceResponse
@@ -86,11 +86,17 @@ class DoorRoutes:
         agents: Names of the agents that the owner's configuration has.
     """
 
-    def __init__(self, tokens: TokenFile, conversations: Conversations, agents: tuple[str, ...]) -> None:
+    prefix = "/v1/"
+
+    def __init__(self, tokens: TokenFile, conversations: Conversations, agents: Sequence[str]) -> None:
         self._tokens = tokens
         self._conversations = conversations
-        self._agents = agents
+        self._agents = tuple(agents)
         self._rates = _Rates()
+
+    async def close(self) -> None:
+        """Close the trees of all conversations; they can be continued later."""
+        await self._conversations.close()
 
     def routes(self) -> list[Route]:
         """Return the routes, all below ``/v1/``."""

@@ -18,9 +18,11 @@ import uvicorn
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.serve.access import PARAMETER, Access
 from sessiontree.serve.served_trees import ServedTrees
-from sessiontree.serve.server import Site, TreeSite, serve_app
+from sessiontree.serve.server import Api, Site, TreeSite, serve_app
 
 MAX_CONNECTIONS: Final = 256
+MAX_PROGRAMS: Final = 4_096
+"""Most connections of a server that programs may ask, too."""
 MAX_HEADERS: Final = 32 * 1024
 """Most bytes of a request's line and headers."""
 MIN_TOKEN_CHARS: Final = 24
@@ -94,12 +96,13 @@ class PageServer:
     Args:
         served: A state directory, whose trees are served, or another site.
         address: Where it listens.
+        api: What programs may ask, besides.
 
     Raises:
         ConfigError: it can't listen there, or its TLS material or its token can't be used.
     """
 
-    def __init__(self, served: Path | Site, address: Address) -> None:
+    def __init__(self, served: Path | Site, address: Address, api: Api | None = None) -> None:
         token = address.read_token()
         self._site = TreeSite(ServedTrees(served)) if isinstance(served, Path) else served
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -110,11 +113,11 @@ class PageServer:
         self.origin = f"{address.scheme}://{_bracketed(address.host)}:{port}"
         """Scheme, host and port of its pages."""
         config = uvicorn.Config(
-            serve_app(self._site, self._access),
+            serve_app(self._site, self._access, api),
             access_log=False,  # it would write tokens
             log_level="warning",
             lifespan="on",
-            limit_concurrency=MAX_CONNECTIONS,
+            limit_concurrency=MAX_CONNECTIONS if api is None else MAX_PROGRAMS,
             h11_max_incomplete_event_size=MAX_HEADERS,
             http="h11",
             ws="none",

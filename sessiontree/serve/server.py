@@ -67,30 +67,49 @@ class Site(Protocol):
         """Let go of everything that is open."""
 
 
-def serve_app(site: Site, access: Access) -> Starlette:
+class Api(Protocol):
+    """What programs ask of a server, each with a token of its own."""
+
+    prefix: str
+    """What the paths of its routes begin with."""
+
+    def routes(self) -> list[Route]:
+        """Return its routes; each of them refuses whoever has no token."""
+
+    async def close(self) -> None:
+        """Let go of everything that is open."""
+
+
+def serve_app(site: Site, access: Access, api: Api | None = None) -> Starlette:
     """Return the application: pages, their modules, questions and feeds.
 
     Args:
         site: What is served.
         access: Who may use it.
+        api: What programs may ask, besides.
     """
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
+        if api is not None:
+            await api.close()
         await site.close()
 
-    app = Starlette(routes=site.routes(), lifespan=lifespan)
-    app.add_middleware(_Gate, access=access)
+    further = [] if api is None else api.routes()
+    app = Starlette(routes=[*site.routes(), *further], lifespan=lifespan)
+    app.add_middleware(_Gate, access=access, prefix=None if api is None else api.prefix)
     return app
 
 
 class _Gate:
     """Refuses whoever may not use the server, before anything else is looked at, and sets the headers."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access, prefix: str | None = None) -> None:
         self._app = app
         self._access = access
+        self._prefix = prefix
+        """What the paths begin with that programs ask with a token of their own; None = none do."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -109,8 +128,16 @@ class _Gate:
             await send(message)
 
         request = Request(scope)
-        refusal = self._way_in(request) or self._refusal(request)
+        if self._prefix is not None and request.url.path.startswith(self._prefix):
+            refusal = self._foreign_program(request)
+        else:
+            refusal = self._way_in(request) or self._refusal(request)
         await (refusal or self._app)(scope, receive, with_headers)
+
+    def _foreign_program(self, request: Request) -> Response | None:
+        """Refuse a page: no page of this server asks there, and one of another site must not."""
+        foreign = self._access.why_no_program(request.headers)
+        return PlainTextResponse(f"{foreign}\n", 403) if foreign else None
 
     def _way_in(self, request: Request) -> Response | None:
         """Answer who followed a link of another site, such as a notebook: the browser leaves the cookie out.
