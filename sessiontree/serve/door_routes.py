@@ -122,20 +122,15 @@ class DoorRoutes:
                 self._rates.enter(token)
             except _TooMuchError as error:
                 return refusal(error.status, str(error), "rate_limit_exceeded")
+            answered: Response | None = None
             try:
-                return await answer(request, token)
-            except NotFoundError as error:
-                return refusal(404, str(error), "not_found")
-            except ConflictError as error:
-                return refusal(409, str(error), "conflict")
-            except _TooMuchError as error:
-                return refusal(error.status, str(error), "too_large")
-            except ConfigError as error:
-                return refusal(400, str(error), "invalid_request")
-            except SessionTreeError as error:
-                return refusal(500, str(error), "server_error")
+                answered = await answer(request, token)
+                return answered
+            except (NotFoundError, ConflictError, _TooMuchError, SessionTreeError) as error:
+                return _refused(error)
             finally:
-                self._rates.leave(token)
+                if not isinstance(answered, EventSourceResponse):  # a stream is open until it ends
+                    self._rates.leave(token)
 
         return guarded
 
@@ -153,14 +148,16 @@ class DoorRoutes:
         at_s = int(time.time())
         self._conversations.hold(turn)
         if asked.stream:
-            return EventSourceResponse(self._stream(asked, turn, at_s), ping=PING_S)
+            return EventSourceResponse(self._stream(asked, token, turn, at_s), ping=PING_S)
         try:
             ended = await self._end_of(token, turn)
         finally:
             self._conversations.release(turn)
         return JSONResponse(response_of(asked, turn.turn_id, at_s, ended, self._used(turn)))
 
-    async def _stream(self, asked: ResponseRequest, turn: Turn, at_s: int) -> AsyncIterator[dict[str, str]]:
+    async def _stream(
+        self, asked: ResponseRequest, token: DoorToken, turn: Turn, at_s: int
+    ) -> AsyncIterator[dict[str, str]]:
         events = ResponseEvents(asked, turn.turn_id, at_s)
         try:
             for event in events.begin():
@@ -178,6 +175,7 @@ class DoorRoutes:
             yield {"data": "[DONE]"}
         finally:
             self._conversations.release(turn)
+            self._rates.leave(token)
 
     async def _end_of(self, token: DoorToken, turn: Turn) -> RunFinished:
         try:
@@ -222,6 +220,19 @@ async def read_json(request: Request) -> Any:
         raise ConfigError("the client has gone") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the request is not JSON: {error}") from error
+
+
+def _refused(error: Exception) -> Response:
+    """Return what a client is told of an error."""
+    if isinstance(error, _TooMuchError):
+        return refusal(error.status, str(error), "too_large")
+    if isinstance(error, NotFoundError):
+        return refusal(404, str(error), "not_found")
+    if isinstance(error, ConflictError):
+        return refusal(409, str(error), "conflict")
+    if isinstance(error, ConfigError):
+        return refusal(400, str(error), "invalid_request")
+    return refusal(500, str(error), "server_error")
 
 
 def _sent(event: dict[str, Any]) -> dict[str, str]:

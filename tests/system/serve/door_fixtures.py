@@ -1,0 +1,81 @@
+"""A server with doors on this process's loop, its tokens, and clients that hold one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from openai import AsyncOpenAI
+
+from sessiontree import Model, PolicyConfig, Runtime, ToolPolicy
+from sessiontree.doors.conversations import Conversations
+from sessiontree.doors.tokens import TokenFile, TokenRights
+from sessiontree.runtime.clock import machine_ms
+from sessiontree.serve.door_routes import DoorRoutes
+from sessiontree.serve.listen import Address, PageServer
+from tests.behaviour.effect_fakes import TOOLS
+from tests.system.serve.serve_fixtures import running
+
+
+@dataclass
+class Door:
+    """A server that programs may ask.
+
+    Args:
+        place: Where its state and its workspace are.
+        origin: Its address.
+    """
+
+    place: Path
+    origin: str
+    clients: list[AsyncOpenAI] = field(default_factory=list)
+
+    @property
+    def workspace(self) -> Path:
+        """The directory of all trees."""
+        return self.place / "workspace"
+
+    @property
+    def tokens(self) -> TokenFile:
+        """Its tokens, as their owner changes them."""
+        return TokenFile(self.place / "state")
+
+    def make_token(self, name: str = "editor", **rights: Any) -> str:
+        """Return a new token."""
+        given = TokenRights(workspace=str(self.workspace), **rights)
+        return self.tokens.add(name, given, machine_ms(), None)
+
+    def client(self, token: str) -> AsyncOpenAI:
+        """Return a client that holds a token; it tries nothing twice."""
+        made = AsyncOpenAI(api_key=token, base_url=f"{self.origin}/v1", max_retries=0, timeout=60)
+        self.clients.append(made)
+        return made
+
+    def bare(self, token: str | None = None) -> httpx.AsyncClient:
+        """Return a client that sends what it is told, as this token or as nobody."""
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return httpx.AsyncClient(base_url=self.origin, headers=headers, timeout=60)
+
+
+@asynccontextmanager
+async def open_door(place: Path, model: Model) -> AsyncIterator[Door]:
+    """Serve the doors of a state directory; trees are local."""
+    (place / "workspace").mkdir(exist_ok=True)
+    policy = PolicyConfig(tools=ToolPolicy(allow=("*",)))
+
+    def options_for(workspace: str, agent: str | None) -> dict[str, Any]:
+        return {"model": model, "tools": TOOLS, "policy": policy, "agent": agent or "default"}
+
+    conversations = Conversations(lambda: Runtime(place / "state", backend="local"), options_for)
+    routes = DoorRoutes(TokenFile(place / "state"), conversations, ("default",))
+    async with running(PageServer(place / "state", Address(), routes)) as server:
+        door = Door(place, server.origin)
+        try:
+            yield door
+        finally:
+            for client in door.clients:
+                await client.close()
