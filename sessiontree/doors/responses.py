@@ -53,7 +53,7 @@ class ResponseRequest(_Given):
     input: str | tuple[GivenMessage, ...] = Field(min_length=1)
     previous_response_id: str | None = None
     stream: bool = False
-    store: bool = True
+    store: Literal[True] = True
     metadata: dict[str, str] = Field(default_factory=dict)
     tools: tuple[Any, ...] = Field(default=(), max_length=0)
     background: Literal[False] = False

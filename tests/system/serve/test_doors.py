@@ -162,6 +162,7 @@ BAD: list[Any] = [
     b'{"model": "default", "input": [{"role": "system", "content": "x"}]}',
     b'{"model": "default", "input": "x", "tools": [{"type": "function", "name": "f"}]}',
     b'{"model": "default", "input": "x", "background": true}',
+    b'{"model": "default", "input": "x", "store": false}',
     b'{"model": "default", "input": "x", "previous_response_id": 7}',
     b"\xff\xfe",
     b"[" * 100_000,
