@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -78,7 +79,7 @@ def test_a_spoiled_file_lets_nobody_in(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"tier": "Root"}, {"budget_usd": 0}, {"budget_usd": -1}, {"per_minute": 0}, {"workspace": ""}]
 )
-def test_wrong_rights_are_refused(wrong: dict[str, object]) -> None:
+def test_wrong_rights_are_refused(wrong: dict[str, Any]) -> None:
     """The error names the member."""
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         TokenRights(**{"workspace": "/w", **wrong})
