@@ -226,6 +226,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.kinds import SessionKind as SessionKind
     from sessiontree.contracts.kinds import SessionStatus as SessionStatus
     from sessiontree.contracts.kinds import SystemAnswer as SystemAnswer
+    from sessiontree.contracts.kinds import TierLabel as TierLabel
     from sessiontree.contracts.kinds import Wait as Wait
     from sessiontree.contracts.kinds import WorkspaceAccess as WorkspaceAccess
     from sessiontree.contracts.memory import MemoryHit as MemoryHit
@@ -515,6 +516,7 @@ _ROOMS = {
         "SessionKind",
         "SessionStatus",
         "SystemAnswer",
+        "TierLabel",
         "Wait",
         "WorkspaceAccess",
     ),

@@ -63,6 +63,6 @@ def revoke(
 ) -> None:
     """Let a token let nobody in any more, at once.
 
-    Exit codes: 0 revoked, 2 there is no such token.
+    Exit codes: 0 revoked, 2 no token has that id.
     """
     run_body("tokens revoke", **locals())

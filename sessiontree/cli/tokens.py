@@ -101,7 +101,7 @@ def revoke(screen: RichScreen, *, token: str, state_dir: Path | None) -> int:
     """Revoke a token and return the exit code.
 
     Raises:
-        ConfigError: there is no such token.
+        ConfigError: no token has that id.
     """
     ended = TokenFile(find_state_dir(None, state_dir)).revoke(token)
     screen.line(f"{ended.token_id} ({make_visible(ended.name)}) lets nobody in any more")

@@ -72,7 +72,7 @@ def purpose_of(token: DoorToken) -> str:
     return f"door:{token.token_id}"
 
 
-def bounded(options: Mapping[str, Any], token: DoorToken) -> dict[str, Any]:
+def limit_options(options: Mapping[str, Any], token: DoorToken) -> dict[str, Any]:
     """Return the arguments of a tree within what a token allows.
 
     The bounds are the tree's own policy and budget, so that they are applied where rights are built, and are
@@ -119,14 +119,14 @@ class Conversations:
         """Begin a conversation with its first turn.
 
         Raises:
-            ConfigError: the agent is unknown or is none of the token's, or too many trees are open.
+            ConfigError: the agent is unknown or not one of the token, or too many trees are open.
         """
         if token.rights.agents and (agent or "default") not in token.rights.agents:
             raise ConfigError(f"the token may talk to {', '.join(token.rights.agents)}, not to {agent!r}")
         if len(self._open) >= MAX_OPEN:
             raise ConfigError(f"{MAX_OPEN:,} conversations are open; try again later")
         workspace = token.rights.workspace
-        options = bounded(self._options_for(workspace, agent), token)
+        options = limit_options(self._options_for(workspace, agent), token)
         tree = await SessionTree(workspace, runtime=self._runtime, **options).start()
         self._open[tree.tree_id] = _OpenTree(tree, token.token_id)
         return self._send(token, tree, text, images)

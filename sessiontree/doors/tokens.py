@@ -118,7 +118,7 @@ class TokenFile:
         """Let a token let nobody in any more; return it.
 
         Raises:
-            ConfigError: there is no such token, or the file can't be read or written.
+            ConfigError: no token has that id, or the file can't be read or written.
         """
         with self._changing() as tokens:
             for place, each in enumerate(tokens):
@@ -147,7 +147,7 @@ class TokenFile:
         """Return the token whose text was given.
 
         Raises:
-            ConfigError: it is none, was revoked, or has expired; does not repeat what was given.
+            ConfigError: it is unknown, was revoked, or has expired; does not repeat what was given.
         """
         form = _FORM.fullmatch(given)
         token_id, secret = ("", "") if form is None else form.groups()
@@ -156,7 +156,7 @@ class TokenFile:
                 if refusal := each.refusal(now_ms):
                     raise ConfigError(f"{refusal}: make another one with `sessiontree tokens create`")
                 return each
-        raise ConfigError("the token is none of this server's")
+        raise ConfigError("the token is not one of this server")
 
     def _read(self) -> list[DoorToken]:
         try:

@@ -32,7 +32,7 @@ MINUTE_S: Final = 60.0
 Answer: TypeAlias = Callable[[Request, DoorToken], Awaitable[Response]]
 
 
-class _TooMuchError(Exception):
+class _LimitError(Exception):
     """A token asks too often, or sends too much; the status says which."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -59,16 +59,16 @@ class _Rates:
         """Count a request that begins.
 
         Raises:
-            _TooMuchError: there are too many.
+            _LimitError: there are too many.
         """
         rights, now_s = token.rights, time.monotonic()
         begun = self._begun.setdefault(token.token_id, deque())
         while begun and begun[0] <= now_s - MINUTE_S:
             begun.popleft()
         if len(begun) >= rights.per_minute:
-            raise _TooMuchError(429, f"the token may begin {rights.per_minute} requests a minute")
+            raise _LimitError(429, f"the token may begin {rights.per_minute} requests a minute")
         if self._open.get(token.token_id, 0) >= rights.max_open:
-            raise _TooMuchError(429, f"the token may have {rights.max_open} requests open")
+            raise _LimitError(429, f"the token may have {rights.max_open} requests open")
         begun.append(now_s)
         self._open[token.token_id] = self._open.get(token.token_id, 0) + 1
 
@@ -120,13 +120,13 @@ class DoorRoutes:
                 return refusal(401, str(error), "invalid_api_key")
             try:
                 self._rates.enter(token)
-            except _TooMuchError as error:
+            except _LimitError as error:
                 return refusal(error.status, str(error), "rate_limit_exceeded")
             answered: Response | None = None
             try:
                 answered = await answer(request, token)
                 return answered
-            except (NotFoundError, ConflictError, _TooMuchError, SessionTreeError) as error:
+            except (NotFoundError, ConflictError, _LimitError, SessionTreeError) as error:
                 return _refused(error)
             finally:
                 if not isinstance(answered, EventSourceResponse):  # a stream is open until it ends
@@ -202,7 +202,7 @@ async def read_json(request: Request) -> Any:
 
     Raises:
         ConfigError: it is not JSON.
-        _TooMuchError: it is too long, or takes too long.
+        _LimitError: it is too long, or takes too long.
     """
     parts: list[bytes] = []
     length = 0
@@ -211,11 +211,11 @@ async def read_json(request: Request) -> Any:
             async for part in request.stream():
                 length += len(part)
                 if length > MAX_BODY:
-                    raise _TooMuchError(413, f"a request has at most {MAX_BODY:,} bytes")
+                    raise _LimitError(413, f"a request has at most {MAX_BODY:,} bytes")
                 parts.append(part)
         return json.loads(b"".join(parts))
     except TimeoutError:
-        raise _TooMuchError(408, f"a request is sent within {BODY_S:g} s") from None
+        raise _LimitError(408, f"a request is sent within {BODY_S:g} s") from None
     except ClientDisconnect as error:
         raise ConfigError("the client has gone") from error
     except (ValueError, RecursionError) as error:
@@ -223,8 +223,8 @@ async def read_json(request: Request) -> Any:
 
 
 def _refused(error: Exception) -> Response:
-    """Return what a client is told of an error."""
-    if isinstance(error, _TooMuchError):
+    """Return what a client reads of an error."""
+    if isinstance(error, _LimitError):
         return refusal(error.status, str(error), "too_large")
     if isinstance(error, NotFoundError):
         return refusal(404, str(error), "not_found")

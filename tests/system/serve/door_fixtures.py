@@ -56,7 +56,7 @@ class Door:
         return made
 
     def bare(self, token: str | None = None) -> httpx.AsyncClient:
-        """Return a client that sends what it is told, as this token or as nobody."""
+        """Return a client that sends what it is given, as this token or as nobody."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return httpx.AsyncClient(base_url=self.origin, headers=headers, timeout=60)
 

@@ -26,7 +26,7 @@ def test_a_token_is_found_until_it_expires(tmp_path: Path) -> None:
     assert (found.name, found.rights) == ("editor", RIGHTS)
     with pytest.raises(ConfigError, match="has expired"):
         tokens.find(given, NOW_MS + 10)
-    with pytest.raises(ConfigError, match="none of this server's"):
+    with pytest.raises(ConfigError, match="not one of this server"):
         tokens.find(given.replace(given[-43:], found.digest[:43]), NOW_MS)
 
 
@@ -60,7 +60,7 @@ def test_whatever_else_is_given_lets_nobody_in(given: str) -> None:
     tokens = TokenFile(Path("/nonexistent"))
     with pytest.raises(ConfigError) as caught:
         tokens.find(given, NOW_MS)
-    assert str(caught.value) == "the token is none of this server's"
+    assert str(caught.value) == "the token is not one of this server"
 
 
 @pytest.mark.parametrize("text", ["", "[", "{}", '[{"token_id": 1}]'])
@@ -70,9 +70,10 @@ def test_a_spoiled_file_lets_nobody_in(tmp_path: Path, text: str) -> None:
     given = tokens.add("editor", RIGHTS, NOW_MS, None)
     path = tmp_path / "doors" / "tokens.json"
     path.write_text(text)
-    for attempt in (lambda: tokens.find(given, NOW_MS), lambda: tokens.revoke("x")):
-        with pytest.raises(ConfigError, match="can't be read"):
-            attempt()
+    with pytest.raises(ConfigError, match="can't be read"):
+        tokens.find(given, NOW_MS)
+    with pytest.raises(ConfigError, match="can't be read"):
+        tokens.revoke("x")
     assert path.read_text() == text
 
 
