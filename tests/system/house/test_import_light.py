@@ -15,7 +15,7 @@ import pytest
 import sessiontree
 
 HEAVY = {"ray", "lancedb", "pyarrow", "PIL", "httpx", "pydantic_ai", "rich", "typer"}
-RUNS = 5
+RUNS = 8
 FAMILIAR = "import asyncio, pydantic.main"
 """What nearly every program of ours loads: the unit of the bounds. On a busy machine it is dearer as well."""
 
