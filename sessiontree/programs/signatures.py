@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -71,7 +72,8 @@ def face_of(tools: Mapping[str, Mapping[str, JsonValue]], starter: str) -> Progr
         stubs.append(prelude.CHILD_STUBS)
         before.append(prelude.CHILDREN)
         seen[prelude.SPAWN] = starter
-    return ProgramFace("".join(stubs), "".join(before), seen, frozenset(own))
+    # Most sessions of a host hold the same tools: their faces share the texts.
+    return ProgramFace(sys.intern("".join(stubs)), sys.intern("".join(before)), seen, frozenset(own))
 
 
 def function_name(tool: str) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sessiontree.contracts.session_facts import CallResolved
 
-MAX_SNAPSHOT_CHARS: Final = 512 * 1024
+MAX_SNAPSHOT_BYTES: Final = 512 * 1024
 """Longest snapshot that is kept, compressed."""
-MAX_KEPT_CHARS: Final = 16 * 2**20
+MAX_KEPT_BYTES: Final = 16 * 2**20
 """Most that is kept in one process."""
 
 
@@ -25,9 +26,14 @@ class ProgramSnapshot:
     """How many answers the program had been given."""
     digest: str
     """Digest of these answers."""
+    state: bytes
+    """What the interpreter itself knows, compressed."""
     kept: dict[str, Any]
-    """The state, as the interpreters' process returned it."""
-    chars: int
+    """What its process knows of the program besides."""
+
+    def to_order(self) -> dict[str, Any]:
+        """Return all of it as the interpreters' process takes it."""
+        return {**self.kept, "state": b64encode(self.state).decode()}
 
     def fits(self, version: str, answers: Sequence[CallResolved]) -> bool:
         """Whether it is of this interpreter, and of a program that was given the first of these answers.
@@ -51,26 +57,26 @@ def digest_of_answers(answers: Sequence[CallResolved]) -> str:
 class SnapshotCache:
     """The newest snapshot of each program, up to a bound; the oldest go first."""
 
-    def __init__(self, max_chars: int = MAX_KEPT_CHARS) -> None:
-        self._max_chars = max_chars
-        self._chars = 0
+    def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._kept: dict[str, ProgramSnapshot] = {}
 
     def put(self, program: str, snapshot: ProgramSnapshot) -> None:
         """Keep a program's snapshot instead of its last one; one that is too long is not kept."""
         self.take(program)
-        if snapshot.chars > min(MAX_SNAPSHOT_CHARS, self._max_chars):
+        if len(snapshot.state) > min(MAX_SNAPSHOT_BYTES, self._max_bytes):
             return
         self._kept[program] = snapshot
-        self._chars += snapshot.chars
-        while self._chars > self._max_chars:
+        self._bytes += len(snapshot.state)
+        while self._bytes > self._max_bytes:
             self.take(next(iter(self._kept)))
 
     def take(self, program: str) -> ProgramSnapshot | None:
         """Remove a program's snapshot, and return it; None = none is kept."""
         found = self._kept.pop(program, None)
         if found is not None:
-            self._chars -= found.chars
+            self._bytes -= len(found.state)
         return found
 
 

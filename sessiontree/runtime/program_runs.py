@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -310,7 +311,7 @@ class ProgramRuns:
         snapshot = SNAPSHOTS.take(self._state.ids.call(key))
         if snapshot is not None and snapshot.fits(found_interpreter().version, program.answers):
             run.given = snapshot.given
-            told = await process.ask(key, {**order, "op": "restore", "kept": snapshot.kept})
+            told = await process.ask(key, {**order, "op": "restore", "kept": snapshot.to_order()})
             if "failed" not in told:
                 return told
         run.given = 0
@@ -325,8 +326,9 @@ class ProgramRuns:
             return
         digest = digest_of_answers(found[1].answers[: run.given])
         version = found_interpreter().version
-        snapshot = ProgramSnapshot(version, run.given, digest, dict(kept), len(state))
-        SNAPSHOTS.put(self._state.ids.call(key), snapshot)
+        with suppress(ValueError):  # a state that makes no sense is not kept
+            snapshot = ProgramSnapshot(version, run.given, digest, b64decode(state), dict(kept, state=""))
+            SNAPSHOTS.put(self._state.ids.call(key), snapshot)
 
     async def _make_room(self, process: InterpreterProcess) -> None:
         """Wait for an interpreter; a program that only waits gives its own, and gets another later."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import base64
 import json
+import lzma
 import os
 import socket
 import sys
-import zlib
 from bisect import bisect
 from collections.abc import Callable
 from contextlib import suppress
@@ -96,7 +96,7 @@ class OpenProgram:
         """Return all that :meth:`restore` needs; nothing if the program does not wait."""
         if not isinstance(self._snapshot, monty.FutureSnapshot):
             return {"state": None}
-        state = base64.b64encode(zlib.compress(self._snapshot.dump(), level=1)).decode()
+        state = base64.b64encode(lzma.compress(self._snapshot.dump(), preset=1)).decode()
         kept: dict[str, Any] = {
             "state": state,
             "numbers": list(self._numbers.items()),
@@ -109,7 +109,7 @@ class OpenProgram:
         """Go on from what :meth:`dump` returned; it waits as it did then."""
         session = self._session.__enter__()
         self._snapshot = session.load_snapshot(
-            zlib.decompress(base64.b64decode(kept["state"])), print_callback=self._print
+            lzma.decompress(base64.b64decode(kept["state"])), print_callback=self._print
         )
         self._numbers = dict(kept["numbers"])
         self._groups = kept["groups"]

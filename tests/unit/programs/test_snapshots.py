@@ -23,9 +23,9 @@ def answer(key: str, text: str) -> CallResolved:
     return CallResolved(key, "ok", ToolResultMessage("c", "look", (TextContent(text),), None, False, 1))
 
 
-def snapshot(chars: int = 1) -> ProgramSnapshot:
-    """Return a snapshot of so many characters."""
-    return ProgramSnapshot("1.4.0", 0, digest_of_answers([]), {}, chars)
+def snapshot(size: int = 1) -> ProgramSnapshot:
+    """Return a snapshot of so many bytes."""
+    return ProgramSnapshot("1.4.0", 0, digest_of_answers([]), bytes(size), {})
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, BOUND + 10)), max_size=40))
@@ -42,14 +42,14 @@ def test_a_cache_keeps_the_newest_up_to_its_bound(puts: list[tuple[str, int]]) -
             del newest[next(iter(newest))]
     for program in "abcdef":
         found = cache.take(program)
-        assert (None if found is None else found.chars) == newest.get(program)
+        assert (None if found is None else len(found.state)) == newest.get(program)
         assert cache.take(program) is None
 
 
 def test_a_snapshot_fits_its_own_answers_in_their_order_alone() -> None:
     """Also not those of another release, and not fewer than it was given."""
     one, two = answer("1.0/0", "1"), answer("1.0/1", "2")
-    kept = ProgramSnapshot("1.4.0", 2, digest_of_answers([one, two]), {}, 1)
+    kept = ProgramSnapshot("1.4.0", 2, digest_of_answers([one, two]), b"", {})
     assert kept.fits("1.4.0", [one, two])
     assert kept.fits("1.4.0", [one, two, answer("1.0/2", "3")])
     assert not kept.fits("1.4.1", [one, two])
@@ -118,17 +118,16 @@ async def test_answers_that_never_became_facts_are_not_in_a_programs_result() ->
         assert run.kills == 1
 
 
-SPOILED: list[Any] = ["", "AAAA", "not base64!", 7]
+SPOILED = [b"", b"AAAA", bytes(1000)]
 
 
 @pytest.mark.parametrize("state", SPOILED)
-async def test_a_spoiled_snapshot_costs_nothing(state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_spoiled_snapshot_costs_nothing(state: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program runs from its text, with all its answers."""
     put = SNAPSHOTS.put
 
     def spoiled(program: str, kept: ProgramSnapshot) -> None:
-        whole = {**kept.kept, "state": state}
-        put(program, ProgramSnapshot(kept.version, kept.given, kept.digest, whole, kept.chars))
+        put(program, ProgramSnapshot(kept.version, kept.given, kept.digest, state, kept.kept))
 
     monkeypatch.setattr(SnapshotCache, "put", lambda self, program, kept: spoiled(program, kept))
     undisturbed, _ = await run_once(TWO_AT_ONCE, rests=False)
