@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import lzma
 import os
 import socket
 import sys
@@ -23,6 +22,11 @@ from threading import Lock, Thread
 from typing import Any, Final
 
 import pydantic_monty as monty
+
+try:
+    import lzma as packer
+except ImportError:  # some builds of Python lack it
+    import zlib as packer  # type: ignore[no-redef]
 
 PRINTED_CHARS: Final = 2**20
 """What a program may print in all; the rest is left out."""
@@ -96,7 +100,7 @@ class OpenProgram:
         """Return all that :meth:`restore` needs; nothing if the program does not wait."""
         if not isinstance(self._snapshot, monty.FutureSnapshot):
             return {"state": None}
-        state = base64.b64encode(lzma.compress(self._snapshot.dump(), preset=1)).decode()
+        state = base64.b64encode(packer.compress(self._snapshot.dump())).decode()
         kept: dict[str, Any] = {
             "state": state,
             "numbers": list(self._numbers.items()),
@@ -109,7 +113,7 @@ class OpenProgram:
         """Go on from what :meth:`dump` returned; it waits as it did then."""
         session = self._session.__enter__()
         self._snapshot = session.load_snapshot(
-            lzma.decompress(base64.b64decode(kept["state"])), print_callback=self._print
+            packer.decompress(base64.b64decode(kept["state"])), print_callback=self._print
         )
         self._numbers = dict(kept["numbers"])
         self._groups = kept["groups"]
