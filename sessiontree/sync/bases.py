@@ -100,6 +100,7 @@ class SessionBase(Generic[R]):
         sender: Sender | str | None = None,
         settings: ModelSettings | None = None,
         images: Sequence[ImageContent] = (),
+        message_id: str | None = None,
     ) -> str:
         """Send a message to the session and return its reply.
 
@@ -112,13 +113,14 @@ class SessionBase(Generic[R]):
             sender: As for :meth:`sessiontree.SessionHandle.send`.
             settings: As for :meth:`sessiontree.SessionHandle.send`.
             images: As for :meth:`sessiontree.SessionHandle.send`.
+            message_id: As for :meth:`sessiontree.SessionHandle.send`.
 
         Raises:
             SessionFailed: the reply will not come; ``cause`` says why, such as ``interrupted``.
             SessionClosed: the session ended first.
             ConfigError: the text is empty, the mode is unknown, or the sender or an image is not one.
         """
-        reply: str = self._crossing.wait(self._send, text, mode, sender, settings, images)
+        reply: str = self._crossing.wait(self._send, text, mode, sender, settings, images, message_id)
         return reply
 
     async def _send(
@@ -128,8 +130,11 @@ class SessionBase(Generic[R]):
         sender: Sender | str | None,
         settings: ModelSettings | None,
         images: Sequence[ImageContent],
+        message_id: str | None,
     ) -> str:
-        return await self._inner.send(text, mode, sender=sender, settings=settings, images=images)
+        return await self._inner.send(
+            text, mode, sender=sender, settings=settings, images=images, message_id=message_id
+        )
 
     def stream(
         self,
@@ -139,6 +144,7 @@ class SessionBase(Generic[R]):
         sender: Sender | str | None = None,
         settings: ModelSettings | None = None,
         images: Sequence[ImageContent] = (),
+        message_id: str | None = None,
     ) -> PendingReply:
         """Send a message to the session, and continue while it answers.
 
@@ -148,6 +154,7 @@ class SessionBase(Generic[R]):
             sender: As for :meth:`send`.
             settings: As for :meth:`send`.
             images: As for :meth:`send`.
+            message_id: As for :meth:`send`.
 
         Returns:
             The pending reply: iterate over its pieces, or ask for its :meth:`~PendingReply.result`.
@@ -155,7 +162,9 @@ class SessionBase(Generic[R]):
         Raises:
             ConfigError: the text is empty, the mode is unknown, or the sender or an image is not one.
         """
-        reply: PendingReply = self._crossing.run(self._stream, text, mode, sender, settings, images)
+        reply: PendingReply = self._crossing.run(
+            self._stream, text, mode, sender, settings, images, message_id
+        )
         return reply
 
     def _stream(
@@ -165,9 +174,12 @@ class SessionBase(Generic[R]):
         sender: Sender | str | None,
         settings: ModelSettings | None,
         images: Sequence[ImageContent],
+        message_id: str | None,
     ) -> PendingReply:
         # Both in one step of the loop: no piece can arrive before the pump listens.
-        pending = self._inner.send(text, mode, sender=sender, settings=settings, images=images)
+        pending = self._inner.send(
+            text, mode, sender=sender, settings=settings, images=images, message_id=message_id
+        )
         return PendingReply(self._crossing, pending, Pump(self._crossing, pending.__aiter__()))
 
 
