@@ -215,6 +215,8 @@ def values_of(annotation: Any) -> SearchStrategy[Any]:
         return st.one_of([values_of(argument) for argument in arguments])
     if origin is tuple and arguments[1:] == (Ellipsis,):
         return tuples_of(values_of(arguments[0]))
+    if origin is tuple:
+        return st.tuples(*(values_of(argument) for argument in arguments))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return json_objects
     if isinstance(origin, type) and issubclass(origin, SessionResult):
