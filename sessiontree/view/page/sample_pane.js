@@ -164,7 +164,10 @@ export class SamplePane {
     const isOther = row !== this.row;
     this.row = row;
     this.element.hidden = false;
-    if (isOther && !this.content) this.body.replaceChildren(make("p", { class: "empty", role: "status" }, "Reading…"));
+    if (isOther && !this.content) {
+      this.#emptyHead();
+      this.body.replaceChildren(make("p", { class: "empty", role: "status" }, "Reading…"));
+    }
     try {
       const content = await this.source.ask("sample", { row });
       if (row !== this.row) return;
@@ -174,6 +177,7 @@ export class SamplePane {
     } catch (error) {
       if (row !== this.row) return;
       this.content = null;
+      this.#emptyHead();
       this.body.replaceChildren(make("p", { class: "fault", role: "alert" }, wordsOf(error)));
     }
     if (isEntered) this.title.focus();
@@ -184,6 +188,12 @@ export class SamplePane {
     this.content = null;
     this.body.replaceChildren();
     this.element.hidden = true;
+  }
+
+  /** A heading always has words: also while its sample is read, and after that failed. */
+  #emptyHead() {
+    this.title.replaceChildren("Sample");
+    this.under.replaceChildren();
   }
 
   #showHead() {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.view.run_folder import write_folder
@@ -185,6 +185,28 @@ async def _violations(page: Page) -> list[str]:
     if not await page.evaluate("() => 'axe' in window"):
         await page.evaluate(await asyncio.to_thread(AXE.read_text, "utf-8"))
     return [str(each) for each in await page.evaluate(RUN)]
+
+
+async def test_a_heading_has_words_while_its_sample_is_read(planets: Path, browser: Browser) -> None:
+    """The server's answer is held back; then a heading without words would be in the page."""
+    async with site_of_runs(browser, planets / "strong") as site:
+        screen = await open_runs(site)
+        asked, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            if '"sample"' in (route.request.post_data or ""):
+                asked.set()
+                await may_answer.wait()
+            await route.continue_()
+
+        await screen.lines.first.wait_for()
+        await screen.page.route("**/*", hold)
+        await screen.go("/run/0/sample/uranus-moons/1")
+        await asked.wait()
+        heading = screen.pane.get_by_role("heading", level=2)
+        await expect(heading).to_have_text("Sample")
+        may_answer.set()
+        await expect(heading).to_have_text("uranus-moons")
 
 
 @pytest.mark.parametrize(
