@@ -17,6 +17,7 @@ from sessiontree.contracts.messages import ToolResultMessage, message_from_wire
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import UPCASTERS
+from sessiontree.view.program_panel import read_fan_out
 
 MAX_TEXT_CHARS: Final = 4_000
 """Most characters of one text that lines show; JSON holds all."""
@@ -53,6 +54,21 @@ class _Said:
     session: str = ""
     """Empty = the session of the record."""
     is_failure: bool = False
+    key: str = ""
+    """Key of its call; empty = that of the fact."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOfFact:
+    """A step, and what it was read from."""
+
+    step: TranscriptStep
+    kind: str
+    """Kind of its fact."""
+    key: str
+    """Key of the call that it is about; empty = of none."""
+    child: str
+    """The session that it is the beginning of; empty = of none."""
 
 
 Fact: TypeAlias = Mapping[str, Any]
@@ -68,20 +84,31 @@ def transcript_of(records: Iterable[JournalRecord], session: str | None = None) 
     Raises:
         JournalTooNew, JournalCorrupt: no release that is known here wrote a fact.
     """
+    for given in steps_of_facts(records):
+        if session is None or session == given.step.session:
+            yield given.step
+
+
+def steps_of_facts(records: Iterable[JournalRecord]) -> Iterator[StepOfFact]:
+    """Yield the steps of a tree's facts, in their order, each with what it was read from.
+
+    Raises:
+        JournalTooNew, JournalCorrupt: no release that is known here wrote a fact.
+    """
     asked_by: dict[str, str] = {}
     for record in records:
         if kind_in(record.text) not in _READ:
             continue
         for fact in wire_parts(UPCASTERS.upcast(record.to_json())):
-            say = _STEPS.get(str(fact["kind"]))
-            if fact["kind"] == "approval_requested":
+            kind = str(fact["kind"])
+            say = _STEPS.get(kind)
+            if kind == "approval_requested":
                 asked_by[fact["question"]["request_id"]] = str(fact["question"]["session"])
             for said in () if say is None else say(fact):
                 whose = record.session or said.session or asked_by.get(str(fact.get("request_id")), MAIN)
-                if session is None or session == whose:
-                    yield TranscriptStep(
-                        record.seq, record.at_ms, whose, said.what, said.text, said.is_failure
-                    )
+                step = TranscriptStep(record.seq, record.at_ms, whose, said.what, said.text, said.is_failure)
+                child = fact["spec"]["session_id"] if kind == "session_spawned" else ""
+                yield StepOfFact(step, kind, said.key or str(fact.get("key") or ""), child)
 
 
 def indented(text: str, spaces: int) -> Iterator[str]:
@@ -110,9 +137,11 @@ def _received(fact: Fact) -> Iterator[_Said]:
 
 
 def _replied(fact: Fact) -> Iterator[_Said]:
+    calls = 0
     for block in fact["message"]["content"]:
         if block["type"] == "toolCall":
-            yield _Said(f"call {block['name']}", _json(block["arguments"]))
+            key, calls = f"{fact.get('turn', 0)}.{calls}", calls + 1
+            yield _Said(f"call {block['name']}", _json(block["arguments"]), key=key)
         elif block["type"] == "text" and block["text"]:
             yield _Said("reply", block["text"])
 
@@ -129,15 +158,32 @@ def _opened(fact: Fact) -> Iterator[_Said]:
     yield _Said(f"call {fact['tool']} by the program", _json(fact["arguments"]))
 
 
+def _program_started(fact: Fact) -> Iterator[_Said]:
+    call, source = fact["call"], fact.get("source")
+    yield _Said(f"program {call['key']} begins", "" if source is None else source["code"], key=call["key"])
+
+
 def _program_advanced(fact: Fact) -> Iterator[_Said]:
     for note in fact.get("notes", ()):
-        is_phase = note["sort"] == "phase"
-        yield _Said(
-            f"phase {note['text']}" if is_phase else "program output", "" if is_phase else note["text"]
-        )
+        text = str(note["text"])
+        if note["sort"] == "phase":
+            yield _Said(f"phase {text}", "")
+        elif note["sort"] == "fan_out":
+            yield from _fan_out(text)
+        else:
+            yield _Said("program output", text)
     for asked in fact["calls"]:
         line = f" at line {asked['line']}" if asked.get("line") else ""
         yield _Said(f"program calls {asked['tool']}{line}", _json(asked["arguments"]))
+
+
+def _fan_out(text: str) -> Iterator[_Said]:
+    """Say what a note of the functions around a program means; any other note means nothing."""
+    noted = read_fan_out(text)
+    if noted is not None:
+        number, word, count = noted
+        more = f"ended, {count:,} not started" if word == "ended" else f"begins, {word} of {count:,}"
+        yield _Said(f"fan-out {number} {more}", "")
 
 
 def _rejected(fact: Fact) -> Iterator[_Said]:
@@ -219,6 +265,7 @@ _STEPS: Final[Mapping[str, Callable[[Fact], Iterator[_Said]]]] = {
     "reply_empty": _reply_empty,
     "turn_failed": _failed,
     "call_opened": _opened,
+    "program_started": _program_started,
     "program_advanced": _program_advanced,
     "arguments_rejected": _rejected,
     "call_parked": _parked,

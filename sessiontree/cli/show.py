@@ -6,6 +6,7 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
+from sessiontree.api.folded_programs import folded_transcript
 from sessiontree.api.journaled_trees import StoredFacts
 from sessiontree.api.transcript import TranscriptStep, transcript_of
 from sessiontree.cli.changes import FAILURE
@@ -33,7 +34,7 @@ def show(
     """Show the transcript of a tree, or of one of its sessions, and return the exit code.
 
     With ``as_json`` one object: ``tree``, ``purpose``, ``workspace``, ``state_dir``, ``session`` (null = all)
-    and ``steps``, the members of :class:`TranscriptStep`.
+    and ``steps``, the members of :class:`TranscriptStep`; for people, each program is one step.
 
     Args:
         screen: Shows it.
@@ -64,7 +65,8 @@ def show(
         more = f" and {rest:,} more" if rest else ""
         raise SessionNotFound(session, f"tree {tree_id} has no such session; it has {known}{more}")
     with StoredFacts(place) as facts:
-        steps = tuple(transcript_of(facts.read(tree_id), session))
+        records = facts.read(tree_id)
+        steps = list(transcript_of(records, session)) if as_json else folded_transcript(records, session)
     if as_json:
         told = {
             "tree": tree_id,

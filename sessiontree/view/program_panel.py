@@ -33,7 +33,7 @@ WORDS: Final[dict[StepState, str]] = {
     "running": "running",
     "approval": "waiting for approval",
     "answer": "waiting for an answer",
-    "child": "its child works",
+    "child": "waiting for a child",
     "done": "done",
     "failed": "failed",
     "lost": "lost",
@@ -200,10 +200,10 @@ class ProgramPanel:
 
     def _note_fan_out(self, text: str) -> None:
         """Take in what the functions around the program say of a fan-out; anything else is ignored."""
-        match = _FAN_OUT.fullmatch(text)
-        if match is None:
+        noted = read_fan_out(text)
+        if noted is None:
             return
-        number, word, count = int(match[1]), match[2], int(match[3])
+        number, word, count = noted
         if word != "ended":
             self.fan_outs[number] = self.under_way[number] = ProgramFanOut(word, count)
         elif number in self.fan_outs:
@@ -224,6 +224,8 @@ class ProgramPanel:
         self.now[step.state] -= 1
         self.lines[step.line] -= step.line > 0
         step.state, step.ended_seq = _end_of(step, fact), seq
+        if step.is_child and not step.session:  # it reported before its start was noted
+            step.session = _text_of_json(fact.message, "session")
         self.last.append(step)
         if step.state != "done":
             step.result = make_visible(_shown_text(fact.message)[:GIST_CHARS])
@@ -256,6 +258,15 @@ def count_words(fan_out: ProgramFanOut) -> str:
     )
 
 
+def read_fan_out(text: str) -> tuple[int, str, int] | None:
+    """Return what a note says of a fan-out; None if it says nothing of one.
+
+    It is the fan-out's number, the function or ``ended``, and how many tasks it has or did not start.
+    """
+    match = _FAN_OUT.fullmatch(text)
+    return None if match is None else (int(match[1]), match[2], int(match[3]))
+
+
 def programs_in(facts: Iterator[tuple[int, Fact]]) -> dict[str, ProgramPanel]:
     """Return the programs of one session by key, from its facts with their numbers."""
     found: dict[str, ProgramPanel] = {}
@@ -271,7 +282,12 @@ def programs_in(facts: Iterator[tuple[int, Fact]]) -> dict[str, ProgramPanel]:
 
 def panel_of(fact: said.ProgramStarted) -> ProgramPanel:
     """Return the panel of a program that has just begun."""
-    return ProgramPanel(fact.call.key, fact.call.tool, str(fact.call.arguments.get("code", "")))
+    return ProgramPanel(fact.call.key, fact.call.tool, text_of(fact))
+
+
+def text_of(fact: said.ProgramStarted) -> str:
+    """Return the text of a program: that of its call, or that of the saved program that was called."""
+    return fact.source.code if fact.source is not None else str(fact.call.arguments.get("code", ""))
 
 
 def keys_of(fact: Fact) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from sessiontree.contracts.tree_facts import ApprovalRequested
 from sessiontree.journal.record import JournalRecord
 from sessiontree.view.differences import differences_of_call, differences_of_result
 from sessiontree.view.markdown import render_markdown, visible_lines
+from sessiontree.view.program_panel import text_of
 from sessiontree.view.rows import MAX_ARGUMENT_CHARS, Argument, argument
 
 MAX_TEXT_CHARS: Final = 8_000
@@ -352,15 +353,15 @@ def _tainted(fact: said.Tainted, most: int | None = MAX_TEXT_CHARS) -> Iterator[
 
 
 def _program_started(fact: said.ProgramStarted, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
-    key, inputs = fact.call.key, fact.call.arguments.get("inputs")
+    key, arguments = fact.call.key, fact.call.arguments
+    inputs = arguments.get("inputs") if fact.source is None else arguments
     call = {
         "tool": make_visible(fact.call.tool),
         "key": key,
         "arguments": _arguments(inputs, most) if isinstance(inputs, dict) else [],
     }
-    code = fact.call.arguments.get("code")
     where = " in a program" if is_of_program(key) else ""
-    yield _item("program", f"a program begins{where}", code if isinstance(code, str) else "", most, call=call)
+    yield _item("program", f"a program begins{where}", text_of(fact), most, call=call)
 
 
 def _program_advanced(fact: said.ProgramAdvanced, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:

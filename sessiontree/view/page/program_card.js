@@ -36,18 +36,22 @@ export class ProgramCard {
     this.isOver = false;
     this.isAsking = false;
     this.isStale = false;
+    this.isRead = false;
     this.asked = 0;
     this.words = make("span", { class: "gist" }, "");
     this.lines = item.text.trimEnd().split("\n").map((text) => makeLine(text));
-    const code = make("pre", { class: "code", tabindex: 0, role: "group", "aria-label": "The program's text" },
+    this.code = make("pre", { class: "code", tabindex: 0, role: "group", "aria-label": "The program's text" },
       ...this.lines.map(({ row }) => row));
+    for (const type of ["wheel", "pointerdown", "keydown"]) {
+      this.code.addEventListener(type, () => { this.isRead = true; }, { passive: true });
+    }
     this.now = make("div", { class: "program-now", role: "status" });
     this.all = make("ol", { class: "steps", hidden: true });
     this.more = makeButton("", () => this.#showMore(), { class: "link", hidden: true });
     this.mark = make("span", { class: "mark" }, "…");
     const tool = makeForeign(item.call?.tool ?? "program", "tool");
     const head = make("summary", {}, tool, this.words, this.mark, figures);
-    const parts = [code, item.is_cut ? make("p", { class: "cut" }, "Its text is cut.") : null, this.now,
+    const parts = [this.code, item.is_cut ? make("p", { class: "cut" }, "Its text is cut.") : null, this.now,
       this.all, this.more];
     this.body = make("div", { class: "body" }, ...parts);
     this.element = make("details", { class: "call program", "data-seq": item.seq, tabindex: -1 }, head,
@@ -85,6 +89,7 @@ export class ProgramCard {
     setText(this.words, `${told.phases.length && !this.isOver ? `${told.phases.at(-1)} · ` : ""}${told.words}`);
     const waiting = new Map(told.lines);
     for (const [at, line] of this.lines.entries()) markLine(line, waiting.get(at + 1) ?? 0);
+    this.#showWaits();
     const parts = [];
     if (told.phases.length) parts.push(makePhases(told.phases, this.isOver));
     if (told.fan_outs.length) parts.push(makeFanOuts(told.fan_outs));
@@ -101,6 +106,14 @@ export class ProgramCard {
     this.now.replaceChildren(...parts);
     this.more.hidden = told.total <= seen.size || this.asked >= told.total;
     setText(this.more, this.asked ? "Show more calls" : `Show all ${formatNumber(told.total, "call")}`);
+  }
+
+  /** Brings the first line that waits into the visible part of a long text, until a reader moves the text. */
+  #showWaits() {
+    const row = this.lines.find((each) => each.row.classList.contains("waits"))?.row;
+    if (!row || this.isRead || this.code.scrollTop) return;
+    const below = row.offsetTop + row.offsetHeight - this.code.clientHeight;
+    if (below > 0) this.code.scrollTop = below + this.code.clientHeight / 2;
   }
 
   async #showMore() {
@@ -142,7 +155,7 @@ function makeLine(text) {
 /** @param {{row: HTMLElement, mark: HTMLElement}} line @param {number} count */
 function markLine({ row, mark }, count) {
   row.classList.toggle("waits", count > 0);
-  setText(mark, count ? `  ◂ ${formatNumber(count, "call waits", "calls wait")} here` : "");
+  setText(mark, count ? `◂ ${formatCount(count)} waiting` : "");
 }
 
 /** @param {string[]} phases @param {boolean} isOver */

@@ -1,13 +1,15 @@
 /** How a program looks in the transcript. */
 
 export const PROGRAM_STYLES = `
-.program .code { overflow: auto; max-block-size: 320px; background: var(--sunk); border-radius: 6px;
+.program .code { position: relative; overflow: auto; max-block-size: 320px; background: var(--sunk); border-radius: 6px;
   padding: 6px 10px; tab-size: 4; counter-reset: line; margin-block: 4px 8px; }
-.program .code .line { counter-increment: line; }
+.program .code .line { counter-increment: line; display: block; inline-size: max-content; min-inline-size: 100%; }
 .program .code .line::before { content: counter(line); display: inline-block; inline-size: 3ch; text-align: end;
   margin-inline-end: 12px; color: var(--soft); }
-.program .code .waits { background: var(--wait-tint); display: inline-block; min-inline-size: 100%; }
-.program .wait-mark { color: var(--wait); font-weight: 600; }
+.program .code .waits { background: var(--wait-tint); }
+.program .waits .wait-mark { display: inline-block; position: sticky; inset-inline-end: -10px; padding-inline: 1ch;
+  background: var(--wait-tint); color: var(--wait); font-weight: 600; }
+.program .steps a { color: var(--accent); }
 .program h4 { font-size: 12px; font-weight: 600; color: var(--soft); margin: 8px 0 2px; }
 .program ol.steps, .program ul.notes, .program ol.phases { list-style: none; margin: 0; padding: 0; }
 .program .steps li { display: flex; gap: 8px; align-items: baseline; min-inline-size: 0; padding-block: 1px; }

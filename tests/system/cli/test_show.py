@@ -19,6 +19,7 @@ from sessiontree import (
 )
 from sessiontree.api.tree_export import import_tree
 from tests.system.cli.command_fixtures import Program
+from tests.system.pages.waiting_program_fixtures import waiting_program_tree
 from tests.unit.golden.scenario_fixtures import HERE
 
 
@@ -166,3 +167,27 @@ def test_golden_journals_are_shown(program: Program, tmp_path: Path) -> None:
         told = json.loads(done.out)["steps"]
         assert any(step["what"].startswith("message from") for step in told), file
         assert any(step["what"].startswith("result of") for step in told), file
+
+
+async def test_a_program_is_one_step(program: Program, tmp_path: Path) -> None:
+    """People see it with the lines that wait and its counts; a request stays a step; JSON has everything."""
+    async with waiting_program_tree(tmp_path):
+        shown = program.call("show", "--state-dir", tmp_path / "state").out
+        told = json.loads(program.call("show", "--state-dir", tmp_path / "state", "--json").out)["steps"]
+        child = program.call("show", "main/w1", "--state-dir", tmp_path / "state").out
+    heads = [line.partition(" ")[2] for line in shown.splitlines() if line.startswith("[")]
+    assert [head.partition(", request")[0] for head in heads] == [
+        "main: spawned main",
+        "main: message from user",
+        "main: program 1.0 runs",
+        "main: approval asked for publish",
+    ]
+    for words in ("phases: read, rate and publish", ">    7  [6 wait] ", ">   12  [1 waits] "):
+        assert words in shown
+    assert "map of 20: 6 running, 10 done, 1 failed, 0 lost, 3 not started" in shown
+    assert "children: main/w1 to main/w17" in shown
+    assert "main/w1: reply" in child
+    whats = [step["what"] for step in told]
+    assert sum(what.startswith("program calls sessions_spawn") for what in whats) == 17
+    assert "fan-out 1 begins, map of 20" in whats
+    assert "program output" not in whats

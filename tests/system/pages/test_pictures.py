@@ -14,10 +14,21 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.system.pages.page_fixtures import NARROW, WIDE, Screen, Site, site_of
 from tests.system.pages.research_fixtures import research_tree
+from tests.system.pages.waiting_program_fixtures import waiting_program_tree
 
 PLACE: Final = "SESSIONTREE_PICTURES"
 """Environment variable: the directory to which the pictures are written."""
 MAX_BYTES: Final = 200_000
+MARKS_ARE_SEEN: Final = """(code) => {
+  const seen = code.getBoundingClientRect();
+  return [...code.querySelectorAll(".waits")].every((line) => {
+    const mark = line.querySelector(".wait-mark").getBoundingClientRect();
+    const next = line.nextElementSibling.getBoundingClientRect();
+    return line.scrollWidth > seen.width && mark.left > seen.left && mark.right <= seen.right + 1
+      && next.top >= mark.bottom - 1;
+  });
+}"""
+"""Whether the marks of long lines that wait are in the visible part, and each next line is below."""
 PLAIN: Final[dict[str, Any]] = {"reduced_motion": "reduce", "locale": "en-US", "timezone_id": "UTC"}
 
 
@@ -65,3 +76,23 @@ async def test_pictures_of_the_page(tmp_path: Path, browser: Browser) -> None:
         await keep_picture(screen.page, place / "inbox-narrow.png")
         assert screen.problems == []
     await asyncio.to_thread(_are_small, place)
+
+
+@pytest.mark.long
+async def test_picture_of_a_program(tmp_path: Path, browser: Browser) -> None:
+    """Its card has the program's text; the marks of lines that wait are in the visible part of long lines."""
+    place = Path(os.environ.get(PLACE, tmp_path))
+    async with waiting_program_tree(tmp_path) as tree, site_of(tmp_path / "state", browser) as site:
+        for name, size, scheme in (("", NARROW, "dark"), ("program-light.png", WIDE, "light")):
+            screen = await _open(site, tree.tree_id, size, scheme)
+            await screen.rows.first.click()
+            await screen.tab("Transcript").click()
+            card = screen.panel.locator(".program")
+            await expect(card.locator(".steps").first).to_be_visible()
+            marks = card.locator(".waits .wait-mark")
+            await expect(marks).to_have_text(["◂ 6 waiting", "◂ 1 waiting"])
+            assert await card.locator(".code").evaluate(MARKS_ARE_SEEN)
+            if name:
+                await card.evaluate("(card) => card.scrollIntoView()")
+                await keep_picture(screen.page, place / name)
+            assert screen.problems == []

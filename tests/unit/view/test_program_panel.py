@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.approvals import CheckedCall
+from sessiontree.contracts.codec import pack
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
-from sessiontree.contracts.programs import ProgramCall, ProgramNote
+from sessiontree.contracts.programs import ProgramCall, ProgramNote, ProgramSource
 from sessiontree.contracts.session_facts import CallResolved, ChildAwaited, ProgramAdvanced, ProgramStarted
+from sessiontree.journal.record import JournalRecord
 from sessiontree.view.program_panel import FEW, ProgramPanel, panel_of
 from sessiontree.view.rows import program_json
+from sessiontree.view.transcript import items_of
 
 ENDS = {
     "completed": "done",
@@ -92,3 +95,13 @@ def test_what_a_program_says_can_not_deceive() -> None:
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert panel.fan_outs[1].left == 2
+
+
+def test_a_saved_program_is_shown_with_the_text_that_runs() -> None:
+    """Its call has arguments and no code; the item of the page has both."""
+    call = CheckedCall("1.0", "count", {"path": "a.txt"}, "", 0, repeatable=True)
+    fact = ProgramStarted(call, 1, ProgramSource("count", CODE, "0" * 64))
+    assert panel_of(fact).code == CODE
+    (item,) = items_of([JournalRecord(1, "main", "", 1, pack(fact))])
+    assert item["text"] == CODE
+    assert item["call"]["arguments"] == [("path", "a.txt", False)]
