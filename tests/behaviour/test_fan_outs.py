@@ -36,17 +36,20 @@ def refused_after(count: int) -> FunctionModel:
 
 
 @pytest.mark.on_ray
-async def test_a_provider_that_refuses_for_good_ends_a_fan_out(open_tree: Opener) -> None:
-    """Of 200 Workers those in flight end; the rest is not started, and an error has the results of all."""
-    tasks = [str(number) for number in range(200)]
-    async with open_tree(refused_after(40)) as tree:
+@pytest.mark.parametrize(("workers", "good"), [(40, 8), (200, 40)])
+async def test_a_provider_that_refuses_for_good_ends_a_fan_out(
+    open_tree: Opener, workers: int, good: int
+) -> None:
+    """The Workers in flight end; the rest is not started, and an error has the results of all."""
+    tasks = [str(number) for number in range(workers)]
+    async with open_tree(refused_after(good)) as tree:
         results = await tree.main.map("worker", tasks, concurrency=AT_A_TIME)
         counts = results.counts
-        assert counts.done == 40
+        assert counts.done == good
         assert 1 <= counts.lost <= AT_A_TIME
-        assert counts == FanOutCounts(40, 0, counts.lost, 160 - counts.lost)
+        assert counts == FanOutCounts(good, 0, counts.lost, workers - good - counts.lost)
         assert not results.is_complete
-        assert {each.outcome for each in results[40 + counts.lost :]} == {"not_started"}
+        assert {each.outcome for each in results[good + counts.lost :]} == {"not_started"}
         assert "the key was withdrawn" in results[-1].summary
         assert len(await facts_of(tree, SessionSpawned)) == 1 + counts.done + counts.lost
         with pytest.raises(SessionFailed, match="0 done") as raised:
@@ -54,7 +57,7 @@ async def test_a_provider_that_refuses_for_good_ends_a_fan_out(open_tree: Opener
         carried: SessionFailed = pickle.loads(pickle.dumps(raised.value))
         assert carried.cause == "provider"
         assert carried.results is not None
-        assert carried.results.counts.not_started >= 200 - AT_A_TIME
+        assert carried.results.counts.not_started >= workers - AT_A_TIME
 
 
 def costly(request: ModelRequest) -> AssistantMessage:
