@@ -5,8 +5,10 @@ Everything recorded before stays in the journal; from the fork on, the session g
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Container
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.codec import Outcome, recorded, sparse
@@ -82,9 +84,51 @@ class ReplacedChild:
     """Key of its spawn."""
 
 
-def find_recorded(
-    number: int, digest: str, recorded: Iterable[ServedAnswer | AwaitedAgain]
-) -> ServedAnswer | AwaitedAgain | None:
-    """Return what is recorded of a call equal to the one with this number: the same call first, or None."""
-    same = [each for each in recorded if each.digest == digest]
-    return next((each for each in same if each.number == number), same[0] if same else None)
+RecordedCall: TypeAlias = ServedAnswer | AwaitedAgain
+
+
+@dataclass(slots=True)
+class RecordedCalls:
+    """What a run before recorded of a program's calls, each until a call of this run uses it."""
+
+    by_digest: dict[str, OrderedDict[int, RecordedCall]] = field(default_factory=dict)
+    """By what was called, and by the number of the call then."""
+
+    @classmethod
+    def of(cls, program: RewoundProgram) -> RecordedCalls:
+        """Return all that is recorded of a program; calls that wait for a child come first."""
+        recorded = cls()
+        every: tuple[RecordedCall, ...] = (*program.awaited, *program.served)
+        for each in every:
+            recorded.by_digest.setdefault(each.digest, OrderedDict())[each.number] = each
+        return recorded
+
+    def __bool__(self) -> bool:
+        """Whether anything is left."""
+        return bool(self.by_digest)
+
+    @property
+    def awaited(self) -> list[AwaitedAgain]:
+        """Calls that wait for the children which replace others."""
+        left = (each for equal in self.by_digest.values() for each in equal.values())
+        return [each for each in left if isinstance(each, AwaitedAgain)]
+
+    def find(self, number: int, digest: str, used: Container[int] = ()) -> RecordedCall | None:
+        """Return what is recorded of a call equal to the one with this number: the same call first, or None.
+
+        Args:
+            number: Of the call.
+            digest: Of its tool and arguments.
+            used: Numbers of recorded calls that are used already.
+        """
+        equal = self.by_digest.get(digest, OrderedDict[int, RecordedCall]())
+        if number in equal and number not in used:
+            return equal[number]
+        return next((each for each in equal.values() if each.number not in used), None)
+
+    def use(self, found: RecordedCall) -> None:
+        """Forget what a call has used."""
+        equal = self.by_digest[found.digest]
+        del equal[found.number]
+        if not equal:
+            del self.by_digest[found.digest]

@@ -17,7 +17,7 @@ from sessiontree.contracts.jsonable import digest_of
 from sessiontree.contracts.messages import NOTHING_USED, AssistantMessage, ToolCall, ToolResultMessage, Usage
 from sessiontree.contracts.model_settings import joined_settings
 from sessiontree.contracts.programs import MAX_PROGRAM_CALLS, expiry_ms, key_in_program
-from sessiontree.contracts.rewind import Rewind, ServedAnswer, find_recorded
+from sessiontree.contracts.rewind import AwaitedAgain, RecordedCalls, Rewind
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.truncation import cut_line
 from sessiontree.session.compaction import compacted
@@ -109,7 +109,7 @@ def _rewound(state: SessionState, rewind: Rewind, at_ms: int) -> None:
         if key == program.call.key:
             began_ms = program.began_at_ms
             held = ProgramState(began_ms, expiry_ms(program.call.arguments, at_ms))
-            held.served, held.awaited = program.served, program.awaited
+            held.recorded = RecordedCalls.of(program)
             state.awaited.update({each.call_id: key for each in program.awaited})
             state.calls[key] = CallState(
                 key, call, "program", checked=program.call, asked_by=state.asked_by, program=held
@@ -347,7 +347,7 @@ def _call_resolved(state: SessionState, fact: facts.CallResolved) -> None:
         state.ledger.pop(fact.resets, None)
     if fact.artifacts:
         state.artifacts.extend(fact.artifacts)
-    for each in () if call is None or call.program is None else call.program.awaited:
+    for each in () if call is None or call.program is None else call.program.recorded.awaited:
         state.awaited.pop(each.call_id, None)
         state.unwanted[each.call_id] = None
     if call is not None and call.part_of:
@@ -404,7 +404,7 @@ def _program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:
         )
         if asked.awaits:
             state.awaited[state.ids.call(key)] = key
-        if program.served or program.awaited:
+        if program.recorded:
             _serve(state, program, number, state.calls[key])
         if asked.timeout_s is not None:
             state.calls[key].timeout_s = asked.timeout_s
@@ -417,11 +417,10 @@ def _program_advanced(state: SessionState, fact: facts.ProgramAdvanced) -> None:
 
 def _serve(state: SessionState, program: ProgramState, number: int, call: CallState) -> None:
     """Use up what a run before recorded of an equal call."""
-    found = find_recorded(number, program.asked[-1], (*program.awaited, *program.served))
-    if isinstance(found, ServedAnswer):
-        program.served = tuple(each for each in program.served if each is not found)
-    elif found is not None:
-        program.awaited = tuple(each for each in program.awaited if each is not found)
+    found = program.recorded.find(number, program.asked[-1])
+    if found is not None:
+        program.recorded.use(found)
+    if isinstance(found, AwaitedAgain):
         state.awaited.pop(call.awaits, None)
         state.awaited[found.call_id] = call.key
         call.awaits, call.phase = found.call_id, "child"

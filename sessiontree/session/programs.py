@@ -13,7 +13,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.jsonable import digest_of
 from sessiontree.contracts.messages import TextContent, ToolCall, ToolResultMessage
 from sessiontree.contracts.programs import STARTS_CHILDREN, expiry_ms, key_in_program
-from sessiontree.contracts.rewind import AwaitedAgain, ServedAnswer, find_recorded
+from sessiontree.contracts.rewind import RecordedCall, ServedAnswer
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import WITHDRAWN, Decision, child_answered, end_calls, take_in
 from sessiontree.session.state import IDLE_PHASES, CallState, SessionState
@@ -69,11 +69,12 @@ def advanced(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decision:
     open_before = (state.calls.get(key_in_program(call.key, number)) for number in given_up_now)
     end_calls(decision, [each for each in open_before if each], WITHDRAWN, stimulus.at_ms)
     given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
-    left: list[ServedAnswer | AwaitedAgain] = [*program.awaited, *program.served]
+    used: set[int] = set()
     for number, each in enumerate(asked, start=stimulus.first):
-        found = find_recorded(number, digest_of(each.tool, each.arguments), left) if left else None
+        recorded = program.recorded
+        found = recorded.find(number, digest_of(each.tool, each.arguments), used) if recorded else None
         if found is not None:
-            left.remove(found)
+            used.add(found.number)
             result = _recorded_result(state, call, number, found, stimulus.at_ms)
             if result is not None:
                 decision.facts.append(result)
@@ -86,7 +87,7 @@ def advanced(state: SessionState, stimulus: stimuli.ProgramSaid) -> Decision:
 
 
 def _recorded_result(
-    state: SessionState, program: CallState, number: int, found: ServedAnswer | AwaitedAgain, at_ms: int
+    state: SessionState, program: CallState, number: int, found: RecordedCall, at_ms: int
 ) -> facts.CallResolved | None:
     """Return the result that a call gets from the journal; None = it waits for a child."""
     call_id, key = f"{program.call.id}/{number}", key_in_program(program.key, number)

@@ -15,7 +15,7 @@ from sessiontree.contracts.messages import Message, ToolCall, Usage
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.programs import ProgramSource
 from sessiontree.contracts.results import Artifact, ResultCause
-from sessiontree.contracts.rewind import AwaitedAgain, ServedAnswer
+from sessiontree.contracts.rewind import RecordedCalls
 from sessiontree.contracts.senders import Principal, joined
 from sessiontree.contracts.session_facts import (
     CallResolved,
@@ -56,10 +56,8 @@ class ProgramState:
     """How many notes it has made."""
     untrusted: bool = False
     """Whether any of its answers is text from outside."""
-    served: tuple[ServedAnswer, ...] = ()
-    """Recorded answers of a run before it, which equal calls get in its stead."""
-    awaited: tuple[AwaitedAgain, ...] = ()
-    """Calls of a run before it that wait for children which replace others."""
+    recorded: RecordedCalls = field(default_factory=RecordedCalls)
+    """Calls of a run before it: equal calls get their answers, or wait for the same children."""
     early: dict[str, str] = field(default_factory=dict)
     """Reports of such children that came before their calls, by the calls' ids."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import pytest
@@ -18,9 +18,9 @@ from sessiontree import (
     ToolPolicy,
     script_call,
 )
+from sessiontree.contracts.rewind import RecordedCalls
 from sessiontree.contracts.session_facts import ChildReported, RunFinished
 from sessiontree.contracts.tree_facts import SessionSpawned
-from sessiontree.session import evolve, programs
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import facts_of, until
 from tests.behaviour.tree_fixtures import Opener
@@ -164,16 +164,18 @@ async def test_what_cannot_be_replaced_is_refused(
             await tree.fork(replace=replace)
 
 
-def _serves_any(number: int, digest: str, recorded: Any) -> Any:
-    return next(iter(recorded), None)
+def _serves_any(self: RecordedCalls, number: int, digest: str, used: Container[int] = ()) -> Any:
+    left = [each for equal in self.by_digest.values() for each in equal.values()]
+    return next((each for each in left if each.number not in used), None)
 
 
-def _serves_nothing(number: int, digest: str, recorded: Any) -> Any:
+def _serves_nothing(self: RecordedCalls, number: int, digest: str, used: Container[int] = ()) -> Any:
     return None
 
 
-def _serves_by_number(number: int, digest: str, recorded: Any) -> Any:
-    return next((each for each in recorded if each.number == number), None)
+def _serves_by_number(self: RecordedCalls, number: int, digest: str, used: Container[int] = ()) -> Any:
+    left = [each for equal in self.by_digest.values() for each in equal.values()]
+    return next((each for each in left if each.number == number), None)
 
 
 @pytest.mark.parametrize("planted", [_serves_any, _serves_nothing, _serves_by_number])
@@ -185,8 +187,7 @@ async def test_answers_that_are_served_wrongly_are_found(
     model = FunctionModel(mapping)
     async with open_tree(model, policy=EVERYTHING, tools=TOOLS, state_dir=place) as tree:
         await tree.main.send("go")
-        monkeypatch.setattr(programs, "find_recorded", planted)
-        monkeypatch.setattr(evolve, "find_recorded", planted)
+        monkeypatch.setattr(RecordedCalls, "find", planted)
         async with await tree.fork(replace={"main/w8": "zebra"}) as fork:
             (_, ended) = await until(fork, RunFinished, session="main", count=2)
             new = [task for _, task in (await spawned_in(fork))[41:]]
