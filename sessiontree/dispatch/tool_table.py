@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from sessiontree.contracts.client_tool import ClientTool, asks_person
@@ -82,32 +83,32 @@ class ToolTable:
         """The tools as a policy judges them, sorted by name."""
         return tuple(entry.row for entry in self)
 
-    @property
+    @cached_property
     def for_owners(self) -> frozenset[str]:
         """Names of the tools that only owners may have called."""
         return frozenset(entry.name for entry in self if ToolFlag.OWNER_ONLY in entry.row.flags)
 
-    @property
+    @cached_property
     def for_writers(self) -> frozenset[str]:
         """Names of the tools that can't work without a writer."""
         return frozenset(entry.name for entry in self if WRITER.name in entry.tool.capabilities)
 
-    @property
+    @cached_property
     def for_client(self) -> frozenset[str]:
         """Names of the tools whose calls the creating program answers."""
         return frozenset(entry.name for entry in self if isinstance(entry.tool, ClientTool))
 
-    @property
+    @cached_property
     def for_programs(self) -> frozenset[str]:
         """Names of the tools whose calls are programs."""
         return frozenset(entry.name for entry in self if isinstance(entry.tool, ProgramTool))
 
-    @property
+    @cached_property
     def for_search(self) -> frozenset[str]:
         """Names of the tools that search the tools of their session."""
         return frozenset(entry.name for entry in self if isinstance(entry.tool, ToolFinder))
 
-    @property
+    @cached_property
     def for_texts(self) -> frozenset[str]:
         """Names of the tools whose calls bring the text of their program."""
         return frozenset(name for name in self.for_programs if self.source_of(name) is None)
@@ -117,7 +118,7 @@ class ToolTable:
         entry = self._by_name.get(name)
         return entry.tool.source if entry is not None and isinstance(entry.tool, SavedProgram) else None
 
-    @property
+    @cached_property
     def for_persons(self) -> frozenset[str]:
         """Names of the tools whose calls a person answers."""
         return frozenset(entry.name for entry in self if asks_person(entry.tool))

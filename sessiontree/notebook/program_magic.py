@@ -77,7 +77,7 @@ def order_in(words: str, variables: Mapping[str, Any]) -> _CellOrder:
     for word in found.inputs:
         name, sign, value = word.partition("=")
         if not sign or not name.isidentifier():
-            parser.error(f"{word!r} is no input")
+            parser.error(f"{word!r} is not an input: give name=value")
         inputs[name] = variables[value] if value in variables else _value_in(value)
     return _CellOrder(found.tree, found.session, inputs)
 
@@ -149,8 +149,7 @@ def calls_bundle(state_dir: Path, tree_id: str, session: str, after: int) -> dic
                 if isinstance(fact, ProgramStarted) and not depth_of(fact.call.key):
                     begun = begun or fact.call.key
                 elif isinstance(fact, ProgramAdvanced) and _is_within(fact.key, begun):
-                    first = len([key for key in rows if key.rpartition("/")[0] == fact.key])
-                    for number, call in enumerate(fact.calls, first):
+                    for number, call in enumerate(fact.calls, fact.first):
                         key, line = f"{fact.key}/{number}", str(call.line or "")
                         given = short(dump_json(dict(call.arguments)))
                         rows[key] = [key.removeprefix(f"{begun}/"), line, call.tool, given, "open"]
