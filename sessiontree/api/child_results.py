@@ -201,7 +201,7 @@ class _Children(Generic[C]):
             self.ended.put_nowait((run, ended))
 
     def _was_refused(self, run: ChildRun[C], error: BaseException | None) -> None:
-        """Note that a child could not start; after the end of the fan-out that is no failure.
+        """Note that a child could not start. After the end of the fan-out this is not a failure.
 
         A used-up budget may refuse the next child, or close the parent, before a result says so.
         """

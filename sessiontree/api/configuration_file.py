@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
 import tomllib
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from sessiontree.api.configuration import Configuration
-from sessiontree.api.owned_files import MAX_BYTES, check_outside, read_owned
+from sessiontree.api.owned_files import MAX_BYTES, PRIVATE, check_outside, read_owned, replace_owned
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.runtime_control import ConfigurationChange, StoredConfiguration
@@ -137,26 +136,9 @@ class ConfigurationFile:
 
     def _replace(self, data: bytes) -> None:
         """Replace the file in one step; a crash leaves the former file or the new one."""
-        place = self.path.resolve()  # a link stays, and the file that it names is replaced
-        new = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
         try:
-            mode = place.stat().st_mode & 0o777 if place.exists() else 0o600
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-            try:
-                with open(descriptor, "wb") as file:  # noqa: PTH123 - it must not exist before
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.chmod(new, mode)  # noqa: PTH101 - whatever the umask
-                os.replace(new, place)  # noqa: PTH105 - as above
-            except BaseException:
-                new.unlink(missing_ok=True)
-                raise
-            folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            mode = self.path.stat().st_mode & 0o777 if self.path.exists() else PRIVATE
+            replace_owned(self.path, data, mode)
         except OSError as error:
             raise ExecutionError(f"the configuration can't be written: {error.strerror}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 import stat
 from pathlib import Path
@@ -15,7 +16,8 @@ MAX_BYTES: Final = 2**20
 """Maximum size of such a file."""
 OTHERS_WRITE: Final = 0o022
 OTHERS_USE: Final = 0o077
-"""Rights of group and others: to write, and to do anything."""
+PRIVATE: Final = 0o600
+"""Rights: of group and others to write, and to do anything; and of the owner alone to read and write."""
 
 
 def check_outside(path: Path, name: str, workspace: Path | None) -> None:
@@ -91,6 +93,37 @@ def fault_of(path: Path, status: os.stat_result, others_may: int = OTHERS_WRITE)
         taken = "go-w" if others_may == OTHERS_WRITE else "go-rwx"
         return f"is open to other users; run: chmod {taken} {shlex.quote(str(path))}"
     return ""
+
+
+def replace_owned(path: Path, data: bytes, mode: int = PRIVATE) -> None:
+    """Replace a file in one step; a crash leaves the former file or the new one.
+
+    Args:
+        path: The file, which need not exist; a link stays, and the file that it names is replaced.
+        data: All of it.
+        mode: Its rights, whatever the umask.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    place = path.resolve()
+    new = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - it must not exist before
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(new, mode)  # noqa: PTH101 - whatever the umask
+        os.replace(new, place)  # noqa: PTH105 - as above
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def open_text(path: Path, *, follow: bool, max_bytes: int = MAX_BYTES) -> tuple[str, os.stat_result]:

@@ -35,7 +35,7 @@ _DECLARATIONS: Final = (
 
 
 class UnfitProgram(Exception):
-    """A text is no saved program."""
+    """A text can't be a saved program."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
