@@ -108,6 +108,9 @@ def _slips(config: PolicyConfig, words: Vocabulary) -> Iterator[str]:
             yield f"plugins.{plugin}: no plugin of that id brings a tool along"
         yield from _of_lists(f"plugins.{plugin}.tools", lists, words)
     yield from _of_lists("sandbox.tools", config.sandbox, words)
+    yield from (
+        _unknown("maxTools", entry, words) for entry in config.max_tools or () if not words.knows(entry)
+    )
     yield from _of_lists("subagents.tools", config.subagents, words)
 
 

@@ -100,6 +100,8 @@ class PolicyConfig(_Written):
     max_tier: TierLabel | None = None
     """No session holds a tool above this tier, and no call above it runs or asks for an approval; None = each
     tier is possible."""
+    max_tools: tuple[PolicyEntry, ...] | None = None
+    """The tools that a session holds at most, whatever other lists add; None = all."""
     after_untrusted: SystemAnswer = "allow"
     """What happens to calls above ReadOnly of a session that has taken in untrusted text: they run, need an
     approval (``ask``), or are refused (``deny``). Untrusted text comes from web tools, memories of others,

@@ -136,6 +136,8 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
         most = PermissionTier.from_label(config.max_tier)
         above = tuple(row.name for row in words.rows if row.tier > most)
         yield Step("max tier", gone=above, why=f"the policy allows {config.max_tier} at most (max_tier)")
+    if config.max_tools is not None:
+        yield Step("max tools", allow=config.max_tools)
     if not standing.has_channel:
         needing = {CHANNEL.name, CANVAS.name}
         mute = tuple(row.name for row in words.rows if not needing.isdisjoint(row.capabilities))
