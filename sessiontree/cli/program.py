@@ -183,7 +183,7 @@ def _recorded(place: Path, tree_id: str, session: str, call: str) -> tuple[Progr
     if found is None:
         known = ", ".join(keys[-10:]) or "none"
         raise ConfigError(
-            f"call {call!r} of {session} in tree {tree_id} is no program; programs that it ran: {known}"
+            f"call {call!r} of {session} in tree {tree_id} is not a program; programs that it ran: {known}"
         )
     return found, tuple(tools)
 

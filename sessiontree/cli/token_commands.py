@@ -38,6 +38,9 @@ def create(  # noqa: PLR0913 - each option is a parameter
         list[str] | None,
         typer.Option("--tool", help="A tool that its trees may hold; may be repeated [default: all]."),
     ] = None,
+    approve: Annotated[
+        bool, typer.Option("--approve", help="Let it answer the requests and questions of its own trees.")
+    ] = False,
     per_minute: Annotated[int, typer.Option(help="Requests that may begin in a minute.")] = 60,
     max_open: Annotated[int, typer.Option(help="Requests that may be open at once.")] = 64,
     state_dir: StateDir = None,

@@ -15,7 +15,8 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import TierLabel
 from sessiontree.contracts.settings import meant
-from sessiontree.doors.tokens import MAX_DAYS, DoorToken, TokenFile, TokenRights
+from sessiontree.doors.principals import DoorRights
+from sessiontree.doors.tokens import MAX_DAYS, DoorToken, TokenFile
 from sessiontree.runtime.clock import machine_ms
 
 TIERS: Final[dict[str, TierLabel]] = {
@@ -38,6 +39,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
     expires: str | None,
     agents: Sequence[str] | None,
     tools: Sequence[str] | None,
+    approve: bool,
     per_minute: int,
     max_open: int,
     state_dir: Path | None,
@@ -55,12 +57,13 @@ def create(  # noqa: PLR0913 - each is an option of the command
     place = workspace.expanduser().resolve()
     if not place.is_dir():
         raise ConfigError(f"--workspace {str(workspace)!r} is not a directory")
-    rights = TokenRights(
+    rights = DoorRights(
         tier=TIERS[tier],
         budget_usd=budget_usd,
         workspace=str(place),
         agents=tuple(agents or ()),
         tools=None if not tools else tuple(tools),
+        approves=approve,
         per_minute=per_minute,
         max_open=max_open,
     )
@@ -80,7 +83,8 @@ def show_list(screen: RichScreen, *, state_dir: Path | None, as_json: bool) -> i
     """List all tokens and return the exit code.
 
     With ``as_json`` one object with ``tokens``: each ``id``, ``name``, ``state``, ``tier``, ``budget_usd``,
-    ``workspace``, ``agents``, ``tools``, ``per_minute``, ``max_open``, ``created_at_ms``, ``expires_at_ms``.
+    ``workspace``, ``agents``, ``tools``, ``approves``, ``per_minute``, ``max_open``,
+    ``created_at_ms``, ``expires_at_ms``.
 
     Raises:
         ConfigError: the file can't be read.

@@ -1,184 +1,209 @@
-"""Conversations: a token's trees, the turns that it asks for, and where each is in the journal.
+"""Conversations: the trees of principals, open as long as somebody talks to them.
 
-A turn has an id, which is also the id of its message in Main's journal: the journal alone says whether it was
-heard and what the answer is, so a turn that is asked for again after a loss runs once. Everything that
-another token made does not exist here.
+What another principal made does not exist here. All that is remembered about a conversation is in its
+journal, so that it goes on after a restart of the door.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
-from sessiontree.api.backend import READ_AT_ONCE
-from sessiontree.api.pending_reply import PendingReply
+from sessiontree.api.app import take_app
 from sessiontree.api.runtime import Runtime
 from sessiontree.api.session_tree import SessionTree
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
-from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.senders import Sender
-from sessiontree.contracts.session_facts import MessageReceived, RunFinished
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.settings import Budget
-from sessiontree.doors.tokens import DoorToken
-from sessiontree.policy.settings import PolicyConfig, ToolLists
+from sessiontree.contracts.tree_config import TreeSummary
+from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal
+from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, new_turn_id
 
 OptionsFor: TypeAlias = Callable[[str, "str | None"], dict[str, Any]]
 """Returns the arguments of a new tree, for a workspace and an agent's name; raises ConfigError."""
 IDLE_S: Final = 300.0
-"""How long a tree stays open without a turn."""
+"""How long a tree stays open when nobody uses it."""
 MAX_OPEN: Final = 1_000
 """Most trees that are open at once."""
-_TURN: Final = re.compile(r"(t[0-9a-f]{16})_([0-9a-f]{24})")
+_TREE: Final = re.compile(r"t[0-9a-f]{16}")
+_TURN: Final = re.compile(r"(t[0-9a-f]{16})_[0-9a-f]{24}")
 
 
 class NotFoundError(Exception):
-    """A token asks for something that is not its own, or does not exist; the two look the same."""
+    """A principal asks for something that is not its own, or does not exist; the two look the same."""
 
 
 class ConflictError(Exception):
     """What is asked for does not fit what the conversation waits for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One turn that a token asked for."""
+class Conversation:
+    """One tree of one principal.
 
-    turn_id: str
-    tree_id: str
-    tree: SessionTree = field(repr=False)
-    reply: PendingReply = field(repr=False)
+    It is a context: while it is entered, by however many, its tree stays open.
 
-
-@dataclass(slots=True)
-class _OpenTree:
-    """A tree that is open for its token."""
-
-    tree: SessionTree
-    token_id: str
-    turns: int = 0
-    """How many turns go on."""
-    closing: asyncio.TimerHandle | None = None
-
-
-def purpose_of(token: DoorToken) -> str:
-    """Return the purpose of a token's trees: who they belong to is in their journals."""
-    return f"door:{token.token_id}"
-
-
-def limit_options(options: Mapping[str, Any], token: DoorToken) -> dict[str, Any]:
-    """Return the arguments of a tree within what a token allows.
-
-    The bounds are the tree's own policy and budget, so that they are applied where rights are built, and are
-    in its journal.
+    Args:
+        principal: Whose it is.
+        tree: Its tree, open.
+        agent: Name of Main's agent.
+        log: Its turns.
+        close_later: Called when nobody uses it any more.
     """
-    rights, policy = token.rights, options.get("policy") or PolicyConfig()
-    allowed = PermissionTier.from_label(rights.tier)
-    before = PermissionTier.from_label(policy.max_tier or rights.tier)
-    changes: dict[str, Any] = {"max_tier": min(allowed, before).label}
-    if rights.tools is not None:
-        known = policy.sandbox
-        kept = rights.tools if known.allow is None else tuple(set(rights.tools) & set(known.allow))
-        changes["sandbox"] = ToolLists(allow=kept, deny=known.deny)
-    budget = options.get("budget") or Budget()
-    if rights.budget_usd is not None:
-        most = rights.budget_usd if budget.cost_usd is None else min(rights.budget_usd, budget.cost_usd)
-        budget = budget.model_copy(update={"cost_usd": most})
-    return {
-        **options,
-        "policy": policy.model_copy(update=changes),
-        "budget": budget,
-        "purpose": purpose_of(token),
-    }
+
+    def __init__(
+        self,
+        principal: DoorPrincipal,
+        tree: SessionTree,
+        agent: str,
+        log: TurnLog,
+        close_later: Callable[[Conversation], None],
+    ) -> None:
+        self.principal = principal
+        self.tree = tree
+        self.agent = agent
+        self.log = log
+        self.closing: asyncio.TimerHandle | None = None
+        self.users = 0
+        """How many keep its tree open."""
+        self._close_later = close_later
+
+    @property
+    def conversation_id(self) -> str:
+        """Its id, which is that of its tree."""
+        return self.tree.tree_id
+
+    def __enter__(self) -> Conversation:
+        """Keep its tree open."""
+        self.users += 1
+        if self.closing is not None:
+            self.closing.cancel()
+            self.closing = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let its tree be closed once it has been without users for a while."""
+        self.users -= 1
+        if self.users == 0:
+            self._close_later(self)
+
+    def send(self, text: str, images: Sequence[ImageContent] = ()) -> Turn:
+        """Send a message as the principal, and return its turn.
+
+        Raises:
+            ConfigError: the text is empty, or an image is not valid.
+        """
+        turn_id = new_turn_id(self.conversation_id)
+        sender = self.principal.sender
+        reply = self.tree.main.send(text, sender=sender, images=images, message_id=turn_id)
+        return Turn(turn_id, reply)
+
+    async def find_turn(self, turn_id: str) -> HeardTurn:
+        """Return a turn.
+
+        Raises:
+            NotFoundError: it has no such turn.
+        """
+        turn = (await self.log.read()).get(turn_id)
+        if turn is None:
+            raise _not_found(turn_id)
+        return turn
+
+    async def interrupt(self) -> None:
+        """End the turn that goes on, if one does."""
+        await self.tree.main.interrupt(f"cancelled by {self.principal.name}")
 
 
 class Conversations:
-    """The trees of all tokens of one server.
+    """The conversations of all principals of one door.
 
     Args:
-        make_runtime: Returns where they run; called once, with the first conversation.
-        options_for: Returns the arguments of a new tree before its token bounds them.
+        make_runtime: Returns where their trees run; called once, with the first conversation.
+        options_for: Returns the arguments of a new tree before its principal bounds them.
     """
 
     def __init__(self, make_runtime: Callable[[], Runtime], options_for: OptionsFor) -> None:
         self._make_runtime = make_runtime
         self._made: Runtime | None = None
         self._options_for = options_for
-        self._open: dict[str, _OpenTree] = {}
-        self._resuming: dict[str, asyncio.Lock] = {}
+        self._open: dict[str, Conversation] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def begin(
-        self, token: DoorToken, agent: str | None, text: str, images: Sequence[ImageContent] = ()
-    ) -> Turn:
-        """Begin a conversation with its first turn.
+        self, principal: DoorPrincipal, agent: str = DEFAULT_AGENT, *, workspace: str | None = None
+    ) -> Conversation:
+        """Open a new tree.
+
+        Args:
+            principal: Whose it is.
+            agent: Main's agent.
+            workspace: Its directory; None = that of the principal's rights. A door checks that it may be.
 
         Raises:
-            ConfigError: the agent is unknown or not one of the token, or too many trees are open.
+            ConfigError: the agent is unknown or not one of the principal's, or too many trees are open.
         """
-        if token.rights.agents and (agent or "default") not in token.rights.agents:
-            raise ConfigError(f"the token may talk to {', '.join(token.rights.agents)}, not to {agent!r}")
+        principal.check_agent(agent)
         if len(self._open) >= MAX_OPEN:
             raise ConfigError(f"{MAX_OPEN:,} conversations are open; try again later")
-        workspace = token.rights.workspace
-        options = limit_options(self._options_for(workspace, agent), token)
-        tree = await SessionTree(workspace, runtime=self._runtime, **options).start()
-        self._open[tree.tree_id] = _OpenTree(tree, token.token_id)
-        return self._send(token, tree, text, images)
+        place = workspace or principal.rights.workspace
+        options = principal.limit(self._options_for(place, agent))
+        tree = await SessionTree(place, runtime=self._runtime, **options).start()
+        return await self._keep(principal, tree)
 
-    async def go_on(
-        self, token: DoorToken, previous: str, text: str, images: Sequence[ImageContent] = ()
-    ) -> Turn:
-        """Continue a conversation after a turn of it.
+    async def find(self, principal: DoorPrincipal, conversation_id: str) -> Conversation:
+        """Return a conversation, whose tree is resumed if need be.
 
         Raises:
-            NotFoundError: the token has no such turn.
-            ConflictError: the turn goes on, or another one came after it.
+            NotFoundError: the principal has no such conversation.
+            ConfigError: too many trees are open.
         """
-        tree = await self._tree_of(token, previous)
-        heard, answered = await self._turns_of(tree)
-        if previous not in heard:
-            raise NotFoundError(f"no response is called {previous!r}")
-        if heard[-1] != previous:
-            raise ConflictError(f"{previous} is not the newest response of its conversation")
-        if previous not in answered:
-            raise ConflictError(f"{previous} goes on; wait for its end, or cancel it")
-        return self._send(token, tree, text, images)
+        if _TREE.fullmatch(conversation_id) is None:
+            raise _not_found(conversation_id)
+        async with self._changing(conversation_id):
+            held = self._open.get(conversation_id)
+            if held is None:
+                own = await self.list_trees(principal)
+                if all(each.tree_id != conversation_id for each in own):
+                    raise _not_found(conversation_id)
+                held = await self._resume(principal, conversation_id)
+        if held.principal.principal_id != principal.principal_id:
+            raise _not_found(conversation_id)
+        return held
 
-    async def answer_of(self, token: DoorToken, turn_id: str) -> RunFinished | None:
-        """Return the end of a turn; None = it goes on.
+    async def find_by_turn(self, principal: DoorPrincipal, turn_id: str) -> Conversation:
+        """Return the conversation of a turn, whose tree is resumed if need be.
 
         Raises:
-            NotFoundError: the token has no such turn.
+            NotFoundError: the principal has no conversation of such a turn.
+            ConfigError: too many trees are open.
         """
-        tree = await self._tree_of(token, turn_id)
-        heard, answered = await self._turns_of(tree)
-        if turn_id not in heard:
-            raise NotFoundError(f"no response is called {turn_id!r}")
-        return answered.get(turn_id)
+        form = _TURN.fullmatch(turn_id)
+        if form is None:
+            raise _not_found(turn_id)
+        try:
+            return await self.find(principal, form[1])
+        except NotFoundError:
+            raise _not_found(turn_id) from None
 
-    async def cancel(self, token: DoorToken, turn_id: str) -> None:
-        """Interrupt a turn, if it goes on.
-
-        Raises:
-            NotFoundError: the token has no such turn.
-        """
-        if await self.answer_of(token, turn_id) is None:
-            tree = await self._tree_of(token, turn_id)
-            await tree.main.interrupt(f"cancelled by {token.name}")
+    async def list_trees(self, principal: DoorPrincipal) -> list[TreeSummary]:
+        """Return the trees of a principal, newest first."""
+        return await self._runtime.trees(principal.purpose)
 
     async def close(self) -> None:
         """Close all trees, and what they ran on; their conversations can be continued later."""
-        for each in tuple(self._open):
-            await self._close(each)
+        for each in tuple(self._open.values()):
+            async with self._changing(each.conversation_id):
+                await self._close(each)
         made, self._made = self._made, None
         if made is not None:
             await made.close()
+
+    def _changing(self, conversation_id: str) -> asyncio.Lock:
+        """Return what one who opens or closes a tree holds; it is forgotten with its last holder."""
+        return self._locks.setdefault(conversation_id, asyncio.Lock())
 
     @property
     def _runtime(self) -> Runtime:
@@ -186,79 +211,49 @@ class Conversations:
             self._made = self._make_runtime()
         return self._made
 
-    async def _turns_of(self, tree: SessionTree) -> tuple[list[str], dict[str, RunFinished]]:
-        """Return the ids of Main's messages, oldest first, and the ends of those that were answered."""
-        heard: list[str] = []
-        answered: dict[str, RunFinished] = {}
-        after = 0
-        read = self._runtime.backend.supervisor.read
-        while records := await read(tree.tree_id, after, READ_AT_ONCE, 0.0):
-            after = records[-1].seq
-            for record in records:
-                for fact in record.facts if record.session == MAIN else ():
-                    if isinstance(fact, MessageReceived) and fact.message.origin == "user":
-                        heard.append(fact.message_id)
-                    elif isinstance(fact, RunFinished):
-                        answered |= dict.fromkeys(fact.answers, fact)
-        return heard, answered
+    async def _keep(self, principal: DoorPrincipal, tree: SessionTree) -> Conversation:
+        backend = self._runtime.backend
+        agent = (await backend.config_of(tree.tree_id)).agents[0].name
+        log = TurnLog(backend.supervisor, tree.tree_id)
+        kept = Conversation(principal, tree, agent, log, self._close_later)
+        self._open[tree.tree_id] = kept
+        self._close_later(kept)
+        return kept
 
-    def _send(self, token: DoorToken, tree: SessionTree, text: str, images: Sequence[ImageContent]) -> Turn:
-        turn_id = f"{tree.tree_id}_{secrets.token_hex(12)}"
-        sender = Sender(f"token:{token.token_id}", name=token.name, channel="door")
-        reply = tree.main.send(text, sender=sender, images=images, message_id=turn_id)
-        return Turn(turn_id, tree.tree_id, tree, reply)
-
-    def hold(self, turn: Turn) -> None:
-        """Keep a turn's tree open; each call needs one of :meth:`release`."""
-        held = self._open[turn.tree_id]
-        held.turns += 1
-        if held.closing is not None:
-            held.closing.cancel()
-            held.closing = None
-
-    def release(self, turn: Turn) -> None:
-        """Let a turn's tree be closed once it has been without turns for a while."""
-        held = self._open.get(turn.tree_id)
-        if held is None:
-            return
-        held.turns -= 1
-        if held.turns == 0:
-            loop = asyncio.get_running_loop()
-            held.closing = loop.call_later(IDLE_S, self._close_soon, turn.tree_id)
-
-    def _close_soon(self, tree_id: str) -> None:
-        task = asyncio.create_task(self._close(tree_id))
-        self._closing = task
-
-    async def _close(self, tree_id: str) -> None:
-        held = self._open.pop(tree_id, None)
-        if held is not None:
-            if held.closing is not None:
-                held.closing.cancel()
-            with suppress(SessionTreeError):
-                await held.tree.close()
-
-    async def _tree_of(self, token: DoorToken, turn_id: str) -> SessionTree:
-        """Return the open tree of a turn, resumed if need be."""
-        form = _TURN.fullmatch(turn_id)
-        if form is None:
-            raise NotFoundError(f"no response is called {turn_id[:100]!r}")
-        tree_id = form[1]
-        async with self._resuming.setdefault(tree_id, asyncio.Lock()):
-            held = self._open.get(tree_id)
-            if held is None:
-                own = await self._runtime.trees(purpose_of(token))
-                if all(each.tree_id != tree_id for each in own):
-                    raise NotFoundError(f"no response is called {turn_id!r}")
-                held = self._open[tree_id] = _OpenTree(await self._resumed(token, tree_id), token.token_id)
-        if held.token_id != token.token_id:
-            raise NotFoundError(f"no response is called {turn_id!r}")
-        return held.tree
-
-    async def _resumed(self, token: DoorToken, tree_id: str) -> SessionTree:
-        options = self._options_for(token.rights.workspace, None)
-        given = {name: options[name] for name in ("model", "models", "agents", "skills") if name in options}
+    async def _resume(self, principal: DoorPrincipal, tree_id: str) -> Conversation:
+        if len(self._open) >= MAX_OPEN:
+            raise ConfigError(f"{MAX_OPEN:,} conversations are open; try again later")
+        options = self._options_for(principal.rights.workspace, None)
         try:
-            return await SessionTree.resume(tree_id, runtime=self._runtime, **given)
+            tree = await SessionTree.resume(
+                tree_id, take_app(None, options), runtime=self._runtime, channel=principal.channel()
+            )
         except TreeNotFound as error:
             raise NotFoundError(f"the conversation is gone: {error}") from error
+        return await self._keep(principal, tree)
+
+    def _close_later(self, unused: Conversation) -> None:
+        loop = asyncio.get_running_loop()
+        unused.closing = loop.call_later(IDLE_S, self._close_soon, unused)
+
+    def _close_soon(self, unused: Conversation) -> None:
+        closing = asyncio.create_task(self._close_unused(unused))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def _close_unused(self, unused: Conversation) -> None:
+        async with self._changing(unused.conversation_id):  # nobody resumes it before it is closed
+            if unused.users == 0:
+                await self._close(unused)
+
+    async def _close(self, closed: Conversation) -> None:
+        if self._open.pop(closed.conversation_id, None) is None:
+            return
+        if closed.closing is not None:
+            closed.closing.cancel()
+        with suppress(SessionTreeError):
+            await closed.tree.close()
+
+
+def _not_found(name: str) -> NotFoundError:
+    return NotFoundError(f"nothing is called {name[:100]!r}")

@@ -6,17 +6,28 @@ Source: the specification of 24 April 2026. It translates, and decides nothing a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.session_facts import RunFinished
 from sessiontree.contracts.settings import faults_of
+from sessiontree.doors.turns import TurnEnd
 
 MAX_TEXT_CHARS: Final = 1_000_000
-_ROLES: Final = frozenset({"user", "developer", "system"})
+
+
+@dataclass(frozen=True, slots=True)
+class AskedResponse:
+    """What a response repeats of its request."""
+
+    model: str
+    """The agent."""
+    previous: str | None
+    """Id of the response that it continues."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Given(BaseModel):
@@ -59,6 +70,11 @@ class ResponseRequest(_Given):
     background: Literal[False] = False
 
     @property
+    def asked(self) -> AskedResponse:
+        """What its response repeats."""
+        return AskedResponse(self.model, self.previous_response_id, self.metadata)
+
+    @property
     def text(self) -> str:
         """The text of its messages."""
         if isinstance(self.input, str):
@@ -79,12 +95,12 @@ def read_request(value: object) -> ResponseRequest:
 
 
 def response_of(
-    asked: ResponseRequest, turn_id: str, at_s: int, ended: RunFinished | None, usage: Usage | None = None
+    asked: AskedResponse, turn_id: str, at_s: int, ended: TurnEnd | None, usage: Usage | None = None
 ) -> dict[str, Any]:
     """Return a response as its client sees it.
 
     Args:
-        asked: The request.
+        asked: What it repeats of its request.
         turn_id: The id of the turn, and of the response.
         at_s: When it was made, in seconds since 1970.
         ended: How the turn ended; None = it goes on.
@@ -105,7 +121,7 @@ def response_of(
         "status": status,
         "incomplete_details": None,
         "model": asked.model,
-        "previous_response_id": asked.previous_response_id,
+        "previous_response_id": asked.previous,
         "instructions": None,
         "output": output,
         "error": error,
@@ -123,10 +139,10 @@ def response_of(
         "usage": None if usage is None else usage_of(usage),
         "max_output_tokens": None,
         "max_tool_calls": None,
-        "store": asked.store,
-        "background": asked.background,
+        "store": True,
+        "background": False,
         "service_tier": "default",
-        "metadata": asked.metadata,
+        "metadata": dict(asked.metadata),
         "safety_identifier": None,
         "prompt_cache_key": None,
     }
@@ -158,12 +174,12 @@ class ResponseEvents:
     """Makes the events of one stream, each with its number.
 
     Args:
-        asked: The request.
+        asked: What the response repeats of its request.
         turn_id: The id of the turn.
         at_s: When it was made, in seconds since 1970.
     """
 
-    def __init__(self, asked: ResponseRequest, turn_id: str, at_s: int) -> None:
+    def __init__(self, asked: AskedResponse, turn_id: str, at_s: int) -> None:
         self._asked = asked
         self._turn_id = turn_id
         self._at_s = at_s
@@ -183,7 +199,7 @@ class ResponseEvents:
         self._text.append(text)
         yield self._event("response.output_text.delta", **self._where(), delta=text, logprobs=[])
 
-    def end(self, ended: RunFinished, usage: Usage | None) -> Iterator[dict[str, Any]]:
+    def end(self, ended: TurnEnd, usage: Usage | None) -> Iterator[dict[str, Any]]:
         """Yield the last events.
 
         The final message is the whole text: pieces of replies before a call are not part of the answer, and

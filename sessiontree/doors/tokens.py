@@ -14,41 +14,20 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from sessiontree.api.owned_files import PRIVATE, replace_owned
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.kinds import TierLabel
 from sessiontree.contracts.settings import StrictSettings, faults_of
+from sessiontree.doors.principals import DoorName, DoorPrincipal, DoorRights
 
 PREFIX: Final = "sessiontree"
 """What a token begins with, so that scanners of secrets know it."""
 MAX_TOKENS: Final = 1_000
 MAX_DAYS: Final = 3_650
 _FORM: Final = re.compile(rf"{PREFIX}_([0-9a-f]{{12}})_([A-Za-z0-9_-]{{43}})")
-_PRIVATE: Final = 0o600
-
-_Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
-
-
-class TokenRights(StrictSettings):
-    """What the owner of a token may do: bounds of each tree that they open by a door."""
-
-    tier: TierLabel = "ReadOnly"
-    """The highest tier of a call."""
-    budget_usd: float | None = Field(default=None, gt=0)
-    """Most that one tree may spend, in US dollars; None = what the owner's configuration says."""
-    workspace: str = Field(min_length=1)
-    """Directory of their trees; absolute."""
-    agents: tuple[_Name, ...] = ()
-    """Agents that they may talk to; empty = those that the owner's configuration has."""
-    tools: tuple[_Name, ...] | None = None
-    """Tools that their trees hold at most; None = those that the policy allows."""
-    per_minute: int = Field(default=60, ge=1, le=100_000)
-    """Requests that begin in one minute."""
-    max_open: int = Field(default=64, ge=1, le=10_000)
-    """Requests that are open at once."""
 
 
 class DoorToken(StrictSettings):
@@ -56,15 +35,20 @@ class DoorToken(StrictSettings):
 
     token_id: str
     """Names it in commands, in logs and as the sender of messages."""
-    name: _Name
+    name: DoorName
     """Says for people what it is for."""
-    rights: TokenRights
+    rights: DoorRights
     digest: str
     """SHA-256 of its secret, hexadecimal."""
     created_at_ms: int
     expires_at_ms: int | None = None
     """When it lets nobody in any more; None = it does not expire."""
     is_revoked: bool = False
+
+    @property
+    def principal(self) -> DoorPrincipal:
+        """Who comes in by it."""
+        return DoorPrincipal(f"token:{self.token_id}", self.name, self.rights)
 
     def refusal(self, now_ms: int) -> str:
         """Return why it lets nobody in; empty = it does."""
@@ -92,7 +76,7 @@ class TokenFile:
         self._seen: tuple[int, int, int] | None = None
         self._tokens: tuple[DoorToken, ...] = ()
 
-    def add(self, name: str, rights: TokenRights, now_ms: int, expires_at_ms: int | None) -> str:
+    def add(self, name: str, rights: DoorRights, now_ms: int, expires_at_ms: int | None) -> str:
         """Make a token and return it; nothing else ever shows it.
 
         Raises:
@@ -173,27 +157,18 @@ class TokenFile:
         """Give the tokens, and write them as they are left; other processes wait."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = os.open(self._path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _PRIVATE)
+            lock = os.open(self._path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, PRIVATE)
         except OSError as error:
             raise ConfigError(f"the tokens in {self._path} can't be changed: {error}") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             tokens = self._read()
             yield tokens
-            self._write(tokens)
+            replace_owned(self._path, _FILE.dump_json(tokens, indent=1))
         except OSError as error:
             raise ConfigError(f"the tokens in {self._path} can't be changed: {error}") from error
         finally:
             os.close(lock)
-
-    def _write(self, tokens: list[DoorToken]) -> None:
-        new = self._path.with_suffix(".new")
-        descriptor = os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, _PRIVATE)
-        with open(descriptor, "wb") as file:  # noqa: PTH123 - its rights were set when it was made
-            file.write(_FILE.dump_json(tokens, indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
 
 
 def _digest_of(secret: str) -> str:

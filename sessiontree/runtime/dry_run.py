@@ -56,7 +56,7 @@ def forecast(
         records: Its facts, from the first.
         at_ms: The time of the resume, in milliseconds since 1970.
         prices: Prices of models' tokens, by agent.
-        shared: How many of the facts a fork shares with another tree; None = it is no fork.
+        shared: How many of the facts a fork shares with another tree; None = it is not a fork.
 
     Raises:
         JournalError: a fact can't be read.

@@ -283,7 +283,7 @@ class ProgramRuns:
     def _lose(self, key: str, run: _HeldProgram, call: CallState, error: InterpreterEndedError) -> None:
         """Let a program run from its text again; it ends if that is lost a second time at the same place.
 
-        The process may have ended because of another program, or of something that is no program; this one
+        The process may have ended because of another program, or of something else; this one
         must not suffer for that.
         """
         if run.lost_at == run.given:

@@ -7,20 +7,30 @@ import json
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any, Final, TypeAlias
 
 from sse_starlette import EventSourceResponse
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.session_facts import RunFinished
-from sessiontree.doors.conversations import ConflictError, Conversations, NotFoundError, Turn
-from sessiontree.doors.responses import ResponseEvents, ResponseRequest, read_request, response_of
+from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
+from sessiontree.doors.principals import DoorPrincipal
+from sessiontree.doors.responses import (
+    AskedResponse,
+    ResponseEvents,
+    ResponseRequest,
+    read_request,
+    response_of,
+)
 from sessiontree.doors.tokens import DoorToken, TokenFile
+from sessiontree.doors.turns import Turn
+from sessiontree.runtime.clock import machine_ms
+from sessiontree.serve.server import TooLongError, read_body
 
 MAX_BODY: Final = 2 * 2**20
 """Most bytes of a request's body."""
@@ -115,7 +125,7 @@ class DoorRoutes:
             try:
                 if scheme.lower() != "bearer":
                     raise ConfigError("send the token as Authorization: Bearer …")
-                token = self._tokens.find(given.strip(), int(time.time() * 1000))
+                token = self._tokens.find(given.strip(), machine_ms())
             except ConfigError as error:
                 return refusal(401, str(error), "invalid_api_key")
             try:
@@ -129,7 +139,7 @@ class DoorRoutes:
             except (NotFoundError, ConflictError, _LimitError, SessionTreeError) as error:
                 return _refused(error)
             finally:
-                if not isinstance(answered, EventSourceResponse):  # a stream is open until it ends
+                if not isinstance(answered, _TurnStream):  # a stream is open until it ends
                     self._rates.leave(token)
 
         return guarded
@@ -141,60 +151,76 @@ class DoorRoutes:
 
     async def _respond(self, request: Request, token: DoorToken) -> Response:
         asked = read_request(await read_json(request))
-        if asked.previous_response_id is None:
-            turn = await self._conversations.begin(token, asked.model, asked.text)
-        else:
-            turn = await self._conversations.go_on(token, asked.previous_response_id, asked.text)
-        at_s = int(time.time())
-        self._conversations.hold(turn)
-        if asked.stream:
-            return EventSourceResponse(self._stream(asked, token, turn, at_s), ping=PING_S)
-        try:
-            ended = await self._end_of(token, turn)
-        finally:
-            self._conversations.release(turn)
-        return JSONResponse(response_of(asked, turn.turn_id, at_s, ended, self._used(turn)))
+        conversation = await self._find_conversation(asked, token.principal)
+        with ExitStack() as held:
+            held.enter_context(conversation)
+            at_s, turn = machine_ms() // 1000, conversation.send(asked.text)
+            if asked.stream:
+                events = self._stream(asked, conversation, turn, at_s)
+                held.callback(self._rates.leave, token)
+                return _TurnStream(events, held.pop_all())
+            ended = await turn.end()
+            return JSONResponse(
+                response_of(asked.asked, turn.turn_id, at_s, ended, conversation.tree.usage())
+            )
+
+    async def _find_conversation(self, asked: ResponseRequest, principal: DoorPrincipal) -> Conversation:
+        """Return the conversation that a request begins, or the one that it continues."""
+        previous = asked.previous_response_id
+        if previous is None:
+            return await self._conversations.begin(principal, asked.model)
+        conversation = await self._conversations.find_by_turn(principal, previous)
+        turn = await conversation.find_turn(previous)
+        if next(reversed(await conversation.log.read())) != previous:
+            raise ConflictError(f"{previous} is not the newest response of its conversation")
+        if turn.ended is None:
+            raise ConflictError(f"{previous} goes on; wait for its end, or cancel it")
+        return conversation
 
     async def _stream(
-        self, asked: ResponseRequest, token: DoorToken, turn: Turn, at_s: int
+        self, asked: ResponseRequest, conversation: Conversation, turn: Turn, at_s: int
     ) -> AsyncIterator[dict[str, str]]:
-        events = ResponseEvents(asked, turn.turn_id, at_s)
-        try:
-            for event in events.begin():
-                yield _sent(event)
-            ended = RunFinished("", (), None, None, has_result=False)
-            try:
-                async for piece in turn.reply:
-                    for event in events.piece(piece):
-                        yield _sent(event)
-                ended = RunFinished(await turn.reply, (), None, None, has_result=False)
-            except SessionTreeError as error:
-                ended = RunFinished("", (), str(error), None, has_result=False)
-            for event in events.end(ended, self._used(turn)):
-                yield _sent(event)
-            yield {"data": "[DONE]"}
-        finally:
-            self._conversations.release(turn)
-            self._rates.leave(token)
-
-    async def _end_of(self, token: DoorToken, turn: Turn) -> RunFinished:
-        try:
-            return RunFinished(await turn.reply, (), None, None, has_result=False)
-        except SessionTreeError as error:
-            return RunFinished("", (), str(error), None, has_result=False)
-
-    def _used(self, turn: Turn) -> Usage:
-        return turn.tree.usage()
+        events = ResponseEvents(asked.asked, turn.turn_id, at_s)
+        for event in events.begin():
+            yield _sent(event)
+        with suppress(SessionTreeError):  # the end says it
+            async for piece in turn.reply:
+                for event in events.piece(piece):
+                    yield _sent(event)
+        for event in events.end(await turn.end(), conversation.tree.usage()):
+            yield _sent(event)
+        yield {"data": "[DONE]"}
 
     async def _show(self, request: Request, token: DoorToken) -> Response:
         turn_id = request.path_params["turn_id"]
-        ended = await self._conversations.answer_of(token, turn_id)
-        asked = ResponseRequest(model="default", input="-")
-        return JSONResponse(response_of(asked, turn_id, int(time.time()), ended))
+        conversation = await self._conversations.find_by_turn(token.principal, turn_id)
+        turn = await conversation.find_turn(turn_id)
+        asked = AskedResponse(conversation.agent, turn.previous)
+        return JSONResponse(response_of(asked, turn_id, turn.at_ms // 1000, turn.ended))
 
     async def _cancel(self, request: Request, token: DoorToken) -> Response:
-        await self._conversations.cancel(token, request.path_params["turn_id"])
+        turn_id = request.path_params["turn_id"]
+        conversation = await self._conversations.find_by_turn(token.principal, turn_id)
+        if (await conversation.find_turn(turn_id)).ended is None:
+            await conversation.interrupt()
         return await self._show(request, token)
+
+
+class _TurnStream(EventSourceResponse):
+    """The events of a turn.
+
+    Args:
+        events: The events.
+        held: Closed when it is over, also if its client had gone before the first event.
+    """
+
+    def __init__(self, events: AsyncIterator[dict[str, str]], held: ExitStack) -> None:
+        super().__init__(events, ping=PING_S)
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._held:
+            await super().__call__(scope, receive, send)
 
 
 async def read_json(request: Request) -> Any:
@@ -204,16 +230,11 @@ async def read_json(request: Request) -> Any:
         ConfigError: it is not JSON.
         _LimitError: it is too long, or takes too long.
     """
-    parts: list[bytes] = []
-    length = 0
     try:
         async with asyncio.timeout(BODY_S):
-            async for part in request.stream():
-                length += len(part)
-                if length > MAX_BODY:
-                    raise _LimitError(413, f"a request has at most {MAX_BODY:,} bytes")
-                parts.append(part)
-        return json.loads(b"".join(parts))
+            return json.loads(await read_body(request, MAX_BODY))
+    except TooLongError as error:
+        raise _LimitError(413, f"a request has at most {error}") from None
     except TimeoutError:
         raise _LimitError(408, f"a request is sent within {BODY_S:g} s") from None
     except ClientDisconnect as error:

@@ -217,13 +217,13 @@ class PageParts:
             tell: Returns the answer, as an object or as JSON text.
         """
         try:
-            asked = json.loads(await _body(request))
+            asked = json.loads(await read_body(request, MAX_BODY))
         except (ValueError, RecursionError) as error:
             return _refused(ConfigError(f"the question is not JSON: {error}"), 400)
         except ClientDisconnect:
             return Response(status_code=400)
-        except SessionTreeError as error:
-            return _refused(error, 413)
+        except TooLongError as error:
+            return _refused(SessionTreeError(f"the question is longer than {error}"), 413)
         verb, given = (asked.get("verb"), asked.get("given", {})) if isinstance(asked, dict) else (None, None)
         if not isinstance(verb, str) or not isinstance(given, dict):
             return _refused(ConfigError('ask {"verb": name, "given": {…}}'), 400)
@@ -361,12 +361,22 @@ async def _gone(request: Request) -> None:
         pass
 
 
-async def _body(request: Request) -> bytes:
+class TooLongError(Exception):
+    """The body of a request is longer than it may be; the text says how long that is."""
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        TooLongError: it has more bytes than ``most``.
+        ClientDisconnect: the client has gone.
+    """
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > MAX_BODY:
-            raise SessionTreeError(f"the question is longer than {MAX_BODY:,} bytes")
+        if size > most:
+            raise TooLongError(f"{most:,} bytes")
         parts.append(part)
     return b"".join(parts)
 

@@ -144,7 +144,7 @@ def refuse(request: ModelRequest) -> Any:
 
 
 async def test_a_child_runs_a_program_instead_of_a_model(open_tree: Opener, tmp_path: Path) -> None:
-    """Its value is the child's result, by handle and in a program; what can't begin is no child."""
+    """Its value is the child's result, by handle and in a program; what can't begin never becomes a child."""
     (open_tree.workspace / "a.txt").write_text("hello\n")
     programs = saved(tmp_path / "programs", count=COUNT)
     async with open_tree(FunctionModel(refuse), policy=EVERYTHING, programs=programs) as tree:

@@ -13,7 +13,8 @@ from openai import AsyncOpenAI
 
 from sessiontree import Model, PolicyConfig, Runtime, ToolPolicy
 from sessiontree.doors.conversations import Conversations
-from sessiontree.doors.tokens import TokenFile, TokenRights
+from sessiontree.doors.principals import DoorRights
+from sessiontree.doors.tokens import TokenFile
 from sessiontree.runtime.clock import machine_ms
 from sessiontree.serve.door_routes import DoorRoutes
 from sessiontree.serve.listen import Address, PageServer
@@ -46,7 +47,7 @@ class Door:
 
     def make_token(self, name: str = "editor", **rights: Any) -> str:
         """Return a new token."""
-        given = TokenRights(workspace=str(self.workspace), **rights)
+        given = DoorRights(workspace=str(self.workspace), **rights)
         return self.tokens.add(name, given, machine_ms(), None)
 
     def client(self, token: str) -> AsyncOpenAI:

@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.doors.tokens import TokenFile, TokenRights
+from sessiontree.doors.principals import DoorRights
+from sessiontree.doors.tokens import TokenFile
 
-RIGHTS = TokenRights(workspace="/srv/work", tier="Workspace", budget_usd=5.0)
+RIGHTS = DoorRights(workspace="/srv/work", tier="Workspace", budget_usd=5.0)
 NOW_MS = 1_000_000
 
 
 def test_a_token_is_found_until_it_expires(tmp_path: Path) -> None:
-    """Its rights come with it; the digest is no way in."""
+    """Its rights come with it; nobody comes in by its digest."""
     tokens = TokenFile(tmp_path)
     given = tokens.add("editor", RIGHTS, NOW_MS, NOW_MS + 10)
     found = tokens.find(given, NOW_MS)
@@ -83,4 +84,4 @@ def test_a_spoiled_file_lets_nobody_in(tmp_path: Path, text: str) -> None:
 def test_wrong_rights_are_refused(wrong: dict[str, Any]) -> None:
     """The error names the member."""
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        TokenRights(**{"workspace": "/w", **wrong})
+        DoorRights(**{"workspace": "/w", **wrong})

@@ -1,0 +1,104 @@
+"""Principals: who comes in by a door, and what a tree of theirs may do at most.
+
+A principal acts for itself and never for the owner. Its bounds become the policy and the budget of each of
+its trees, so that they hold where rights are built, and no protocol has a rule of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from sessiontree.channels.program_channels import QueueChannel
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.kinds import PermissionTier, TierLabel
+from sessiontree.contracts.senders import Sender
+from sessiontree.contracts.settings import Budget, StrictSettings
+from sessiontree.policy.settings import PolicyConfig
+
+DoorName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+DEFAULT_AGENT = "default"
+"""What a client calls the agent of Main if the owner's configuration names no other."""
+
+
+class DoorRights(StrictSettings):
+    """What a principal may do: bounds of each tree that it opens by a door."""
+
+    tier: TierLabel = "ReadOnly"
+    """The highest tier of a call."""
+    budget_usd: float | None = Field(default=None, gt=0)
+    """Most that one tree may spend, in US dollars; None = what the owner's configuration says."""
+    workspace: str = Field(min_length=1)
+    """Directory of its trees; absolute."""
+    agents: tuple[DoorName, ...] = ()
+    """Agents that it may talk to; empty = those that the owner's configuration has."""
+    tools: tuple[DoorName, ...] | None = None
+    """Tools that its trees hold at most; None = those that the policy allows."""
+    approves: bool = False
+    """Whether it answers the requests and questions of its own trees, as their owner."""
+    per_minute: int = Field(default=60, ge=1, le=100_000)
+    """Requests that begin in one minute."""
+    max_open: int = Field(default=64, ge=1, le=10_000)
+    """Requests that are open at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoorPrincipal:
+    """Who comes in by a door."""
+
+    principal_id: str
+    """Names it in journals: ``token:`` and the token's id, or the name of a local door, such as ``acp``."""
+    name: str
+    """Says for people who it is."""
+    rights: DoorRights
+
+    @property
+    def purpose(self) -> str:
+        """The purpose of its trees: who they belong to is in their journals."""
+        return f"door:{self.principal_id}"
+
+    @property
+    def sender(self) -> Sender:
+        """The sender of its messages, and of its answers."""
+        return Sender(self.principal_id, name=self.name, channel="door")
+
+    def check_agent(self, agent: str) -> None:
+        """Refuse an agent that it may not talk to.
+
+        Raises:
+            ConfigError: it is not one of its agents.
+        """
+        if self.rights.agents and agent not in self.rights.agents:
+            raise ConfigError(f"{self.name} may talk to {', '.join(self.rights.agents)}, not to {agent!r}")
+
+    def channel(self) -> QueueChannel:
+        """Return the channel of a tree's Main: it lists the principal as owner if it may answer requests."""
+        return QueueChannel(owners=(self.principal_id,) if self.rights.approves else ())
+
+    def limit(self, options: Mapping[str, Any], client_tools: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the arguments of a tree within what the principal may do.
+
+        Args:
+            options: The arguments before.
+            client_tools: Names of tools that the client hosts, which it always may use.
+        """
+        rights, policy = self.rights, options.get("policy") or PolicyConfig()
+        allowed = PermissionTier.from_label(rights.tier)
+        before = PermissionTier.from_label(policy.max_tier or rights.tier)
+        changes: dict[str, Any] = {"max_tier": min(allowed, before).label}
+        if rights.tools is not None:
+            changes["max_tools"] = (*rights.tools, *client_tools)
+        budget = options.get("budget") or Budget()
+        if rights.budget_usd is not None:
+            most = rights.budget_usd if budget.cost_usd is None else min(rights.budget_usd, budget.cost_usd)
+            budget = budget.model_copy(update={"cost_usd": most})
+        return {
+            **options,
+            "policy": policy.model_copy(update=changes),
+            "budget": budget,
+            "purpose": self.purpose,
+            "channel": self.channel(),
+        }
