@@ -137,7 +137,7 @@ docs: setup ## build the site into build/site: strictly, every link checked, not
 COMPILE := pip compile --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
   --no-emit-find-links --python-version 3.11
 
-LOCKED := all browser minilm notebook otel plot programs serve survey terminal testing
+LOCKED := acp all browser mcp minilm notebook otel plot programs serve survey terminal testing
 SUITE_LOCKS := sessiontree/bench/suites/locks
 
 lock: ## resolve the locks again (needs uv: UV=/path/to/uv)

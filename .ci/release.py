@@ -51,6 +51,8 @@ MODULES = {
     "browser": ("playwright.async_api", "axe_playwright_python"),
     "terminal": ("pyte",),
     "programs": ("pydantic_monty",),
+    "acp": ("acp",),
+    "mcp": ("mcp",),
     "inspect": ("sessiontree.bench.adapters.inspect_solver",),
 }
 """What each extra is for; a new one is added here."""
