@@ -44,8 +44,9 @@ from sessiontree import (
 )
 from sessiontree.facts import RunFinished
 from sessiontree.programs.interpreter_process import InterpreterProcess
+from sessiontree.programs.orders import order_opening
 from sessiontree.programs.signatures import face_of
-from sessiontree.runtime.program_runs import ANSWERS_AT_ONCE, IDLE_S, bounds
+from sessiontree.runtime.program_runs import ANSWERS_AT_ONCE, IDLE_S
 
 ROUNDS, QUICK_ROUNDS = 5, 1
 CALLS, QUICK_CALLS = 500, 50
@@ -202,18 +203,7 @@ async def _replay_ms(answers: int) -> float:
     face = face_of(
         {"look": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}, ""
     )
-    order = {
-        "op": "open",
-        "code": LOOP.format(calls=answers + 1),
-        "inputs": {},
-        "stubs": face.stubs,
-        "prelude": face.prelude,
-        "names": sorted(face.tools),
-        "clock_ms": 0,
-        "seed": "s",
-        "limits": bounds(),
-        "is_checked": False,
-    }
+    order = order_opening(LOOP.format(calls=answers + 1), face, seed="s")
     process = InterpreterProcess()
     await process.start()
     try:

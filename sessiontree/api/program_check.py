@@ -25,8 +25,8 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import CompiledPolicy, compiled
 from sessiontree.policy.steps import Standing
 from sessiontree.programs.interpreter_process import InterpreterEndedError, InterpreterProcess
+from sessiontree.programs.orders import order_opening
 from sessiontree.programs.signatures import face_of
-from sessiontree.runtime.program_runs import bounds
 from sessiontree.runtime.session_rights import tool_standing
 
 NOTHING_ELSE: Final = "\n\nNone\n"
@@ -159,18 +159,7 @@ async def _faults_in(saved: SavedText, schemas: Mapping[str, Any]) -> str:
     process = InterpreterProcess()
     try:
         await process.start()
-        order = {
-            "op": "open",
-            "code": saved.text + NOTHING_ELSE,
-            "inputs": {},
-            "stubs": face.stubs,
-            "prelude": face.prelude,
-            "names": sorted(face.tools),
-            "clock_ms": 0,
-            "seed": saved.name,
-            "limits": bounds(),
-            "is_checked": False,
-        }
+        order = order_opening(saved.text + NOTHING_ELSE, face, seed=saved.name)
         async with asyncio.timeout(CHECK_S):
             told = await process.ask(saved.name, order)
     except (InterpreterEndedError, TimeoutError) as error:

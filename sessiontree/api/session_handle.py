@@ -58,7 +58,7 @@ from sessiontree.contracts.kinds import ChildKind, SessionKind, SessionStatus
 from sessiontree.contracts.messages import ImageContent, Message, ToolReply
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.programs import IS_TEXT, first_call_of
+from sessiontree.contracts.programs import first_call_of, is_text_value
 from sessiontree.contracts.results import R, ResultCause, SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.session_facts import ContextCompacted, MessagesShortened
@@ -390,8 +390,7 @@ class SessionHandle(Generic[R]):
         """
         first = first_call_of(TEXT.take(source_or_name, "program"), inputs_of(inputs))
         reply = await self.call(first.tool, first.arguments)
-        kept = reply.details.get("details") if isinstance(reply.details, dict) else None
-        return reply.text if isinstance(kept, dict) and kept.get(IS_TEXT) is True else reply.output
+        return reply.text if is_text_value(reply.details) else reply.output
 
     @property
     def child_workspaces(self) -> OwnWorkspaces:

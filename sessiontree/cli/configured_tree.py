@@ -14,6 +14,7 @@ from sessiontree.api.approval_modes import DEFAULT_MODE, MODES, with_own_system_
 from sessiontree.api.model_choice import models_of
 from sessiontree.api.paths import absolute_path
 from sessiontree.channels.safe_text import make_visible
+from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.settings import meant
 from sessiontree.models.port import model_name
 from sessiontree.models.program_model import NoModel
@@ -63,9 +64,7 @@ def tree_options(
     Raises:
         ConfigError: an option is wrong, or the model or the agent is unknown.
     """
-    if approve is not None and approve not in MODES:
-        raise ConfigError(f"--approve {approve!r} is not one of {', '.join(MODES)}{meant(approve, MODES)}")
-    named = approve or configured.approvals
+    named = mode_of(approve) or configured.approvals
     if has_person is None:
         has_person = sys.stdin is not None and sys.stdin.isatty()
     options = configured.tree_options(
@@ -81,6 +80,20 @@ def tree_options(
     if named is None:
         options["policy"] = with_own_system_tier(options["policy"])
     return options
+
+
+def mode_of(approve: str | None) -> ApprovalMode | None:
+    """Return the mode that the option ``--approve`` names.
+
+    Raises:
+        ConfigError: it names none.
+    """
+    for mode in MODES:
+        if approve == mode:
+            return mode
+    if approve is not None:
+        raise ConfigError(f"--approve {approve!r} is not one of {', '.join(MODES)}{meant(approve, MODES)}")
+    return None
 
 
 def spare_tools(options: dict[str, Any]) -> None:

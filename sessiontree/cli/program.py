@@ -6,7 +6,6 @@ import asyncio
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import get_args
 
 from sessiontree import ConfigError, Configuration
 from sessiontree.api.front_matter import Malformed
@@ -15,10 +14,9 @@ from sessiontree.api.program_check import ProgramFit, check_program
 from sessiontree.api.program_files import SUFFIX, program_in, read_programs
 from sessiontree.api.program_signature import UnfitProgram
 from sessiontree.api.program_text import file_text
-from sessiontree.cli.configured_tree import checked_workspace, load_configuration
+from sessiontree.cli.configured_tree import checked_workspace, load_configuration, mode_of
 from sessiontree.cli.screen import FAILED, RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
-from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.program_tool import SavedText
@@ -84,17 +82,15 @@ def check(  # noqa: PLR0913 - each is an option of the command
     """Check whether a saved program fits an agent and return the exit code: 1 if it does not.
 
     With ``as_json`` one object: ``name``, ``agent``, ``kind``, ``fits``, ``tools`` (each ``name``, ``tier``,
-    ``approval``, ``why_not``), ``unknown_agents``, ``faults`` and ``offer``; of a file that is no saved
-    program: ``fits`` and ``faults``.
+    ``approval``, ``why_not``), ``unknown_agents``, ``faults`` and ``offer``; of a file that is not a
+    saved program: ``fits`` and ``faults``.
 
     Raises:
         ConfigError: an option or the configuration can't be used.
     """
     if kind not in set(SessionKind):
         raise ConfigError(f"--kind {kind!r} is not one of {', '.join(SessionKind)}")
-    modes = get_args(ApprovalMode)
-    if approve is not None and approve not in modes:
-        raise ConfigError(f"--approve {approve!r} is not one of {', '.join(modes)}")
+    mode = mode_of(approve)
     root = checked_workspace(workspace)
     try:
         saved = program_in(file)
@@ -104,7 +100,6 @@ def check(  # noqa: PLR0913 - each is an option of the command
         else:
             screen.line(str(error.refused))
         return FAILED
-    mode = next((each for each in modes if each == approve), None)
     configured = load_configuration(config, root)
     fit = asyncio.run(check_program(saved, configured, agent, SessionKind(kind), root, mode))
     if as_json:

@@ -119,3 +119,9 @@ def depth_of(key: str) -> int:
 def is_of_program(key: str) -> bool:
     """Return whether a program made the call of a key."""
     return "/" in key
+
+
+def is_text_value(details: JsonValue) -> bool:
+    """Whether the value of a program's result is a text, by the details of the result's message."""
+    kept = details.get("details") if isinstance(details, Mapping) else None
+    return isinstance(kept, Mapping) and kept.get(IS_TEXT) is True

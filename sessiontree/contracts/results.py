@@ -7,6 +7,7 @@ Source: ADR-0004, ToolResult; seed 000, section 7; ADR-0002, SessionResult.
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
@@ -403,3 +404,16 @@ def _error_result(
     is_error: bool,
 ) -> ToolResultMessage:
     return ToolResultMessage(call_id, tool, (TextContent(dump_readable(envelope)),), details, is_error, at_ms)
+
+
+def words_in_error(text: str) -> str:
+    """Return what an error's message says, and of which argument; another text is returned as it is."""
+    try:
+        envelope = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(envelope, dict):
+        return text
+    said = str(envelope.get("error") or envelope.get("reason") or text).strip()
+    where = envelope.get("field")
+    return f"{said} (at {where})" if where else said

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from sessiontree.contracts.errors import ModelError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
-from sessiontree.contracts.programs import IS_TEXT, ProgramCall
+from sessiontree.contracts.programs import ProgramCall, is_text_value
+from sessiontree.contracts.results import words_in_error
 from sessiontree.models.answers import script_call, to_message
 from sessiontree.models.port import ModelRequest
 
@@ -43,23 +43,8 @@ class ProgramModel:
         if last is not ended:
             raise ModelError(f"a program runs here, and takes no message: {last.text[:MAX_REASON_CHARS]}")
         if ended.is_error:
-            raise ModelError(_words_in(ended.text)[:MAX_REASON_CHARS])
-        return to_message(dump_json(ended.text) if _is_text(ended) else ended.text, request.turn)
-
-
-def _is_text(ended: ToolResultMessage) -> bool:
-    kept = ended.details.get("details") if isinstance(ended.details, dict) else None
-    return isinstance(kept, dict) and kept.get(IS_TEXT) is True
-
-
-def _words_in(text: str) -> str:
-    """Return what an error's envelope says."""
-    try:
-        envelope = json.loads(text)
-    except ValueError:
-        return text
-    said = envelope.get("error") or envelope.get("reason") if isinstance(envelope, dict) else None
-    return str(said or text).strip()
+            raise ModelError(words_in_error(ended.text)[:MAX_REASON_CHARS])
+        return to_message(dump_json(ended.text) if is_text_value(ended.details) else ended.text, request.turn)
 
 
 class NoModel:

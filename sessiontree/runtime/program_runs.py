@@ -32,7 +32,7 @@ from sessiontree.contracts.programs import (
     ProgramCall,
     ProgramNote,
 )
-from sessiontree.contracts.results import ToolResult, error_message
+from sessiontree.contracts.results import ToolResult, error_message, words_in_error
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.truncation import cut_text
@@ -43,18 +43,13 @@ from sessiontree.programs.interpreter_process import (
     InterpreterEndedError,
     InterpreterProcess,
 )
+from sessiontree.programs.orders import order_opening
 from sessiontree.programs.prelude import SPAWN
 from sessiontree.programs.signatures import TIMEOUT, ProgramFace
 from sessiontree.programs.snapshots import SNAPSHOTS, ProgramSnapshot, digest_of_answers
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.session.state import CallState, ProgramState, SessionState
 
-MEMORY_BYTES: Final = 64 * 2**20
-TURN_S: Final = 5.0
-"""Longest computing between two calls."""
-COMPUTING_S: Final = 60.0
-"""Longest computing of one program in all."""
-DEPTH: Final = 200
 MAX_CALL_S: Final = 30 * 24 * 3600.0
 """Longest time that a program may wait for one call, in seconds."""
 IDLE_S: Final = 5.0
@@ -357,21 +352,16 @@ class ProgramRuns:
             del self._runs[key]
 
     def _opening(self, call: CallState, program: ProgramState) -> dict[str, Any]:
-        face, arguments, source = self._face, call.final.arguments, program.source
+        arguments, source = call.final.arguments, program.source
         given = arguments.get("inputs") if source is None else {SAVED_INPUTS: dict(arguments)}
-        inputs = dict(given) if isinstance(given, Mapping) else {}
-        return {
-            "op": "open",
-            "code": arguments["code"] if source is None else source.code,
-            "inputs": inputs,
-            "stubs": face.stubs + "".join(f"{name}: Any\n" for name in inputs),
-            "prelude": face.prelude,
-            "names": sorted(face.tools),
-            "clock_ms": program.began_at_ms,
-            "seed": call.key,
-            "limits": bounds(),
-            "is_checked": bool(program.asked),
-        }
+        return order_opening(
+            str(arguments["code"]) if source is None else source.code,
+            self._face,
+            inputs=given if isinstance(given, Mapping) else None,
+            clock_ms=program.began_at_ms,
+            seed=call.key,
+            is_checked=bool(program.asked),
+        )
 
     def _take(
         self, key: str, run: _HeldProgram, call: CallState, program: ProgramState, told: Mapping[str, Any]
@@ -517,18 +507,6 @@ class ProgramRuns:
             self._runs.clear()
 
 
-def bounds() -> dict[str, float]:
-    """Return the bounds of a program as an interpreter takes them."""
-    return {
-        "calls": MAX_PROGRAM_CALLS,
-        "notes": MAX_PROGRAM_NOTES,
-        "memory_bytes": MEMORY_BYTES,
-        "turn_s": TURN_S,
-        "computing_s": COMPUTING_S,
-        "depth": DEPTH,
-    }
-
-
 def timeout_in(arguments: dict[str, JsonValue]) -> float | None:
     """Take the bound of a call's time out of its arguments, in seconds; None = it has none."""
     given = arguments.get(TIMEOUT)
@@ -574,7 +552,10 @@ def _answer_of(fact: CallResolved) -> list[Any]:
     name = _NAMES.get(fact.outcome, "ExecutionError")
     return [
         number,
-        {"exc_type": _EXCEPTIONS.get(fact.outcome, "RuntimeError"), "message": f"{name}: {_words_in(text)}"},
+        {
+            "exc_type": _EXCEPTIONS.get(fact.outcome, "RuntimeError"),
+            "message": f"{name}: {words_in_error(text)}",
+        },
     ]
 
 
@@ -584,16 +565,3 @@ def _value_in(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _words_in(text: str) -> str:
-    """Return what an error's envelope says."""
-    try:
-        envelope = json.loads(text)
-    except ValueError:
-        return text
-    if not isinstance(envelope, dict):
-        return text
-    said = str(envelope.get("error") or envelope.get("reason") or text)
-    where = envelope.get("field")
-    return f"{said} (at {where})" if where else said

@@ -20,7 +20,7 @@ from sessiontree.policy.catalog import CATALOG
 from sessiontree.tree.spawn import ceiling_of
 from sessiontree.view.feed import TreeFeed
 from sessiontree.view.live_tree import LiveTree
-from sessiontree.view.program_panel import programs_in
+from sessiontree.view.program_panel import ProgramPanel, programs_in
 from sessiontree.view.rows import program_json, snapshot
 from sessiontree.view.session_panel import SessionPanel
 from sessiontree.view.timeline import spans_of
@@ -97,8 +97,7 @@ class Content:
         most, after = min(_count(given, "most", 0), MAX_STEPS), _count(given, "after", 0)
         panel = session.programs.get(key) if isinstance(key, str) else None
         if panel is None and isinstance(key, str):
-            records = self._journal.read_session(self._config.tree_id, session.session_id)
-            panel = programs_in((each.seq, fact) for each in records for fact in each.facts).get(key)
+            panel = self._programs_of(session).get(key)
         if panel is None:
             raise ConfigError(f"key: the session has no program {str(key)[:40]!r}")
         return program_json(panel, after, most)
@@ -110,10 +109,12 @@ class Content:
             ConfigError: the tree has no such session.
             JournalError: the facts can't be read.
         """
-        session = self._session_in({"session": path})
-        records = self._journal.read_session(self._config.tree_id, session.session_id)
-        found = programs_in((each.seq, fact) for each in records for fact in each.facts)
+        found = self._programs_of(self._session_in({"session": path}))
         return {key: program_json(panel, 0, MAX_STEPS) for key, panel in found.items()}
+
+    def _programs_of(self, session: SessionPanel) -> dict[str, ProgramPanel]:
+        records = self._journal.read_session(self._config.tree_id, session.session_id)
+        return programs_in((each.seq, fact) for each in records for fact in each.facts)
 
     def _part(self, given: Mapping[str, Any]) -> Json:
         seq, item, name = _count(given, "seq", None), given.get("item"), given.get("name")

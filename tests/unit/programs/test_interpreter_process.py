@@ -12,8 +12,8 @@ import pytest
 from sessiontree.contracts.errors import ConfinementUnavailable
 from sessiontree.programs.found import FoundInterpreter, confined_words, found_interpreter
 from sessiontree.programs.interpreter_process import InterpreterEndedError, InterpreterProcess
+from sessiontree.programs.orders import order_opening
 from sessiontree.programs.signatures import face_of
-from sessiontree.runtime.program_runs import bounds
 from sessiontree.sandbox.environment import running_interpreter
 from sessiontree.sandbox.process_tree import descendants
 
@@ -30,19 +30,7 @@ async def process() -> AsyncIterator[InterpreterProcess]:
 
 def opening(code: str) -> dict[str, object]:
     """Return the order that opens a program without tools."""
-    face = face_of({}, "")
-    return {
-        "op": "open",
-        "code": code,
-        "inputs": {},
-        "stubs": face.stubs,
-        "prelude": face.prelude,
-        "names": [],
-        "clock_ms": 86_400_000,
-        "seed": "s",
-        "limits": bounds(),
-        "is_checked": False,
-    }
+    return order_opening(code, face_of({}, ""), clock_ms=86_400_000, seed="s")
 
 
 def confinement(pid: int) -> tuple[list[str], str, set[str]]:
