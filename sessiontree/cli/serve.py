@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.api.runtime_options import BackendName
+from sessiontree.cli.doors import list_agents, make_conversations
 from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir, whole_tree_id
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.doors.tokens import TokenFile
 from sessiontree.version import how_to_install
 
 
@@ -72,28 +74,12 @@ def _doors(state_dir: Path, config: Path | None, backend: BackendName) -> Any:
     Raises:
         ConfigError: the configuration can't be used, or the extra ``serve`` is not installed.
     """
-    make_routes, make_conversations, make_tokens, make_runtime, load_configuration, tree_options = (
+    make_guard, make_routes = (
         load(name)
-        for name in (
-            "sessiontree.serve.door_routes:DoorRoutes",
-            "sessiontree.doors.conversations:Conversations",
-            "sessiontree.doors.tokens:TokenFile",
-            "sessiontree.api.runtime:Runtime",
-            "sessiontree.cli.configured_tree:load_configuration",
-            "sessiontree.cli.configured_tree:tree_options",
-        )
+        for name in ("sessiontree.serve.door_guard:DoorGuard", "sessiontree.serve.door_routes:DoorRoutes")
     )
-
-    def options_for(workspace: str, agent: str | None) -> dict[str, Any]:
-        configured = load_configuration(config, Path(workspace))
-        options: dict[str, Any] = tree_options(
-            configured, model=None, agent=agent, approve=None, has_person=True
-        )
-        return options
-
-    agents = ("default", *load_configuration(config, state_dir).agents)
-    conversations = make_conversations(lambda: make_runtime(state_dir, backend=backend), options_for)
-    return make_routes(make_tokens(state_dir), conversations, dict.fromkeys(agents))
+    conversations = make_conversations(state_dir, config, backend)
+    return make_routes(make_guard(TokenFile(state_dir)), conversations, list_agents(state_dir, config))
 
 
 def _due_trees(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Final, TypeAlias
@@ -27,9 +25,10 @@ from sessiontree.doors.responses import (
     read_request,
     response_of,
 )
-from sessiontree.doors.tokens import DoorToken, TokenFile
+from sessiontree.doors.tokens import DoorToken
 from sessiontree.doors.turns import Turn
 from sessiontree.runtime.clock import machine_ms
+from sessiontree.serve.door_guard import CHALLENGE, DoorGuard, LimitError
 from sessiontree.serve.server import TooLongError, read_body
 
 MAX_BODY: Final = 2 * 2**20
@@ -37,72 +36,32 @@ MAX_BODY: Final = 2 * 2**20
 BODY_S: Final = 30.0
 """How long a client may take to send it."""
 PING_S: Final = 15
-MINUTE_S: Final = 60.0
 
 Answer: TypeAlias = Callable[[Request, DoorToken], Awaitable[Response]]
-
-
-class _LimitError(Exception):
-    """A token asks too often, or sends too much; the status says which."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 def refusal(status: int, message: str, code: str) -> Response:
     """Return an error as clients of the protocol know it."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     error = {"message": message, "type": kind, "param": None, "code": code}
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    return JSONResponse({"error": error}, status, headers)
-
-
-class _Rates:
-    """How often each token has asked in the last minute, and what it has open."""
-
-    def __init__(self) -> None:
-        self._begun: dict[str, deque[float]] = {}
-        self._open: dict[str, int] = {}
-
-    def enter(self, token: DoorToken) -> None:
-        """Count a request that begins.
-
-        Raises:
-            _LimitError: there are too many.
-        """
-        rights, now_s = token.rights, time.monotonic()
-        begun = self._begun.setdefault(token.token_id, deque())
-        while begun and begun[0] <= now_s - MINUTE_S:
-            begun.popleft()
-        if len(begun) >= rights.per_minute:
-            raise _LimitError(429, f"the token may begin {rights.per_minute} requests a minute")
-        if self._open.get(token.token_id, 0) >= rights.max_open:
-            raise _LimitError(429, f"the token may have {rights.max_open} requests open")
-        begun.append(now_s)
-        self._open[token.token_id] = self._open.get(token.token_id, 0) + 1
-
-    def leave(self, token: DoorToken) -> None:
-        """Count a request that has ended."""
-        self._open[token.token_id] -= 1
+    return JSONResponse({"error": error}, status, CHALLENGE if status == 401 else {})
 
 
 class DoorRoutes:
     """What clients of protocols ask.
 
     Args:
-        tokens: Who may come in.
+        guard: Lets in whoever has a token.
         conversations: Their trees.
         agents: Names of the agents that the owner's configuration has.
     """
 
-    prefix = "/v1/"
+    prefixes = ("/v1/",)
 
-    def __init__(self, tokens: TokenFile, conversations: Conversations, agents: Sequence[str]) -> None:
-        self._tokens = tokens
+    def __init__(self, guard: DoorGuard, conversations: Conversations, agents: Sequence[str]) -> None:
+        self._guard = guard
         self._conversations = conversations
         self._agents = tuple(agents)
-        self._rates = _Rates()
 
     async def close(self) -> None:
         """Close the trees of all conversations; they can be continued later."""
@@ -121,26 +80,23 @@ class DoorRoutes:
         """Return what answers a request of a token, and refuses all others."""
 
         async def guarded(request: Request) -> Response:
-            scheme, _, given = request.headers.get("authorization", "").partition(" ")
             try:
-                if scheme.lower() != "bearer":
-                    raise ConfigError("send the token as Authorization: Bearer …")
-                token = self._tokens.find(given.strip(), machine_ms())
+                token = self._guard.find_token(request.headers)
             except ConfigError as error:
                 return refusal(401, str(error), "invalid_api_key")
             try:
-                self._rates.enter(token)
-            except _LimitError as error:
+                self._guard.enter(token)
+            except LimitError as error:
                 return refusal(error.status, str(error), "rate_limit_exceeded")
             answered: Response | None = None
             try:
                 answered = await answer(request, token)
                 return answered
-            except (NotFoundError, ConflictError, _LimitError, SessionTreeError) as error:
+            except (NotFoundError, ConflictError, LimitError, SessionTreeError) as error:
                 return _refused(error)
             finally:
                 if not isinstance(answered, _TurnStream):  # a stream is open until it ends
-                    self._rates.leave(token)
+                    self._guard.leave(token)
 
         return guarded
 
@@ -157,7 +113,7 @@ class DoorRoutes:
             at_s, turn = machine_ms() // 1000, conversation.send(asked.text)
             if asked.stream:
                 events = self._stream(asked, conversation, turn, at_s)
-                held.callback(self._rates.leave, token)
+                held.callback(self._guard.leave, token)
                 return _TurnStream(events, held.pop_all())
             ended = await turn.end()
             return JSONResponse(
@@ -228,15 +184,15 @@ async def read_json(request: Request) -> Any:
 
     Raises:
         ConfigError: it is not JSON.
-        _LimitError: it is too long, or takes too long.
+        LimitError: it is too long, or takes too long.
     """
     try:
         async with asyncio.timeout(BODY_S):
             return json.loads(await read_body(request, MAX_BODY))
     except TooLongError as error:
-        raise _LimitError(413, f"a request has at most {error}") from None
+        raise LimitError(413, f"a request has at most {error}") from None
     except TimeoutError:
-        raise _LimitError(408, f"a request is sent within {BODY_S:g} s") from None
+        raise LimitError(408, f"a request is sent within {BODY_S:g} s") from None
     except ClientDisconnect as error:
         raise ConfigError("the client has gone") from error
     except (ValueError, RecursionError) as error:
@@ -245,7 +201,7 @@ async def read_json(request: Request) -> Any:
 
 def _refused(error: Exception) -> Response:
     """Return what a client reads of an error."""
-    if isinstance(error, _LimitError):
+    if isinstance(error, LimitError):
         return refusal(error.status, str(error), "too_large")
     if isinstance(error, NotFoundError):
         return refusal(404, str(error), "not_found")

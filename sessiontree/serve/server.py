@@ -70,7 +70,7 @@ class Site(Protocol):
 class Api(Protocol):
     """What programs ask of a server, each with a token of its own."""
 
-    prefix: str
+    prefixes: tuple[str, ...]
     """What the paths of its routes begin with."""
 
     def routes(self) -> list[Route]:
@@ -98,18 +98,18 @@ def serve_app(site: Site, access: Access, api: Api | None = None) -> Starlette:
 
     further = [] if api is None else api.routes()
     app = Starlette(routes=[*site.routes(), *further], lifespan=lifespan)
-    app.add_middleware(_Gate, access=access, prefix=None if api is None else api.prefix)
+    app.add_middleware(_Gate, access=access, prefixes=() if api is None else api.prefixes)
     return app
 
 
 class _Gate:
     """Refuses whoever may not use the server, before anything else is looked at, and sets the headers."""
 
-    def __init__(self, app: ASGIApp, access: Access, prefix: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, access: Access, prefixes: tuple[str, ...] = ()) -> None:
         self._app = app
         self._access = access
-        self._prefix = prefix
-        """What the paths begin with that programs ask with a token of their own; None = none do."""
+        self._prefixes = prefixes
+        """What the paths begin with that programs ask with a token of their own."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -128,7 +128,7 @@ class _Gate:
             await send(message)
 
         request = Request(scope)
-        if self._prefix is not None and request.url.path.startswith(self._prefix):
+        if request.url.path.startswith(self._prefixes):
             refusal = self._foreign_program(request)
         else:
             refusal = self._way_in(request) or self._refusal(request)

@@ -16,6 +16,7 @@ from sessiontree.doors.conversations import Conversations
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
 from sessiontree.runtime.clock import machine_ms
+from sessiontree.serve.door_guard import DoorGuard
 from sessiontree.serve.door_routes import DoorRoutes
 from sessiontree.serve.listen import Address, PageServer
 from tests.behaviour.effect_fakes import TOOLS
@@ -72,7 +73,7 @@ async def open_door(place: Path, model: Model) -> AsyncIterator[Door]:
         return {"model": model, "tools": TOOLS, "policy": policy, "agent": agent or "default"}
 
     conversations = Conversations(lambda: Runtime(place / "state", backend="local"), options_for)
-    routes = DoorRoutes(TokenFile(place / "state"), conversations, ("default",))
+    routes = DoorRoutes(DoorGuard(TokenFile(place / "state")), conversations, ("default",))
     async with running(PageServer(place / "state", Address(), routes)) as server:
         door = Door(place, server.origin)
         try:

@@ -1,0 +1,72 @@
+"""The guard of doors: which token a request comes with, how often its holder asks, and what it has open."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.doors.tokens import DoorToken, TokenFile
+from sessiontree.runtime.clock import machine_ms
+
+MINUTE_S: Final = 60.0
+CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
+"""Header of the answer to a request without a token that lets it in."""
+
+
+class LimitError(Exception):
+    """A token asks too often, or sends too much; the status says which."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class DoorGuard:
+    """Lets in requests that come with a token, and counts them; all doors of a server share one.
+
+    Args:
+        tokens: Who may come in.
+    """
+
+    def __init__(self, tokens: TokenFile) -> None:
+        self._tokens = tokens
+        self._begun: dict[str, deque[float]] = {}
+        self._open: dict[str, int] = {}
+
+    def find_token(self, headers: Mapping[str, str]) -> DoorToken:
+        """Return the token of a request.
+
+        Args:
+            headers: Its headers, by lower-case names.
+
+        Raises:
+            ConfigError: it has none, or one that lets nobody in.
+        """
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            raise ConfigError("send the token as Authorization: Bearer …")
+        return self._tokens.find(given.strip(), machine_ms())
+
+    def enter(self, token: DoorToken) -> None:
+        """Count a request that begins.
+
+        Raises:
+            LimitError: there are too many.
+        """
+        rights, now_s = token.rights, time.monotonic()
+        begun = self._begun.setdefault(token.token_id, deque())
+        while begun and begun[0] <= now_s - MINUTE_S:
+            begun.popleft()
+        if len(begun) >= rights.per_minute:
+            raise LimitError(429, f"the token may begin {rights.per_minute} requests a minute")
+        if self._open.get(token.token_id, 0) >= rights.max_open:
+            raise LimitError(429, f"the token may have {rights.max_open} requests open")
+        begun.append(now_s)
+        self._open[token.token_id] = self._open.get(token.token_id, 0) + 1
+
+    def leave(self, token: DoorToken) -> None:
+        """Count a request that has ended."""
+        self._open[token.token_id] -= 1
