@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.api.runtime_options import BackendName
-from sessiontree.cli.doors import list_agents, make_conversations
+from sessiontree.cli.door import list_agents, make_conversations
 from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir, whole_tree_id

@@ -9,22 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.channels.safe_text import make_visible
+from sessiontree.cli.door import given_rights
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.kinds import TierLabel
-from sessiontree.contracts.settings import meant
-from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import MAX_DAYS, DoorToken, TokenFile
 from sessiontree.runtime.clock import machine_ms
 
-TIERS: Final[dict[str, TierLabel]] = {
-    "read-only": "ReadOnly",
-    "workspace": "Workspace",
-    "system": "System",
-    "elevated": "Elevated",
-}
 _SPAN: Final = re.compile(r"([1-9]\d{0,5})([hd])")
 _UNIT_MS: Final = {"h": 3_600_000, "d": 86_400_000}
 
@@ -52,21 +44,8 @@ def create(  # noqa: PLR0913 - each is an option of the command
     Raises:
         ConfigError: an option is wrong, or the token can't be kept.
     """
-    if tier not in TIERS:
-        raise ConfigError(f"--tier {tier!r} is not one of {', '.join(TIERS)}{meant(tier, TIERS)}")
-    place = workspace.expanduser().resolve()
-    if not place.is_dir():
-        raise ConfigError(f"--workspace {str(workspace)!r} is not a directory")
-    rights = DoorRights(
-        tier=TIERS[tier],
-        budget_usd=budget_usd,
-        workspace=str(place),
-        agents=tuple(agents or ()),
-        tools=None if not tools else tuple(tools),
-        approves=approve,
-        per_minute=per_minute,
-        max_open=max_open,
-    )
+    given = given_rights(tier, workspace, budget_usd=budget_usd, agents=agents, tools=tools, approve=approve)
+    rights = given.model_copy(update={"per_minute": per_minute, "max_open": max_open})
     file = TokenFile(find_state_dir(None, state_dir))
     now_ms = machine_ms()
     token = file.add(name, rights, now_ms, _end_of(expires, now_ms))

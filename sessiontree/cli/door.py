@@ -1,0 +1,81 @@
+"""What the commands that open a door give it: conversations with the agents of the owner's configuration.
+
+Rights that options name are here too: those of tokens, and of the one program that a command serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sessiontree.api.runtime import Runtime
+from sessiontree.api.runtime_options import BackendName
+from sessiontree.cli.configured_tree import load_configuration, tree_options
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.kinds import TierLabel
+from sessiontree.contracts.settings import meant
+from sessiontree.doors.conversations import Conversations
+from sessiontree.doors.principals import DEFAULT_AGENT, DoorRights
+
+TIERS: Final[dict[str, TierLabel]] = {
+    "read-only": "ReadOnly",
+    "workspace": "Workspace",
+    "system": "System",
+    "elevated": "Elevated",
+}
+"""What ``--tier`` takes."""
+
+
+def given_rights(
+    tier: str,
+    workspace: Path,
+    *,
+    budget_usd: float | None,
+    agents: Sequence[str] | None,
+    tools: Sequence[str] | None,
+    approve: bool,
+) -> DoorRights:
+    """Return the rights that the options of a command name.
+
+    Raises:
+        ConfigError: the tier is unknown, or the workspace is not a directory.
+    """
+    if tier not in TIERS:
+        raise ConfigError(f"--tier {tier!r} is not one of {', '.join(TIERS)}{meant(tier, TIERS)}")
+    place = workspace.expanduser().resolve()
+    if not place.is_dir():
+        raise ConfigError(f"--workspace {str(workspace)!r} is not a directory")
+    return DoorRights(
+        tier=TIERS[tier],
+        budget_usd=budget_usd,
+        workspace=str(place),
+        agents=tuple(agents or ()),
+        tools=None if not tools else tuple(tools),
+        approves=approve,
+    )
+
+
+def make_conversations(state_dir: Path, config: Path | None, backend: BackendName) -> Conversations:
+    """Return the conversations of a door; the configuration is read again for each of their trees.
+
+    Args:
+        state_dir: Where their journals are.
+        config: File of the owner's configuration; None = the default one.
+        backend: What runs their trees.
+    """
+
+    def options_for(workspace: str, agent: str | None) -> dict[str, Any]:
+        configured = load_configuration(config, Path(workspace))
+        return tree_options(configured, model=None, agent=agent, approve=None, has_person=True)
+
+    return Conversations(lambda: Runtime(state_dir, backend=backend), options_for)
+
+
+def list_agents(state_dir: Path, config: Path | None) -> tuple[str, ...]:
+    """Return the names of the agents that clients may ask for.
+
+    Raises:
+        ConfigError: the configuration can't be used.
+    """
+    return tuple(dict.fromkeys((DEFAULT_AGENT, *load_configuration(config, state_dir).agents)))
