@@ -84,7 +84,7 @@ class Conversation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let its tree be closed once it has been without users for a while."""
+        """Let its tree be closed once it has been without users, and without a turn, for a while."""
         self.users -= 1
         if self.users == 0:
             self._close_later(self)
@@ -110,6 +110,18 @@ class Conversation:
         if turn is None:
             raise _not_found(turn_id)
         return turn
+
+    async def is_at_work(self) -> bool:
+        """Return whether a turn goes on, or waits for an answer; false if nobody can know."""
+        try:
+            turns = await self.log.read()
+            return any(turn.ended is None for turn in turns.values()) and not await self.is_over()
+        except SessionTreeError:
+            return False
+
+    async def is_over(self) -> bool:
+        """Return whether its tree has ended: it takes no message any more."""
+        return await self.log.is_over()
 
     async def interrupt(self) -> None:
         """End the turn that goes on, if one does."""
@@ -243,7 +255,9 @@ class Conversations:
 
     async def _close_unused(self, unused: Conversation) -> None:
         async with self._changing(unused.conversation_id):  # nobody resumes it before it is closed
-            if unused.users == 0:
+            if unused.users == 0 and await unused.is_at_work():
+                self._close_later(unused)
+            elif unused.users == 0:
                 await self._close(unused)
 
     async def _close(self, closed: Conversation) -> None:

@@ -9,9 +9,9 @@ import asyncio
 import secrets
 from dataclasses import dataclass, field
 
-from sessiontree.api.backend import READ_AT_ONCE
+from sessiontree.api.backend import READ_AT_ONCE, READ_WAIT_S
 from sessiontree.api.pending_reply import PendingReply
-from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.contracts.errors import SessionFailed, SessionTreeError
 from sessiontree.contracts.session_facts import MessageReceived, RunFinished
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.journal.record import JournalRecord
@@ -31,6 +31,8 @@ class TurnEnd:
     """The answer; empty if it failed."""
     error: str | None = None
     """Why it failed."""
+    was_interrupted: bool = False
+    """Whether it failed because somebody interrupted it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Turn:
         try:
             return TurnEnd(await self.reply)
         except SessionTreeError as error:
-            return TurnEnd("", str(error))
+            return TurnEnd("", str(error), isinstance(error, SessionFailed) and error.cause == "interrupted")
 
 
 @dataclass(slots=True)
@@ -94,6 +96,37 @@ class TurnLog:
                 self._after = records[-1].seq
         return self._turns
 
+    async def is_over(self) -> bool:
+        """Return whether the tree has ended."""
+        return await self._supervisor.is_over(self._tree_id)
+
+    async def until_heard(self, turn_id: str) -> HeardTurn | None:
+        """Wait until a turn is durable, and return it; None = the tree ended first.
+
+        Raises:
+            JournalError: the journal can't be read.
+        """
+        return await self._until(turn_id, is_end=False)
+
+    async def until_ended(self, turn_id: str) -> HeardTurn | None:
+        """Wait until a turn has ended, and return it; it goes on only if the tree ended first.
+
+        Returns:
+            None = the tree ended, and has no such turn.
+
+        Raises:
+            JournalError: the journal can't be read.
+        """
+        return await self._until(turn_id, is_end=True)
+
+    async def _until(self, turn_id: str, *, is_end: bool) -> HeardTurn | None:
+        while True:
+            is_over = await self._supervisor.is_over(self._tree_id)  # before its last facts are read
+            turn = (await self.read()).get(turn_id)
+            if is_over or (turn is not None and (turn.ended is not None or not is_end)):
+                return turn
+            await self._supervisor.read(self._tree_id, self._after, 1, READ_WAIT_S)
+
     def _take(self, record: JournalRecord) -> None:
         for fact in record.facts:
             if isinstance(fact, MessageReceived) and fact.message.origin == "user":
@@ -101,7 +134,7 @@ class TurnLog:
                 turn = HeardTurn(fact.message_id, previous, record.seq, record.at_ms)
                 self._turns[fact.message_id] = turn
             elif isinstance(fact, RunFinished):
-                end = TurnEnd(fact.text if fact.error is None else "", fact.error)
+                end = TurnEnd(fact.text if fact.error is None else "", fact.error, fact.interrupted)
                 for turn_id in fact.answers:
                     if (answered := self._turns.get(turn_id)) is not None:
                         answered.ended, answered.end_seq = end, record.seq

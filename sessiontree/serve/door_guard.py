@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
+from starlette.requests import ClientDisconnect, Request
+
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.doors.tokens import DoorToken, TokenFile
 from sessiontree.runtime.clock import machine_ms
+from sessiontree.serve.server import TooLongError, read_body
 
+MAX_BODY: Final = 2 * 2**20
+"""Most bytes of a request's body."""
+BODY_S: Final = 30.0
+"""How long a client may take to send it."""
 MINUTE_S: Final = 60.0
 CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
 """Header of the answer to a request without a token that lets it in."""
@@ -70,3 +78,21 @@ class DoorGuard:
     def leave(self, token: DoorToken) -> None:
         """Count a request that has ended."""
         self._open[token.token_id] -= 1
+
+
+async def read_bounded(request: Request) -> bytes:
+    """Return a request's body.
+
+    Raises:
+        ConfigError: its client has gone.
+        LimitError: it is too long, or takes too long.
+    """
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await read_body(request, MAX_BODY)
+    except TooLongError as error:
+        raise LimitError(413, f"a request has at most {error}") from None
+    except TimeoutError:
+        raise LimitError(408, f"a request is sent within {BODY_S:g} s") from None
+    except ClientDisconnect as error:
+        raise ConfigError("the client has gone") from error

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Final, TypeAlias
 
 from sse_starlette import EventSourceResponse
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -28,13 +27,8 @@ from sessiontree.doors.responses import (
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.doors.turns import Turn
 from sessiontree.runtime.clock import machine_ms
-from sessiontree.serve.door_guard import CHALLENGE, DoorGuard, LimitError
-from sessiontree.serve.server import TooLongError, read_body
+from sessiontree.serve.door_guard import CHALLENGE, DoorGuard, LimitError, read_bounded
 
-MAX_BODY: Final = 2 * 2**20
-"""Most bytes of a request's body."""
-BODY_S: Final = 30.0
-"""How long a client may take to send it."""
 PING_S: Final = 15
 
 Answer: TypeAlias = Callable[[Request, DoorToken], Awaitable[Response]]
@@ -187,14 +181,7 @@ async def read_json(request: Request) -> Any:
         LimitError: it is too long, or takes too long.
     """
     try:
-        async with asyncio.timeout(BODY_S):
-            return json.loads(await read_body(request, MAX_BODY))
-    except TooLongError as error:
-        raise LimitError(413, f"a request has at most {error}") from None
-    except TimeoutError:
-        raise LimitError(408, f"a request is sent within {BODY_S:g} s") from None
-    except ClientDisconnect as error:
-        raise ConfigError("the client has gone") from error
+        return json.loads(await read_bounded(request))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the request is not JSON: {error}") from error
 
