@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree import AsyncFunctionModel, ModelRequest, Runtime
 from sessiontree.doors import conversations
-from sessiontree.doors.conversations import Conversations
+from sessiontree.doors.conversations import Conversation, Conversations
 from sessiontree.doors.principals import DoorPrincipal, DoorRights
 
 
@@ -19,6 +19,15 @@ async def test_a_tree_stays_open_while_its_turn_goes_on(
 ) -> None:
     """A turn that nobody waits for is finished, and its tree is closed afterwards."""
     monkeypatch.setattr(conversations, "IDLE_S", 0.001)
+    answers: asyncio.Queue[bool] = asyncio.Queue()
+    asked = Conversation.is_at_work
+
+    async def look(conversation: Conversation) -> bool:
+        is_at_work = await asked(conversation)
+        answers.put_nowait(is_at_work)
+        return is_at_work
+
+    monkeypatch.setattr(Conversation, "is_at_work", look)
     is_asked, may_answer = asyncio.Event(), asyncio.Event()
 
     async def slow(request: ModelRequest) -> str:
@@ -37,15 +46,14 @@ async def test_a_tree_stays_open_while_its_turn_goes_on(
     with begun:
         turn = begun.send("go")
         await is_asked.wait()
-    seen = begun.closing
-    while begun.closing is seen:  # until somebody looked whether it is used
-        await asyncio.sleep(0.001)
+    assert await answers.get(), "somebody looked whether it may be closed"
     assert await held.find(principal, begun.conversation_id) is begun
     may_answer.set()
     heard = await begun.log.until_ended(turn.turn_id)
     assert heard is not None
     assert heard.ended is not None
     assert heard.ended.text == "heard go"
-    while await held.find(principal, begun.conversation_id) is begun:
-        await asyncio.sleep(0.001)
+    while await answers.get():
+        pass
+    assert await held.find(principal, begun.conversation_id) is not begun
     await held.close()
