@@ -55,7 +55,9 @@ class PreviewServer:
     def _listen(self) -> None:
         if self._serving is not None and not self._serving.done():
             return
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # By its protocol asyncio knows it for TCP and sends at once: else an answer waits for the client's
+        # delayed acknowledgement, some 40 ms.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.bind((HOST, 0))
             listener.listen(MAX_CONNECTIONS)

@@ -178,8 +178,10 @@ class _QuietServer(uvicorn.Server):
 def _listener_at(address: Address) -> socket.socket:
     host = address.host.strip("[]")
     try:
-        family, kind, _, _, place = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind)
+        family, kind, protocol, _, place = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)[0]
+        # By its protocol asyncio knows it for TCP and sends at once: else an answer waits for the client's
+        # delayed acknowledgement, some 40 ms.
+        listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise ConfigError(f"{address.host} is not an address of this machine: {error}") from error
     try:

@@ -88,6 +88,8 @@ class ServedTree:
         """One thread at a time reads the journal."""
         self._seq = 0
         self._is_whole = asyncio.Event()
+        self._has_looked = asyncio.Event()
+        """Whether it is known if a program runs the tree."""
         self._failure: SessionTreeError | None = None
         """Why the journal could not be read to its end."""
         self._sent: set[asyncio.Task[object]] = set()
@@ -159,6 +161,7 @@ class ServedTree:
             raise ConfigError(f"tree {self.tree_id} belongs to a benchmark run: it can only be looked at")
         await self.until_whole()
         if verb in self._acts:
+            await self._has_looked.wait()  # who acts at once is not refused before the first look has ended
             if self._client is None:
                 raise ConfigError(
                     f"no program runs tree {self.tree_id}: it can be looked at, and not changed"
@@ -210,12 +213,14 @@ class ServedTree:
             self.feed.set_whole(True)
         except SessionTreeError as error:
             self._failure = error
+            self._has_looked.set()
             return
         finally:
             self._is_whole.set()
         while True:
             with suppress(SessionTreeError, OSError):
                 await self._follow_live()
+            self._has_looked.set()
             self.feed.set_live(False, self._stored_can)
             await self._let_go()
             with suppress(SessionTreeError):
@@ -231,6 +236,7 @@ class ServedTree:
         if self.tree_id not in await client.supervisor.open_trees():
             return
         self.feed.set_live(True, self._live_can)
+        self._has_looked.set()
         while True:
             await self._take(await client.supervisor.read(self.tree_id, self._seq, MAX_READ, MAX_READ_WAIT_S))
 

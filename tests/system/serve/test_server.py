@@ -17,7 +17,8 @@ from sessiontree.serve.listen import Address, PageServer
 from sessiontree.serve.served_tree import ServedTree
 from sessiontree.serve.server import HEADERS, MAX_BODY
 from tests.behaviour.fact_fixtures import facts_of, until
-from tests.system.serve.serve_fixtures import Browser, serving
+from tests.system.serve.sent_at_once import sends_at_once
+from tests.system.serve.serve_fixtures import Browser, running, serving
 
 
 def _answer(request: ModelRequest) -> Answer:
@@ -231,3 +232,11 @@ def test_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
         PageServer(
             tmp_path, Address("127.0.0.1.evil.invalid", certificate=token, key=token, token_file=token)
         )
+
+
+async def test_answers_are_sent_at_once(tmp_path: Path) -> None:
+    """A small answer does not wait for the client's delayed acknowledgement."""
+    server = PageServer(tmp_path, Address())
+    async with running(server), httpx.AsyncClient(base_url=server.origin) as client:
+        await client.get("/trees")
+        assert sends_at_once(server._server)

@@ -12,6 +12,7 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.previews import MAX_PAGE_BYTES, MAX_PAGE_FILES, page_type
 from sessiontree.previews.preview_server import PreviewServer
 from sessiontree.previews.preview_site import MAX_PAGES
+from tests.system.serve.sent_at_once import sends_at_once
 
 FILES = {
     "index.html": b"<!doctype html><title>a</title>",
@@ -166,3 +167,9 @@ def test_only_files_of_pages_have_a_type() -> None:
     """The ending decides, whatever its case; hidden files and others have none."""
     assert page_type("a/B.HTML") == "text/html; charset=utf-8"
     assert [page_type(each) for each in (".html", "a.py", "html", "a.", "css/x", ".env")] == [None] * 6
+
+
+async def test_answers_are_sent_at_once(server: PreviewServer, client: httpx.AsyncClient) -> None:
+    """A small answer does not wait for the client's delayed acknowledgement."""
+    await client.get(server.publish("t", "main", "site", FILES, "index.html").url)
+    assert sends_at_once(server._server)
