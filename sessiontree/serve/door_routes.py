@@ -50,7 +50,7 @@ class DoorRoutes:
         agents: Names of the agents that the owner's configuration has.
     """
 
-    prefixes = ("/v1/",)
+    prefixes: tuple[str, ...] = ("/v1/",)
 
     def __init__(self, guard: DoorGuard, conversations: Conversations, agents: Sequence[str]) -> None:
         self._guard = guard
