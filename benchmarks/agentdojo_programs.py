@@ -8,7 +8,7 @@ each order that they have read. *turns* makes one call a reply; *programs* write
 program, and the orders' as another. No provider counts their tokens: a token is four characters of a request
 (system prompt, list of tools as JSON, all messages) and of its reply, for all sessions of the tree.
 ``tool_list_tokens`` is the part of the lists of tools. ``same_verdicts`` counts the pairs in which both solve
-or fail the task and the attack.
+or fail the task and the attack; ``unscored`` those in which AgentDojo's own judge fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from benchmarks.report import Figure, Options, show
-from benchmarks.suite_scores import counted, options_in_environment, scores_of
+from benchmarks.suite_scores import counted, options_in_environment, scores_and_faults
 from sessiontree import AssistantMessage, Message, ModelRequest
 from sessiontree.contracts.programs import PROGRAM_TOOL
 
@@ -32,6 +32,7 @@ Way = Literal["flat", "rule", "tiers"]
 WAYS: tuple[Way, ...] = get_args(Way)
 WORKSPACES: Final = ("banking", "slack", "travel", "workspace", "workspace_plus")
 QUICK = {"user_task_ids": [0, 1, 2], "injection_task_ids": [0, 4]}
+JUDGE_FAILS = "unhashable type: 'CalendarEvent'"
 CHARS_A_TOKEN: Final = 4
 
 
@@ -100,13 +101,21 @@ async def measure(
             for manner in ("turns", "programs"):
                 counts: Counter[str] = Counter()
                 suite = suite_of(way, chosen, counts, writes=manner == "programs")
-                scored = await scores_of(suite, place / f"{workspace}-{way}-{manner}")
-                figures[manner] = {**counted(scored), **_tokens_of(counts)}
+                scored, faults = await scores_and_faults(suite, place / f"{workspace}-{way}-{manner}")
+                _check_faults(faults)
+                figures[manner] = {**counted(scored), "unscored": len(faults), **_tokens_of(counts)}
                 verdicts.append({name: _verdict(scores) for name, scores in scored.items()})
             turns, programs = verdicts
-            figures["same_verdicts"] = sum(turns[name] == programs[name] for name in turns)
+            figures["same_verdicts"] = sum(turns[name] == programs.get(name) for name in turns)
             found[f"{workspace}-{way}"] = figures
     return found
+
+
+def _check_faults(faults: Mapping[str, str]) -> None:
+    """Refuse all errors but that of AgentDojo's judge, which fails on mails with calendar events attached."""
+    for name, error in faults.items():
+        if error != JUDGE_FAILS:
+            raise SystemExit(f"{name}: {error}")
 
 
 def _verdict(scores: Mapping[str, Any]) -> tuple[float, float]:

@@ -38,17 +38,22 @@ async def scores_of(suite: Suite, run_dir: Path, **options: Any) -> dict[str, An
     Raises:
         SystemExit: a sample ended by an error.
     """
+    scored, faults = await scores_and_faults(suite, run_dir, **options)
+    for sample, error in faults.items():
+        raise SystemExit(f"{suite.name}: {len(faults)} samples ended by an error; {sample}: {error}")
+    return scored
+
+
+async def scores_and_faults(
+    suite: Suite, run_dir: Path, **options: Any
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Run a suite as :func:`scores_of` does; return also the errors of the samples that have no score."""
     await suite.run(run_dir, **{"backend": "local", "concurrency": CONCURRENCY, **options})
     with sqlite3.connect(run_dir / "ledger.sqlite") as ledger:
         rows = ledger.execute("SELECT sample_id, status, scores FROM scores").fetchall()
         errors = dict(ledger.execute("SELECT sample_id, error FROM attempts WHERE error IS NOT NULL"))
-    faulty = [sample for sample, status, _ in rows if status not in ANSWERED]
-    if faulty:
-        first = faulty[0]
-        raise SystemExit(
-            f"{suite.name}: {len(faulty)} samples ended by an error; {first}: {errors.get(first)}"
-        )
-    return {sample: json.loads(scores) for sample, _, scores in rows}
+    faults = {sample: str(errors.get(sample)) for sample, status, _ in rows if status not in ANSWERED}
+    return {sample: json.loads(scores) for sample, _, scores in rows if sample not in faults}, faults
 
 
 def solved_in(scored: Mapping[str, Any]) -> int:
