@@ -140,10 +140,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         system_tier=members.get("system_tier", "allow"),
         messages=messages,
         budget=budget,
-        tools=tuple(
-            ToolRow(entry.name, tuple(sorted(entry.tool.kinds)), entry.compiled.digest, entry.tool.command_in)
-            for entry in table
-        ),
+        tools=_tool_rows(table),
         agents=tuple(
             AgentRow(
                 name,
@@ -166,6 +163,19 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         child_workspace=child_workspace,
         policy=policy,
         guards=_guards(hooks),
+    )
+
+
+def _tool_rows(table: ToolTable) -> tuple[ToolRow, ...]:
+    return tuple(
+        ToolRow(
+            entry.name,
+            tuple(sorted(entry.tool.kinds)),
+            entry.compiled.digest,
+            entry.tool.command_in,
+            getattr(entry.tool, "declared", None),
+        )
+        for entry in table
     )
 
 

@@ -168,6 +168,26 @@ def check_claims(installed: Iterable[InstalledTool], given: Iterable[Tool[Any]] 
                 )
 
 
+def split_hidden(
+    installed: Iterable[InstalledTool], given: Iterable[Tool[Any]]
+) -> tuple[tuple[InstalledTool, ...], tuple[Tool[Any], ...]]:
+    """Return the tools without those that a tool which the client of a door hosts hides.
+
+    Args:
+        installed: Tools of installed distributions.
+        given: Tools of the program and of its channel.
+    """
+    kept = tuple(given)
+    hosted = [tool for tool in kept if getattr(tool, "declared", None) is not None]
+    names = {folded(tool.name) for tool in hosted}
+
+    def is_hidden(tool: Tool[Any]) -> bool:
+        return tool not in hosted and any(folded(each) in names for each in _spellings(tool))
+
+    found = tuple(each for each in installed if not is_hidden(each.tool))
+    return found, tuple(tool for tool in kept if not is_hidden(tool))
+
+
 def _spellings(tool: Tool[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((tool.name, *tool.aliases)))
 

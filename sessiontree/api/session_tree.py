@@ -55,7 +55,7 @@ from sessiontree.api.paths import (
     resolve_state_dir,
     workspace_root,
 )
-from sessiontree.api.plugins import check_claims, installed_tools
+from sessiontree.api.plugins import check_claims, installed_tools, split_hidden
 from sessiontree.api.runtime import Cell, Runtime, Sharing, Tenant, late, show_values_in_cells
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
@@ -203,7 +203,8 @@ class SessionTree:
         context = plugin_context(self._root, self._agents, self._channel, group, self._state_dir, tree_id)
         found = installed_tools(context, plugins) if app.builtin_tools else ()
         saved = late("programs_of")(app.programs, self._root) if app.programs else ()
-        given = (*app.tools, *channel_members(self._channel).get("tools", ()), *saved)
+        brought_in = (*app.tools, *channel_members(self._channel).get("tools", ()), *saved)
+        found, given = split_hidden(found, brought_in)
         check_claims(found, given)
         brought = {each.tool.name: each.plugin for each in found if each.plugin}
         table = ToolTable((*(each.tool for each in found), *given), brought)

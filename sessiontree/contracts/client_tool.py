@@ -181,6 +181,9 @@ class ClientTool(Tool[Any]):
 
     result_type: Any
     """Type of an answer; None = anything."""
+    declared: Mapping[str, JsonValue] | None = None
+    """What the client of a door declared. The journal keeps it, so that the tool can be given again, and the
+    tool hides others of its name in that tree. None = it is a program's own tool."""
 
     def __new__(cls, *given: Any, Params: object = None, **settings: Any) -> Self:  # noqa: N803 - as below
         """Create the subclass that suits the form of the parameters."""

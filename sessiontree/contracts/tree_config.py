@@ -124,6 +124,8 @@ class ToolRow:
     schema_digest: str
     command_in: str = ""
     """Its parameter with a command line; empty = it runs no command."""
+    declared: Mapping[str, JsonValue] | None = sparse(None)
+    """What the client of a door declared of a tool that it hosts; None = no client hosts it."""
 
 
 @recorded("agent_row")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -16,11 +17,16 @@ from weakref import WeakValueDictionary
 from sessiontree.api.app import take_app
 from sessiontree.api.runtime import Runtime
 from sessiontree.api.session_tree import SessionTree
+from sessiontree.contracts.client_tool import ClientAnswer
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.tree_config import TreeSummary
+from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+from sessiontree.doors.client_tools import add_hosted, declared_in, tier_in
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal
 from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, new_turn_id
+from sessiontree.schema.dialect import SchemaWarning
 
 OptionsFor: TypeAlias = Callable[[str, "str | None"], dict[str, Any]]
 """Returns the arguments of a new tree, for a workspace and an agent's name; raises ConfigError."""
@@ -48,7 +54,7 @@ class Conversation:
     Args:
         principal: Whose it is.
         tree: Its tree, open.
-        agent: Name of Main's agent.
+        config: The configuration of the tree.
         log: Its turns.
         close_later: Called when nobody uses it any more.
     """
@@ -57,14 +63,16 @@ class Conversation:
         self,
         principal: DoorPrincipal,
         tree: SessionTree,
-        agent: str,
+        config: TreeConfig,
         log: TurnLog,
         close_later: Callable[[Conversation], None],
     ) -> None:
         self.principal = principal
         self.tree = tree
-        self.agent = agent
+        self.config = config
         self.log = log
+        self.deciding = asyncio.Lock()
+        """Held by one who looks what the conversation waits for, and acts on it."""
         self.closing: asyncio.TimerHandle | None = None
         self.users = 0
         """How many keep its tree open."""
@@ -74,6 +82,11 @@ class Conversation:
     def conversation_id(self) -> str:
         """Its id, which is that of its tree."""
         return self.tree.tree_id
+
+    @property
+    def agent(self) -> str:
+        """The name of Main's agent."""
+        return self.config.agents[0].name
 
     def __enter__(self) -> Conversation:
         """Keep its tree open."""
@@ -89,15 +102,23 @@ class Conversation:
         if self.users == 0:
             self._close_later(self)
 
-    def send(self, text: str, images: Sequence[ImageContent] = ()) -> Turn:
+    def send(
+        self, text: str, images: Sequence[ImageContent] = (), settings: ModelSettings | None = None
+    ) -> Turn:
         """Send a message as the principal, and return its turn.
+
+        Args:
+            text: The message.
+            images: Images that belong to it.
+            settings: Settings of the model until the reply; None = the tree's.
 
         Raises:
             ConfigError: the text is empty, or an image is not valid.
         """
         turn_id = new_turn_id(self.conversation_id)
         sender = self.principal.sender
-        reply = self.tree.main.send(text, sender=sender, images=images, message_id=turn_id)
+        send = self.tree.main.send
+        reply = send(text, sender=sender, images=images, message_id=turn_id, settings=settings)
         return Turn(turn_id, reply)
 
     async def find_turn(self, turn_id: str) -> HeardTurn:
@@ -110,6 +131,21 @@ class Conversation:
         if turn is None:
             raise _not_found(turn_id)
         return turn
+
+    async def answer_call(self, call_id: str, answer: ClientAnswer, answer_id: str) -> None:
+        """Give a call that the client hosts its result; durable when this returns.
+
+        Args:
+            call_id: The call.
+            answer: The result.
+            answer_id: Names the answer; the same answer again changes nothing.
+
+        Raises:
+            AnswerTooLate: the call does not wait, and has not this answer.
+            ValidationError: the answer can't be its result; the call still waits.
+        """
+        supervisor = self.log.supervisor
+        await supervisor.answer(self.conversation_id, call_id, answer, answer_id, again=True)
 
     async def is_at_work(self) -> bool:
         """Return whether a turn goes on, or waits for an answer; false if nobody can know."""
@@ -145,7 +181,12 @@ class Conversations:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def begin(
-        self, principal: DoorPrincipal, agent: str = DEFAULT_AGENT, *, workspace: str | None = None
+        self,
+        principal: DoorPrincipal,
+        agent: str = DEFAULT_AGENT,
+        *,
+        workspace: str | None = None,
+        hosted: Mapping[str, Mapping[str, JsonValue]] | None = None,
     ) -> Conversation:
         """Open a new tree.
 
@@ -153,17 +194,23 @@ class Conversations:
             principal: Whose it is.
             agent: Main's agent.
             workspace: Its directory; None = that of the principal's rights. A door checks that it may be.
+            hosted: What the client declared of the tools that it hosts, by name.
 
         Raises:
-            ConfigError: the agent is unknown or not one of the principal's, or too many trees are open.
+            ConfigError: the agent is unknown or not one of the principal's, a tool can't be used, or too many
+                trees are open.
         """
         principal.check_agent(agent)
         if len(self._open) >= MAX_OPEN:
             raise ConfigError(f"{MAX_OPEN:,} conversations are open; try again later")
         place = workspace or principal.rights.workspace
-        options = principal.limit(self._options_for(place, agent))
-        tree = await SessionTree(place, runtime=self._runtime, **options).start()
-        return await self._keep(principal, tree)
+        options = principal.limit(self._options_for(place, agent), tuple(hosted or ()))
+        if hosted:
+            options = add_hosted(options, hosted, options["policy"].max_tier)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SchemaWarning)  # the client's schemas are not the owner's to mend
+            tree = SessionTree(place, runtime=self._runtime, **options)
+        return await self._keep(principal, await tree.start())
 
     async def find(self, principal: DoorPrincipal, conversation_id: str) -> Conversation:
         """Return a conversation, whose tree is resumed if need be.
@@ -225,9 +272,9 @@ class Conversations:
 
     async def _keep(self, principal: DoorPrincipal, tree: SessionTree) -> Conversation:
         backend = self._runtime.backend
-        agent = (await backend.config_of(tree.tree_id)).agents[0].name
+        config = await backend.config_of(tree.tree_id)
         log = TurnLog(backend.supervisor, tree.tree_id)
-        kept = Conversation(principal, tree, agent, log, self._close_later)
+        kept = Conversation(principal, tree, config, log, self._close_later)
         self._open[tree.tree_id] = kept
         self._close_later(kept)
         return kept
@@ -237,6 +284,9 @@ class Conversations:
             raise ConfigError(f"{MAX_OPEN:,} conversations are open; try again later")
         options = self._options_for(principal.rights.workspace, None)
         try:
+            config = await self._runtime.backend.config_of(tree_id)
+            if hosted := declared_in(config):
+                options = add_hosted(options, hosted, tier_in(config))
             tree = await SessionTree.resume(
                 tree_id, take_app(None, options), runtime=self._runtime, channel=principal.channel()
             )

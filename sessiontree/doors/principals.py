@@ -17,6 +17,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier, TierLabel
 from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.settings import Budget, StrictSettings
+from sessiontree.doors.client_tools import allow_hosted
 from sessiontree.policy.settings import PolicyConfig
 
 DoorName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -83,9 +84,10 @@ class DoorPrincipal:
 
         Args:
             options: The arguments before.
-            client_tools: Names of tools that the client hosts, which it always may use.
+            client_tools: Names of tools that the client hosts: no allow list leaves them out.
         """
-        rights, policy = self.rights, options.get("policy") or PolicyConfig()
+        rights = self.rights
+        policy = allow_hosted(options.get("policy") or PolicyConfig(), client_tools)
         allowed = PermissionTier.from_label(rights.tier)
         before = PermissionTier.from_label(policy.max_tier or rights.tier)
         changes: dict[str, Any] = {"max_tier": min(allowed, before).label}

@@ -1,132 +1,93 @@
-"""The protocol Open Responses: what a request asks of a conversation, and how a turn looks to its client.
+"""The protocol Open Responses: how a turn looks to its client, as an object and as a stream of events.
 
 Source: the specification of 24 April 2026. It translates, and decides nothing about rights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.settings import faults_of
-from sessiontree.doors.turns import TurnEnd
-
-MAX_TEXT_CHARS: Final = 1_000_000
+from sessiontree.doors.response_log import (
+    AskedApproval,
+    HostedCall,
+    LoggedResponse,
+    OutputItem,
+    OwnCall,
+    ResponseFold,
+    SaidText,
+    StartedChild,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class AskedResponse:
-    """What a response repeats of its request."""
+class ResponseFrame:
+    """What is the same in all states of a response."""
 
+    response_id: str
     model: str
     """The agent."""
-    previous: str | None
-    """Id of the response that it continues."""
+    tools: Mapping[str, Mapping[str, JsonValue]]
+    """What the client declared of the tools that it hosts, by name."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    tool_choice: str = "auto"
 
 
-class _Given(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class TextPart(_Given):
-    """A piece of text of a message."""
-
-    type: Literal["input_text", "output_text"]
-    text: str = Field(max_length=MAX_TEXT_CHARS)
-
-
-class GivenMessage(_Given):
-    """A message of a request."""
-
-    type: Literal["message"] = "message"
-    role: Literal["user"]
-    content: str | tuple[TextPart, ...]
-
-    @property
-    def text(self) -> str:
-        """Its text."""
-        if isinstance(self.content, str):
-            return self.content
-        return "\n".join(part.text for part in self.content)
-
-
-class ResponseRequest(_Given):
-    """What a client asks with ``POST /v1/responses``."""
-
-    model: str = Field(min_length=1, max_length=200)
-    """The agent."""
-    input: str | tuple[GivenMessage, ...] = Field(min_length=1)
-    previous_response_id: str | None = None
-    stream: bool = False
-    store: Literal[True] = True
-    metadata: dict[str, str] = Field(default_factory=dict)
-    tools: tuple[Any, ...] = Field(default=(), max_length=0)
-    background: Literal[False] = False
-
-    @property
-    def asked(self) -> AskedResponse:
-        """What its response repeats."""
-        return AskedResponse(self.model, self.previous_response_id, self.metadata)
-
-    @property
-    def text(self) -> str:
-        """The text of its messages."""
-        if isinstance(self.input, str):
-            return self.input
-        return "\n\n".join(each.text for each in self.input)
-
-
-def read_request(value: object) -> ResponseRequest:
-    """Return a request.
-
-    Raises:
-        ConfigError: it is not one, or asks for what this door does not have; names the member.
-    """
-    try:
-        return ResponseRequest.model_validate(value)
-    except ValidationError as error:
-        raise ConfigError(f"the request can't be used: {faults_of(error)}") from None
-
-
-def response_of(
-    asked: AskedResponse, turn_id: str, at_s: int, ended: TurnEnd | None, usage: Usage | None = None
-) -> dict[str, Any]:
+def response_of(frame: ResponseFrame, fold: ResponseFold, logged: LoggedResponse) -> dict[str, Any]:
     """Return a response as its client sees it.
 
     Args:
-        asked: What it repeats of its request.
-        turn_id: The id of the turn, and of the response.
-        at_s: When it was made, in seconds since 1970.
-        ended: How the turn ended; None = it goes on.
-        usage: What the turn used, children included.
+        frame: What it repeats of its request.
+        fold: What the journal says.
+        logged: The response in the journal.
     """
+    ended = logged.ended
     status, error = "in_progress", None
-    output: list[dict[str, Any]] = []
     if ended is not None and ended.error is not None:
         status, error = "failed", {"code": "server_error", "message": ended.error}
     elif ended is not None:
         status = "completed"
-        output = [message_of(turn_id, ended.text, "completed")]
+    output = [item_of(frame.response_id, place, each) for place, each in enumerate(fold.items_of(logged))]
+    output += [call_of(each) for each in (() if ended is None else ended.waiting)]
     return {
-        "id": turn_id,
-        "object": "response",
-        "created_at": at_s,
-        "completed_at": at_s if status == "completed" else None,
+        **_frame_of(frame, logged.previous, logged.start.at_ms // 1000),
+        "completed_at": ended.at_ms // 1000 if ended is not None and status == "completed" else None,
         "status": status,
-        "incomplete_details": None,
-        "model": asked.model,
-        "previous_response_id": asked.previous,
-        "instructions": None,
         "output": output,
         "error": error,
-        "tools": [],
-        "tool_choice": "auto",
+        "usage": None if ended is None else usage_of(fold.used_by(logged)),
+    }
+
+
+def begun_response(frame: ResponseFrame, previous: str | None, at_s: int) -> dict[str, Any]:
+    """Return a response that has begun.
+
+    Args:
+        frame: What it repeats of its request.
+        previous: Id of the response before it.
+        at_s: When it was made, in seconds since 1970.
+    """
+    return _frame_of(frame, previous, at_s)
+
+
+def _frame_of(frame: ResponseFrame, previous: str | None, at_s: int) -> dict[str, Any]:
+    return {
+        "id": frame.response_id,
+        "object": "response",
+        "created_at": at_s,
+        "completed_at": None,
+        "status": "in_progress",
+        "incomplete_details": None,
+        "model": frame.model,
+        "previous_response_id": previous,
+        "instructions": None,
+        "output": [],
+        "error": None,
+        "tools": [_tool_of(name, each) for name, each in frame.tools.items()],
+        "tool_choice": frame.tool_choice,
         "truncation": "disabled",
         "parallel_tool_calls": True,
         "text": {"format": {"type": "text"}},
@@ -136,27 +97,24 @@ def response_of(
         "top_logprobs": 0,
         "temperature": 1.0,
         "reasoning": None,
-        "usage": None if usage is None else usage_of(usage),
+        "usage": None,
         "max_output_tokens": None,
         "max_tool_calls": None,
         "store": True,
         "background": False,
         "service_tier": "default",
-        "metadata": dict(asked.metadata),
+        "metadata": dict(frame.metadata),
         "safety_identifier": None,
         "prompt_cache_key": None,
     }
 
 
-def message_of(turn_id: str, text: str, status: str) -> dict[str, Any]:
-    """Return the message that answers a turn."""
-    content = [_part(text)] if status == "completed" else []
-    item: dict[str, Any] = {"type": "message", "id": f"msg_{turn_id}", "role": "assistant"}
-    return item | {"status": status, "content": content}
+def _tool_of(name: str, declared: Mapping[str, JsonValue]) -> dict[str, Any]:
+    return {"type": "function", "name": name, "strict": None, **declared}
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Return what a turn used, in tokens."""
+    """Return what a response used, in tokens."""
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -166,66 +124,190 @@ def usage_of(usage: Usage) -> dict[str, Any]:
     }
 
 
+def item_of(response_id: str, place: int, item: OutputItem) -> dict[str, Any]:
+    """Return an item of a response, as far as it has come; its id is the same in all of its states.
+
+    Args:
+        response_id: The response.
+        place: Its place among the items, from 0.
+        item: The item.
+    """
+    where = f"{response_id}_{place}"
+    match item:
+        case SaidText():
+            phase = "final_answer" if item.is_final else "commentary"
+            return message_of(where, item.text, "completed") | {"phase": phase}
+        case OwnCall():
+            return {
+                "type": "sessiontree:tool_call",
+                "id": f"stc_{where}",
+                "status": "failed" if item.outcome not in {"ok", "started"} else "completed",
+                "name": item.tool,
+                "arguments": dump_json(item.arguments),
+                "outcome": item.outcome,
+            }
+        case StartedChild():
+            return {
+                "type": "sessiontree:spawn",
+                "id": f"sts_{where}",
+                "status": "completed",
+                "session": item.session,
+                "kind": item.kind,
+                "agent": item.agent,
+                "task": item.task,
+            }
+        case AskedApproval():
+            call = item.question.call
+            return {
+                "type": "sessiontree:approval",
+                "id": f"sta_{where}",
+                "status": "completed" if item.decision else "in_progress",
+                "request_id": item.question.request_id,
+                "session": item.question.session,
+                "name": call.tool,
+                "arguments": dump_json(call.arguments),
+                "decision": item.decision or None,
+            }
+
+
+def message_of(where: str, text: str, status: str) -> dict[str, Any]:
+    """Return a message; ``where`` is the part of its id that says where it is."""
+    content = [_part(text)] if status == "completed" else []
+    item: dict[str, Any] = {"type": "message", "id": f"msg_{where}", "role": "assistant"}
+    return item | {"status": status, "content": content}
+
+
+def call_of(call: HostedCall) -> dict[str, Any]:
+    """Return a call that waits for the client."""
+    return {
+        "type": "function_call",
+        "id": f"fc_{call.call_id}",
+        "status": "completed",
+        "call_id": call.call_id,
+        "name": call.tool,
+        "arguments": dump_json(call.arguments),
+    }
+
+
 def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
 class ResponseEvents:
-    """Makes the events of one stream, each with its number.
+    """Makes the events of one response, each with its number.
+
+    A piece of text counts as many numbers as it has characters, and every other event one. So an event has
+    the same number whether the text came in pieces or as a whole.
 
     Args:
-        asked: What the response repeats of its request.
-        turn_id: The id of the turn.
-        at_s: When it was made, in seconds since 1970.
+        frame: What the response repeats of its request.
     """
 
-    def __init__(self, asked: AskedResponse, turn_id: str, at_s: int) -> None:
-        self._asked = asked
-        self._turn_id = turn_id
-        self._at_s = at_s
-        self._number = 0
-        self._text: list[str] = []
-        self._is_open = False
+    def __init__(self, frame: ResponseFrame) -> None:
+        self._frame = frame
+        self._number = -1
+        self._at_s = 0
+        self._place = 0
+        """How many items have begun."""
+        self._said: list[str] | None = None
+        """The pieces of the message that is open; None = none is open."""
+        self._asked: dict[int, AskedApproval] = {}
+        """Requests that wait, by their place."""
 
-    def begin(self) -> Iterator[dict[str, Any]]:
+    def begin(self, previous: str | None, at_s: int) -> Iterator[dict[str, Any]]:
         """Yield the first events, before the model has said anything."""
+        self._at_s = at_s
         for name in ("response.created", "response.in_progress"):
-            yield self._event(name, response=response_of(self._asked, self._turn_id, self._at_s, None))
+            yield self._event(name, response=begun_response(self._frame, previous, at_s))
 
     def piece(self, text: str) -> Iterator[dict[str, Any]]:
-        """Yield the events of a piece of the answer's text."""
-        if not self._is_open:
-            yield from self._open()
-        self._text.append(text)
-        yield self._event("response.output_text.delta", **self._where(), delta=text, logprobs=[])
+        """Yield the events of a piece of text."""
+        if self._said is None:
+            self._said = []
+            item = message_of(self._where, "", "in_progress")
+            yield self._event("response.output_item.added", output_index=self._place, item=item)
+            yield self._event("response.content_part.added", **self._text_place(), part=_part(""))
+        if text:
+            self._said.append(text)
+            yield self._delta("response.output_text.delta", text, **self._text_place(), logprobs=[])
 
-    def end(self, ended: TurnEnd, usage: Usage | None) -> Iterator[dict[str, Any]]:
+    def items(self, items: Sequence[OutputItem]) -> Iterator[dict[str, Any]]:
+        """Yield the events of items that are new, and of requests that were decided."""
+        for each in items:
+            if isinstance(each, SaidText):
+                yield from self._message(each)
+            else:
+                yield from self._whole(each)
+        for place, asked in tuple(self._asked.items()):
+            if asked.decision:
+                del self._asked[place]
+                item = item_of(self._frame.response_id, place, asked)
+                yield self._event("response.output_item.done", output_index=place, item=item)
+
+    def end(self, response: Mapping[str, Any], waiting: Sequence[HostedCall]) -> Iterator[dict[str, Any]]:
         """Yield the last events.
 
-        The final message is the whole text: pieces of replies before a call are not part of the answer, and
-        a client that shows pieces has shown them as what they were.
+        Args:
+            response: The whole response.
+            waiting: The calls that wait for the client.
         """
-        response = response_of(self._asked, self._turn_id, self._at_s, ended, usage)
-        if ended.error is None:
-            if not self._is_open:
-                yield from self._open()
-            text = ended.text
-            yield self._event("response.output_text.done", **self._where(), text=text, logprobs=[])
-            yield self._event("response.content_part.done", **self._where(), part=_part(text))
-            item = message_of(self._turn_id, text, "completed")
-            yield self._event("response.output_item.done", output_index=0, item=item)
+        if self._said is not None:  # the model was stopped before its reply was whole
+            item = message_of(self._where, "", "incomplete") | {"content": [_part("".join(self._said))]}
+            yield self._event("response.output_item.done", output_index=self._place, item=item)
+        for call in waiting:
+            yield from self._call(call)
         yield self._event(f"response.{response['status']}", response=response)
 
-    def _open(self) -> Iterator[dict[str, Any]]:
-        self._is_open = True
-        item = message_of(self._turn_id, "", "in_progress")
-        yield self._event("response.output_item.added", output_index=0, item=item)
-        yield self._event("response.content_part.added", **self._where(), part=_part(""))
+    def fail(self, previous: str | None, message: str) -> Iterator[dict[str, Any]]:
+        """Yield the last events of a response that the journal does not have."""
+        error = {"code": "server_error", "message": message}
+        failed = begun_response(self._frame, previous, self._at_s) | {"status": "failed", "error": error}
+        yield from self.end(failed, ())
 
-    def _where(self) -> dict[str, Any]:
-        return {"item_id": f"msg_{self._turn_id}", "output_index": 0, "content_index": 0}
+    def _message(self, said: SaidText) -> Iterator[dict[str, Any]]:
+        sent = "" if self._said is None else "".join(self._said)
+        yield from self.piece(said.text[len(sent) :] if said.text.startswith(sent) else "")
+        where, self._said = self._text_place(), None
+        yield self._event("response.output_text.done", **where, text=said.text, logprobs=[])
+        yield self._event("response.content_part.done", **where, part=_part(said.text))
+        item = item_of(self._frame.response_id, self._place, said)
+        yield self._event("response.output_item.done", output_index=self._place, item=item)
+        self._place += 1
 
-    def _event(self, name: str, **members: Any) -> dict[str, Any]:
-        event: Mapping[str, Any] = {"type": name, "sequence_number": self._number, **members}
+    def _whole(self, item: OutputItem) -> Iterator[dict[str, Any]]:
+        place = self._place
+        self._place += 1
+        shown = item_of(self._frame.response_id, place, item)
+        begun = shown | {"status": "in_progress"}
+        yield self._event("response.output_item.added", output_index=place, item=begun)
+        if isinstance(item, AskedApproval):
+            self._asked[place] = item
+        else:
+            yield self._event("response.output_item.done", output_index=place, item=shown)
+
+    def _call(self, call: HostedCall) -> Iterator[dict[str, Any]]:
+        place = self._place
+        self._place += 1
+        item = call_of(call)
+        begun = item | {"arguments": "", "status": "in_progress"}
+        yield self._event("response.output_item.added", output_index=place, item=begun)
+        where: dict[str, Any] = {"item_id": item["id"], "output_index": place}
+        text = item["arguments"]
+        yield self._delta("response.function_call_arguments.delta", text, **where)
+        yield self._event("response.function_call_arguments.done", **where, name=call.tool, arguments=text)
+        yield self._event("response.output_item.done", output_index=place, item=item)
+
+    @property
+    def _where(self) -> str:
+        return f"{self._frame.response_id}_{self._place}"
+
+    def _text_place(self) -> dict[str, Any]:
+        return {"item_id": f"msg_{self._where}", "output_index": self._place, "content_index": 0}
+
+    def _event(self, name: str, /, **members: Any) -> dict[str, Any]:
         self._number += 1
-        return dict(event)
+        return {"type": name, "sequence_number": self._number, **members}
+
+    def _delta(self, name: str, delta: str, /, **members: Any) -> dict[str, Any]:
+        self._number += len(delta)
+        return {"type": name, "sequence_number": self._number, **members, "delta": delta}

@@ -76,7 +76,7 @@ class TurnLog:
     """
 
     def __init__(self, supervisor: SupervisorApi, tree_id: str) -> None:
-        self._supervisor = supervisor
+        self.supervisor = supervisor
         self._tree_id = tree_id
         self._turns: dict[str, HeardTurn] = {}
         self._after = 0
@@ -89,7 +89,7 @@ class TurnLog:
             JournalError: the journal can't be read.
         """
         async with self._reading:
-            while records := await self._supervisor.read(self._tree_id, self._after, READ_AT_ONCE, 0.0):
+            while records := await self.supervisor.read(self._tree_id, self._after, READ_AT_ONCE, 0.0):
                 for record in records:
                     if record.session == MAIN:
                         self._take(record)
@@ -98,7 +98,7 @@ class TurnLog:
 
     async def is_over(self) -> bool:
         """Return whether the tree has ended."""
-        return await self._supervisor.is_over(self._tree_id)
+        return await self.supervisor.is_over(self._tree_id)
 
     async def until_heard(self, turn_id: str) -> HeardTurn | None:
         """Wait until a turn is durable, and return it; None = the tree ended first.
@@ -121,11 +121,11 @@ class TurnLog:
 
     async def _until(self, turn_id: str, *, is_end: bool) -> HeardTurn | None:
         while True:
-            is_over = await self._supervisor.is_over(self._tree_id)  # before its last facts are read
+            is_over = await self.supervisor.is_over(self._tree_id)  # before its last facts are read
             turn = (await self.read()).get(turn_id)
             if is_over or (turn is not None and (turn.ended is not None or not is_end)):
                 return turn
-            await self._supervisor.read(self._tree_id, self._after, 1, READ_WAIT_S)
+            await self.supervisor.read(self._tree_id, self._after, 1, READ_WAIT_S)
 
     def _take(self, record: JournalRecord) -> None:
         for fact in record.facts:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -96,3 +97,16 @@ async def read_bounded(request: Request) -> bytes:
         raise LimitError(408, f"a request is sent within {BODY_S:g} s") from None
     except ClientDisconnect as error:
         raise ConfigError("the client has gone") from error
+
+
+async def read_json(request: Request) -> Any:
+    """Return the JSON of a request's body.
+
+    Raises:
+        ConfigError: it is not JSON, or its client has gone.
+        LimitError: it is too long, or takes too long.
+    """
+    try:
+        return json.loads(await read_bounded(request))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the request is not JSON: {error}") from error

@@ -1,35 +1,21 @@
-"""The routes of doors: who asks, how often, and the answers as JSON or as a stream of events."""
+"""The routes of doors: who asks, how often, and what they are refused with."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import ExitStack, suppress
-from typing import Any, Final, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
-from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
-from sessiontree.doors.principals import DoorPrincipal
-from sessiontree.doors.responses import (
-    AskedResponse,
-    ResponseEvents,
-    ResponseRequest,
-    read_request,
-    response_of,
-)
+from sessiontree.doors.conversations import ConflictError, Conversations, NotFoundError
+from sessiontree.doors.exchanges import DoorExchanges
 from sessiontree.doors.tokens import DoorToken
-from sessiontree.doors.turns import Turn
-from sessiontree.runtime.clock import machine_ms
-from sessiontree.serve.door_guard import CHALLENGE, DoorGuard, LimitError, read_bounded
-
-PING_S: Final = 15
+from sessiontree.serve.door_guard import CHALLENGE, DoorGuard, LimitError
+from sessiontree.serve.door_stream import DoorStream
+from sessiontree.serve.response_routes import ResponseRoutes
 
 Answer: TypeAlias = Callable[[Request, DoorToken], Awaitable[Response]]
 
@@ -63,11 +49,12 @@ class DoorRoutes:
 
     def routes(self) -> list[Route]:
         """Return the routes, all below ``/v1/``."""
+        responses = ResponseRoutes(DoorExchanges(self._conversations))
         return [
             Route("/v1/models", self._guarded(self._list_models)),
-            Route("/v1/responses", self._guarded(self._respond), methods=["POST"]),
-            Route("/v1/responses/{turn_id}", self._guarded(self._show)),
-            Route("/v1/responses/{turn_id}/cancel", self._guarded(self._cancel), methods=["POST"]),
+            Route("/v1/responses", self._guarded(responses.answer), methods=["POST"]),
+            Route("/v1/responses/{response_id}", self._guarded(responses.show)),
+            Route("/v1/responses/{response_id}/cancel", self._guarded(responses.cancel), methods=["POST"]),
         ]
 
     def _guarded(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
@@ -89,7 +76,9 @@ class DoorRoutes:
             except (NotFoundError, ConflictError, LimitError, SessionTreeError) as error:
                 return _refused(error)
             finally:
-                if not isinstance(answered, _TurnStream):  # a stream is open until it ends
+                if isinstance(answered, DoorStream):  # it is open until it ends
+                    answered.when_over(lambda: self._guard.leave(token))
+                else:
                     self._guard.leave(token)
 
         return guarded
@@ -98,92 +87,6 @@ class DoorRoutes:
         names = token.rights.agents or self._agents
         models = [{"id": name, "object": "model", "created": 0, "owned_by": "sessiontree"} for name in names]
         return JSONResponse({"object": "list", "data": models})
-
-    async def _respond(self, request: Request, token: DoorToken) -> Response:
-        asked = read_request(await read_json(request))
-        conversation = await self._find_conversation(asked, token.principal)
-        with ExitStack() as held:
-            held.enter_context(conversation)
-            at_s, turn = machine_ms() // 1000, conversation.send(asked.text)
-            if asked.stream:
-                events = self._stream(asked, conversation, turn, at_s)
-                held.callback(self._guard.leave, token)
-                return _TurnStream(events, held.pop_all())
-            ended = await turn.end()
-            return JSONResponse(
-                response_of(asked.asked, turn.turn_id, at_s, ended, conversation.tree.usage())
-            )
-
-    async def _find_conversation(self, asked: ResponseRequest, principal: DoorPrincipal) -> Conversation:
-        """Return the conversation that a request begins, or the one that it continues."""
-        previous = asked.previous_response_id
-        if previous is None:
-            return await self._conversations.begin(principal, asked.model)
-        conversation = await self._conversations.find_by_turn(principal, previous)
-        turn = await conversation.find_turn(previous)
-        if next(reversed(await conversation.log.read())) != previous:
-            raise ConflictError(f"{previous} is not the newest response of its conversation")
-        if turn.ended is None:
-            raise ConflictError(f"{previous} goes on; wait for its end, or cancel it")
-        return conversation
-
-    async def _stream(
-        self, asked: ResponseRequest, conversation: Conversation, turn: Turn, at_s: int
-    ) -> AsyncIterator[dict[str, str]]:
-        events = ResponseEvents(asked.asked, turn.turn_id, at_s)
-        for event in events.begin():
-            yield _sent(event)
-        with suppress(SessionTreeError):  # the end says it
-            async for piece in turn.reply:
-                for event in events.piece(piece):
-                    yield _sent(event)
-        for event in events.end(await turn.end(), conversation.tree.usage()):
-            yield _sent(event)
-        yield {"data": "[DONE]"}
-
-    async def _show(self, request: Request, token: DoorToken) -> Response:
-        turn_id = request.path_params["turn_id"]
-        conversation = await self._conversations.find_by_turn(token.principal, turn_id)
-        turn = await conversation.find_turn(turn_id)
-        asked = AskedResponse(conversation.agent, turn.previous)
-        return JSONResponse(response_of(asked, turn_id, turn.at_ms // 1000, turn.ended))
-
-    async def _cancel(self, request: Request, token: DoorToken) -> Response:
-        turn_id = request.path_params["turn_id"]
-        conversation = await self._conversations.find_by_turn(token.principal, turn_id)
-        if (await conversation.find_turn(turn_id)).ended is None:
-            await conversation.interrupt()
-        return await self._show(request, token)
-
-
-class _TurnStream(EventSourceResponse):
-    """The events of a turn.
-
-    Args:
-        events: The events.
-        held: Closed when it is over, also if its client had gone before the first event.
-    """
-
-    def __init__(self, events: AsyncIterator[dict[str, str]], held: ExitStack) -> None:
-        super().__init__(events, ping=PING_S)
-        self._held = held
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._held:
-            await super().__call__(scope, receive, send)
-
-
-async def read_json(request: Request) -> Any:
-    """Return the JSON of a request's body.
-
-    Raises:
-        ConfigError: it is not JSON.
-        LimitError: it is too long, or takes too long.
-    """
-    try:
-        return json.loads(await read_bounded(request))
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"the request is not JSON: {error}") from error
 
 
 def _refused(error: Exception) -> Response:
@@ -197,7 +100,3 @@ def _refused(error: Exception) -> Response:
     if isinstance(error, ConfigError):
         return refusal(400, str(error), "invalid_request")
     return refusal(500, str(error), "server_error")
-
-
-def _sent(event: dict[str, Any]) -> dict[str, str]:
-    return {"event": event["type"], "data": dump_json(event)}

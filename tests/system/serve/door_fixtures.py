@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from openai import AsyncOpenAI
+import pytest
+from openai import APIStatusError, AsyncOpenAI
 
 from sessiontree import Model, PolicyConfig, Runtime, ToolPolicy
 from sessiontree.doors.conversations import Conversations
@@ -61,6 +63,25 @@ class Door:
         """Return a client that sends what it is given, as this token or as nobody."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return httpx.AsyncClient(base_url=self.origin, headers=headers, timeout=60)
+
+    async def stream(self, token: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """Ask for a stream, and return its events; it ends as the specification says."""
+        events: list[dict[str, Any]] = []
+        async with self.bare(token) as client, client.stream("POST", "/v1/responses", json=body) as answer:
+            lines = [line async for line in answer.aiter_lines() if line and not line.startswith(":")]
+        assert answer.status_code == 200, lines
+        assert lines.pop() == "data: [DONE]"
+        for name, data in zip(lines[::2], lines[1::2], strict=True):
+            events.append(json.loads(data.removeprefix("data: ")))
+            assert name == f"event: {events[-1]['type']}"
+        return events
+
+
+async def refused(attempt: Any) -> tuple[int, str]:
+    """Return the status and the message with which an attempt is refused."""
+    with pytest.raises(APIStatusError) as caught:
+        await attempt
+    return caught.value.status_code, caught.value.message
 
 
 @asynccontextmanager

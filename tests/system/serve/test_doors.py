@@ -13,19 +13,12 @@ from openai import APIStatusError
 
 from sessiontree import AsyncFunctionModel, FunctionModel, ModelRequest, script_call
 from tests.behaviour.effect_fakes import LOG
-from tests.system.serve.door_fixtures import Door, open_door
+from tests.system.serve.door_fixtures import Door, open_door, refused
 
 
 def echo(request: ModelRequest) -> str:
     """Say what was heard, and how long the conversation is."""
     return f"heard {request.messages[-1].text} ({len(request.messages)})"
-
-
-async def refused(attempt: Any) -> tuple[int, str]:
-    """Return the status and the message with which an attempt is refused."""
-    with pytest.raises(APIStatusError) as caught:
-        await attempt
-    return caught.value.status_code, caught.value.message
 
 
 async def test_a_client_talks_to_a_tree_over_a_restart(tmp_path: Path) -> None:
@@ -56,7 +49,8 @@ async def test_a_stream_ends_with_the_whole_response(tmp_path: Path) -> None:
         client = door.client(door.make_token())
         async with await client.responses.create(model="default", input="one", stream=True) as stream:
             events: list[Any] = [event async for event in stream]
-        assert [each.sequence_number for each in events] == list(range(len(events)))
+        numbers = [each.sequence_number for each in events]
+        assert numbers == sorted(set(numbers))
         assert [each.type for each in events[:2]] == ["response.created", "response.in_progress"]
         assert events[-1].type == "response.completed"
         assert events[-1].response.output_text == "heard one (1)"
@@ -160,7 +154,6 @@ BAD: list[Any] = [
     b'{"model": "default", "input": []}',
     b'{"model": "nobody", "input": "x"}',
     b'{"model": "default", "input": [{"role": "system", "content": "x"}]}',
-    b'{"model": "default", "input": "x", "tools": [{"type": "function", "name": "f"}]}',
     b'{"model": "default", "input": "x", "background": true}',
     b'{"model": "default", "input": "x", "store": false}',
     b'{"model": "default", "input": "x", "previous_response_id": 7}',

@@ -1,0 +1,217 @@
+"""What a request asks of a conversation: a message, or the outputs of calls that the client hosts.
+
+All of it is decided by the journal, so that a request which comes again after a loss has the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from sessiontree.contracts.client_tool import answer_of
+from sessiontree.contracts.errors import AnswerTooLate, ConfigError, SessionTreeError, ValidationError
+from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
+from sessiontree.doors.principals import DoorPrincipal
+from sessiontree.doors.response_log import HostedCall, LoggedResponse, ResponseFold, ResponseLog
+from sessiontree.doors.turns import Turn
+
+
+class DoorExchange:
+    """One conversation as requests and responses.
+
+    Args:
+        conversation: The conversation.
+        log: Its responses.
+    """
+
+    def __init__(self, conversation: Conversation, log: ResponseLog) -> None:
+        self.conversation = conversation
+        self.log = log
+
+    async def find(self, response_id: str) -> LoggedResponse:
+        """Return a response.
+
+        Raises:
+            NotFoundError: it has no such response.
+        """
+        found = (await self.log.read()).responses.get(response_id)
+        if found is None:
+            raise NotFoundError(f"nothing is called {response_id[:100]!r}")
+        return found
+
+    async def send(
+        self,
+        previous: str | None,
+        text: str,
+        images: Sequence[ImageContent] = (),
+        settings: ModelSettings | None = None,
+    ) -> Turn:
+        """Send a message after a response, and return its turn.
+
+        Args:
+            previous: Id of the response that it follows; None = it is the first message.
+            text: The message.
+            images: Images that belong to it.
+            settings: Settings of the model until the reply; None = the tree's.
+
+        Raises:
+            ConflictError: the response goes on, waits for outputs, or is not the newest one.
+            ConfigError: the text is empty, or an image is not valid.
+        """
+        async with self.conversation.deciding:
+            if previous is not None:
+                await self._check_follows(previous)
+            return self.conversation.send(text, images, settings)
+
+    async def _check_follows(self, previous: str) -> None:
+        fold, response = await self.log.read(), await self.find(previous)
+        if fold.newest is not response:
+            raise ConflictError(f"{previous} is not the newest response of its conversation")
+        turn = await self.conversation.find_turn(response.turn_id)
+        told = () if response.ended is None else response.ended.waiting
+        if open_calls := [each for each in told if each.resolved is None]:
+            raise ConflictError(f"{previous} waits for the output of {_names(open_calls)}")
+        if response.ended is None or turn.ended is None:
+            raise ConflictError(f"{previous} goes on; wait for its end, or cancel it")
+
+    async def answer(self, outputs: Mapping[str, str]) -> LoggedResponse:
+        """Accept outputs of calls that the client hosts, and return the response that begins with them.
+
+        An output that was accepted before changes nothing.
+
+        Args:
+            outputs: The outputs, by the id of their call.
+
+        Raises:
+            ConflictError: a call has another output already.
+            ConfigError: a call is unknown or does not wait any more, or an output can't be a result.
+        """
+        async with self.conversation.deciding:
+            ids = {name: _answer_id(name, text) for name, text in outputs.items()}
+            fold = await self.log.read()
+            new = [name for name in outputs if _is_new(fold, name, ids[name])]
+            for name in new:
+                await self._answer(name, outputs[name], ids[name])
+            while (response := (await self.log.read()).find_outputs(list(outputs))) is None:
+                await self.log.wait()
+            return response
+
+    async def _answer(self, call_id: str, text: str, answer_id: str) -> None:
+        conversation = self.conversation
+        try:
+            await conversation.answer_call(call_id, answer_of(call_id, text), answer_id)
+        except AnswerTooLate as error:
+            if _is_new(await self.log.read(), call_id, answer_id):
+                raise ConfigError(str(error)) from error
+        except ValidationError as error:
+            raise ConfigError(str(error)) from error
+
+    async def end_of(
+        self, response_id: str, turn: Turn | None = None, on_news: Callable[[], None] = lambda: None
+    ) -> LoggedResponse:
+        """Wait for the end of a response.
+
+        Args:
+            response_id: The response.
+            turn: Its turn, if it was asked for just now; says why it is not heard.
+            on_news: Called each time the journal was read.
+
+        Raises:
+            SessionTreeError: it was never heard.
+            JournalError: the journal can't be read.
+        """
+        refused = None if turn is None else asyncio.ensure_future(turn.end())
+        try:
+            while True:
+                found = (await self.log.read()).responses.get(response_id)
+                on_news()
+                if found is not None and found.ended is not None:
+                    return found
+                if found is None and refused is not None and refused.done():
+                    raise SessionTreeError(refused.result().error or "the message was not heard")
+                await self.wait(refused if found is None else None)
+        finally:
+            if refused is not None:
+                refused.cancel()
+
+    async def wait(self, other: asyncio.Future[Any] | None = None) -> None:
+        """Wait for news in the journal, or for something else."""
+        news = asyncio.ensure_future(self.log.wait())
+        both: list[asyncio.Future[Any]] = [news] if other is None else [news, other]
+        try:
+            await asyncio.wait(both, return_when="FIRST_COMPLETED")
+            if news.done():
+                news.result()
+        finally:
+            news.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([news])
+
+
+class DoorExchanges:
+    """The conversations of one door as requests and responses.
+
+    Args:
+        conversations: The conversations.
+    """
+
+    def __init__(self, conversations: Conversations) -> None:
+        self.conversations = conversations
+        self._known: WeakKeyDictionary[Conversation, DoorExchange] = WeakKeyDictionary()
+
+    def of(self, conversation: Conversation) -> DoorExchange:
+        """Return the exchange of a conversation."""
+        known = self._known.get(conversation)
+        if known is None:
+            log = ResponseLog(conversation.log.supervisor, conversation.conversation_id)
+            known = self._known[conversation] = DoorExchange(conversation, log)
+        return known
+
+    async def find(self, principal: DoorPrincipal, response_id: str) -> DoorExchange:
+        """Return the exchange that a response belongs to.
+
+        Raises:
+            NotFoundError: the principal has no such response.
+            ConfigError: too many trees are open.
+        """
+        turn_id = response_id.partition("-")[0]
+        try:
+            found = self.of(await self.conversations.find_by_turn(principal, turn_id))
+        except NotFoundError:
+            raise NotFoundError(f"nothing is called {response_id[:100]!r}") from None
+        await found.find(response_id)
+        return found
+
+
+def _answer_id(call_id: str, text: str) -> str:
+    """Return what names an output: the same output of a call has the same name for ever."""
+    return hashlib.sha256(f"{call_id}\n{text}".encode()).hexdigest()[:32]
+
+
+def _is_new(fold: ResponseFold, call_id: str, answer_id: str) -> bool:
+    """Return whether a call waits for an output; False = it has this one.
+
+    Raises:
+        ConflictError: it has another output.
+        ConfigError: it is unknown, or does not wait any more.
+    """
+    call = fold.calls.get(call_id)
+    if call is None:
+        raise ConfigError(f"no call {call_id[:100]!r} waits for an output")
+    if call.resolved is None:
+        return True
+    if not call.answer_id:
+        raise ConfigError(f"the call {call_id} does not wait any more: it expired, or was cancelled")
+    if call.answer_id != answer_id:
+        raise ConflictError(f"the call {call_id} has another output already")
+    return False
+
+
+def _names(calls: Sequence[HostedCall]) -> str:
+    return ", ".join(f"{each.tool} ({each.call_id})" for each in calls)
