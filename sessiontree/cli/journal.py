@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sessiontree.api import journaled_trees, tree_export
+from sessiontree.api.trajectories import atif_export
 from sessiontree.cli.memory import MemoryPlace
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import (
@@ -42,11 +43,14 @@ def export(
     *,
     file: str,
     tree_id: str | None,
+    file_format: str,
     workspace: Path | None,
     state_dir: Path | None,
     as_json: bool,
 ) -> int:
     """Write a tree to a file that only its owner may read, or to standard output; return the exit code.
+
+    The format ``ndjson`` holds the facts, and ``atif`` is a trajectory with subagent trajectories.
 
     With ``as_json`` one object: ``state_dir``, ``file``, ``tree_id``, ``records``, ``damage`` (null = none).
 
@@ -64,12 +68,14 @@ def export(
         with Journal.open(place, read_only=True) as journal:
             tree_id = newest_tree(journal, place)
     if file == STREAM:
-        summary = tree_export.write_tree(place, tree_id, sys.stdout.buffer)
+        write = atif_export.write_trajectory if file_format == "atif" else tree_export.write_tree
+        summary = write(place, tree_id, sys.stdout.buffer)
         if summary.damage is not None:
             sys.stderr.write(f"sessiontree: the tree is damaged: {summary.damage}\n")
         return 0 if summary.damage is None else DAMAGED
     path = Path(file).expanduser().absolute()
-    summary = tree_export.export_tree(place, tree_id, path)
+    save = atif_export.export_trajectory if file_format == "atif" else tree_export.export_tree
+    summary = save(place, tree_id, path)
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), "file": str(path), **asdict(summary)}))
     else:

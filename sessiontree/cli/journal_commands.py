@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,11 +22,18 @@ def export(
     tree_id: Annotated[
         str | None, typer.Option("--tree", help="The id of a tree [default: the newest].")
     ] = None,
+    file_format: Annotated[
+        Literal["ndjson", "atif"],
+        typer.Option(
+            "--format",
+            help="ndjson: the facts, which import reads; atif: a trajectory with subagents (ATIF 1.8).",
+        ),
+    ] = "ndjson",
     workspace: WorkspaceOption = None,
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a tree as NDJSON; a file is replaced once the export is whole. The tree may be live.
+    """Write a tree to a file, which is replaced once the export is whole. The tree may be live.
 
     Exit codes: 0 written, 1 only the good beginning of a damaged tree was written, 2 can't begin.
     """

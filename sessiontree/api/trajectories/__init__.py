@@ -1,0 +1,1 @@
+"""Trajectories: stored trees as trainers and harnesses read them, and the edges between model requests."""

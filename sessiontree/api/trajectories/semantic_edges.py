@@ -1,0 +1,198 @@
+"""Semantic edges: which model request of a tree caused, ended or fed which other one.
+
+An edge leads from the request whose reply was the cause to the request that it reached::
+
+    parent's request        --subagent_call-->       first request of the child
+    last request of a child --subagent_return-->     parent's request that reads the report
+    parent's request        --subagent_cancel-->     last request of the child that it stopped
+    last request before     --compaction_attempt-->  request for a summary
+    request for a summary   --compaction-->          first request that reads the summary
+
+Both ends are requests that were answered. What no model caused has no edge: a child that the program started,
+a time to live that is over, a budget that is used up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from sessiontree.api.trajectories.model_requests import request_name, turn_of
+from sessiontree.api.trajectories.open_calls import OpenCalls
+from sessiontree.contracts import session_facts, tree_facts
+from sessiontree.contracts.stimuli import Incoming
+from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
+from sessiontree.journal.record import JournalRecord
+from sessiontree.session.calls import UNAWAITED
+
+EdgeType: TypeAlias = Literal[
+    "subagent_call", "subagent_return", "subagent_cancel", "compaction_attempt", "compaction"
+]
+STOPS_CHILDREN: Final = "subagents"
+"""The tool by which a session stops sessions below it."""
+
+
+class SemanticEdge(NamedTuple):
+    """One edge, by the names of its requests."""
+
+    source_request_id: str
+    target_request_id: str
+    type: EdgeType
+
+
+_Cause: TypeAlias = tuple[str, EdgeType]
+"""Name of a request, and how it leads to the next one."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """What is known of a session."""
+
+    parent: str
+    started_by: str | None
+    """Key of the call of its parent that started it."""
+    causes: list[_Cause] = field(default_factory=list)
+    """What leads to its next request that is answered."""
+    last: str = ""
+    """Name of its last answered request for a turn."""
+    inbox: list[str] = field(default_factory=list)
+    """By waiting message, the child whose report it is; empty = it is no report."""
+    reports: dict[str, list[str]] = field(default_factory=dict)
+    """By key of an open program, the children that have reported to it."""
+
+
+class SemanticEdges:
+    """Finds the edges of one tree.
+
+    Args:
+        calls: Follows the tree's calls; give each fact to it first.
+    """
+
+    def __init__(self, calls: OpenCalls) -> None:
+        self._calls = calls
+        self._sessions: dict[str, _Session] = {}
+        self._ended = ""
+        """The session that has ended last."""
+        self._reports: dict[tuple[str, str], str] = {}
+        """By parent and message id, the child that reported."""
+
+    def add(self, record: JournalRecord, fact: Any) -> Iterator[SemanticEdge]:
+        """Take the next fact of the tree in; yield the edges that are known by it."""
+        if record.session:
+            known = self._sessions.get(record.session)
+            if known is not None:
+                yield from self._of_session(record.session, known, fact)
+            return
+        match fact:
+            case tree_facts.SessionSpawned(spec=spec):
+                self._spawned(spec)
+            case tree_facts.SessionEnded(session=session):
+                self._ended = session
+            case tree_facts.Posted(session=parent, stimulus=Incoming(origin="child") as report):
+                if self._ended and self._parent_of(self._ended) == parent:
+                    self._reports[parent, report.message_id] = self._ended
+            case tree_facts.CancelBegun(sessions=sessions, reason=reason):
+                yield from self._cancelled(record, sessions, reason)
+
+    def _parent_of(self, session: str) -> str:
+        known = self._sessions.get(session)
+        return "" if known is None else known.parent
+
+    def _spawned(self, spec: SessionSpec) -> None:
+        parent = spec.parent or ""
+        key = self._calls.starter_of(parent, spec.key)
+        made = self._sessions[spec.session_id] = _Session(parent, key)
+        if (source := _asker(parent, key)) is not None:
+            made.causes.append((source, "subagent_call"))
+
+    def _cancelled(
+        self, record: JournalRecord, sessions: tuple[str, ...], reason: str
+    ) -> Iterator[SemanticEdge]:
+        source = self._canceller(record, sessions[0], reason) if sessions else None
+        for name in sessions:
+            known = self._sessions.get(name)
+            if source is not None and known is not None and known.last not in {"", source}:
+                yield SemanticEdge(source, known.last, "subagent_cancel")
+
+    def _canceller(self, record: JournalRecord, head: str, reason: str) -> str | None:
+        """Return the request whose reply stopped a session; None = no reply did."""
+        known = self._sessions.get(head)
+        if known is None:
+            return None
+        if reason == UNAWAITED:
+            return _asker(known.parent, known.started_by)
+        above = known.parent if record.cause == f"stop:{head}" else ""
+        while above:
+            key = self._calls.key_of_tool(above, STOPS_CHILDREN)
+            if key is not None:
+                return _asker(above, key)
+            above = self._parent_of(above)
+        return None
+
+    def _of_session(self, name: str, known: _Session, fact: Any) -> Iterator[SemanticEdge]:
+        match fact:
+            case session_facts.TurnReplied(turn=turn):
+                known.last = request_name(name, turn)
+                yield from _edges_to(known.last, known.causes)
+                known.causes = []
+            case session_facts.ContextCompacted(turn=turn):
+                summary = request_name(name, turn)
+                yield from _attempt(known, summary)
+                known.causes = [each for each in known.causes if each[1] != "compaction"]
+                known.causes.append((summary, "compaction"))
+            case session_facts.CompactionFailed(turn=turn, usage=usage) if usage is not None:
+                yield from _attempt(known, request_name(name, turn))
+            case _:
+                self._hear(name, known, fact)
+
+    def _hear(self, name: str, known: _Session, fact: Any) -> None:
+        """Follow the reports of children until a request reads them."""
+        match fact:
+            case session_facts.MessageReceived(message_id=message_id):
+                known.inbox.append(self._reports.pop((name, message_id), ""))
+            case session_facts.TurnStarted(took=took):
+                for child in known.inbox[:took]:
+                    self._returned(known, child)
+                del known.inbox[:took]
+            case session_facts.ChildReported(key=key, message_id=message_id):
+                child = self._reports.pop((name, message_id), "")
+                known.reports.setdefault(key.partition("/")[0], []).append(child)
+            case session_facts.CallResolved(key=key):
+                for child in known.reports.pop(key, ()):
+                    self._returned(known, child)
+
+    def _returned(self, parent: _Session, child: str) -> None:
+        known = self._sessions.get(child)
+        if known is not None and known.last:
+            parent.causes.append((known.last, "subagent_return"))
+
+
+def edges_of(config: TreeConfig, records: Iterable[JournalRecord]) -> Iterator[SemanticEdge]:
+    """Yield the edges of a tree's facts, in the order in which they came to be known.
+
+    Raises:
+        JournalTooNew, JournalCorrupt: no release that is known here wrote a fact.
+    """
+    calls = OpenCalls(config)
+    edges = SemanticEdges(calls)
+    for record in records:
+        for fact in record.facts:
+            calls.add(record, fact)
+            yield from edges.add(record, fact)
+
+
+def _asker(session: str, key: str | None) -> str | None:
+    """Return the request whose reply asked for a call; None = no reply did."""
+    turn = None if key is None else turn_of(key)
+    return None if turn is None else request_name(session, turn)
+
+
+def _attempt(known: _Session, summary: str) -> Iterator[SemanticEdge]:
+    if known.last:
+        yield SemanticEdge(known.last, summary, "compaction_attempt")
+
+
+def _edges_to(target: str, causes: Iterable[_Cause]) -> Iterator[SemanticEdge]:
+    for source, kind in dict.fromkeys(causes):
+        yield SemanticEdge(source, target, kind)
