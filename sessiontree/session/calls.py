@@ -37,6 +37,8 @@ from sessiontree.session.state import CUT_SHORT, IDLE_PHASES, CallState, Session
 MAX_VALIDATION_ATTEMPTS = 3
 UNKNOWN_IN_FORK = "the tree was forked while the call ran; check what it did before you repeat it"
 WITHDRAWN = "its program has given it up"
+OUTCOME = ":outcome"
+"""What follows the key of a call in the id of the message that brings its outcome later."""
 UNAWAITED = "the program that started it waits for it no more"
 _PROGRAM_WAITS = "the program waits for its calls and goes on by itself; its result will be reported"
 _NEW_MESSAGE = "a new message came in before the call began"
@@ -253,7 +255,7 @@ def conclude(
     elif call.parked:
         decision.facts.append(
             notice(
-                f"{call.key}:outcome",
+                f"{call.key}{OUTCOME}",
                 f"The pending call {call.call.id} of {call.tool} is settled ({outcome}): {message.text}",
                 message.timestamp,
                 wakes=not call.cut,

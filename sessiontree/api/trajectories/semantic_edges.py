@@ -24,7 +24,7 @@ from sessiontree.contracts import session_facts, tree_facts
 from sessiontree.contracts.stimuli import Incoming
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.journal.record import JournalRecord
-from sessiontree.session.calls import UNAWAITED
+from sessiontree.session.calls import OUTCOME, UNAWAITED
 
 EdgeType: TypeAlias = Literal[
     "subagent_call", "subagent_return", "subagent_cancel", "compaction_attempt", "compaction"
@@ -56,10 +56,12 @@ class _Session:
     """What leads to its next request that is answered."""
     last: str = ""
     """Name of its last answered request for a turn."""
-    inbox: list[str] = field(default_factory=list)
-    """By waiting message, the child whose report it is; empty = it is no report."""
+    inbox: list[list[str]] = field(default_factory=list)
+    """By waiting message, the children whose reports it brings."""
     reports: dict[str, list[str]] = field(default_factory=dict)
-    """By key of an open program, the children that have reported to it."""
+    """By key of a program, the children that have reported to it."""
+    parked: set[str] = field(default_factory=set)
+    """Keys of programs whose outcome comes as a message, because the model did not wait."""
 
 
 class SemanticEdges:
@@ -150,22 +152,33 @@ class SemanticEdges:
         """Follow the reports of children until a request reads them."""
         match fact:
             case session_facts.MessageReceived(message_id=message_id):
-                known.inbox.append(self._reports.pop((name, message_id), ""))
+                known.inbox.append(self._reporters(name, known, message_id))
             case session_facts.TurnStarted(took=took):
-                for child in known.inbox[:took]:
-                    self._returned(known, child)
+                for children in known.inbox[:took]:
+                    self._return(known, children)
                 del known.inbox[:took]
             case session_facts.ChildReported(key=key, message_id=message_id):
                 child = self._reports.pop((name, message_id), "")
                 known.reports.setdefault(key.partition("/")[0], []).append(child)
-            case session_facts.CallResolved(key=key):
-                for child in known.reports.pop(key, ()):
-                    self._returned(known, child)
+            case session_facts.CallParked(key=key):
+                known.parked.add(key)
+            case session_facts.CallResolved(key=key) if key not in known.parked:
+                self._return(known, known.reports.pop(key, ()))
 
-    def _returned(self, parent: _Session, child: str) -> None:
-        known = self._sessions.get(child)
-        if known is not None and known.last:
-            parent.causes.append((known.last, "subagent_return"))
+    def _reporters(self, name: str, known: _Session, message_id: str) -> list[str]:
+        """Return the children whose reports a message brings, by itself or as the outcome of a program."""
+        key = message_id.removesuffix(OUTCOME)
+        if key in known.parked:
+            known.parked.remove(key)
+            return known.reports.pop(key, [])
+        child = self._reports.pop((name, message_id), "")
+        return [child] if child else []
+
+    def _return(self, parent: _Session, children: Iterable[str]) -> None:
+        for child in children:
+            known = self._sessions.get(child)
+            if known is not None and known.last:
+                parent.causes.append((known.last, "subagent_return"))
 
 
 def edges_of(config: TreeConfig, records: Iterable[JournalRecord]) -> Iterator[SemanticEdge]:

@@ -14,6 +14,7 @@ LEFT_OUT = {
     ".venv-bench",
     ".venv-docs",
     ".venv-lab",
+    ".venv-formats",
     ".venv-mutation",
     ".venv-release",
     "__pycache__",
