@@ -46,7 +46,7 @@ _Cause: TypeAlias = tuple[str, EdgeType]
 
 
 @dataclass(slots=True)
-class _Session:
+class _LinkedSession:
     """What is known of a session."""
 
     parent: str
@@ -73,7 +73,7 @@ class SemanticEdges:
 
     def __init__(self, calls: OpenCalls) -> None:
         self._calls = calls
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _LinkedSession] = {}
         self._ended = ""
         """The session that has ended last."""
         self._reports: dict[tuple[str, str], str] = {}
@@ -104,7 +104,7 @@ class SemanticEdges:
     def _spawned(self, spec: SessionSpec) -> None:
         parent = spec.parent or ""
         key = self._calls.starter_of(parent, spec.key)
-        made = self._sessions[spec.session_id] = _Session(parent, key)
+        made = self._sessions[spec.session_id] = _LinkedSession(parent, key)
         if (source := _asker(parent, key)) is not None:
             made.causes.append((source, "subagent_call"))
 
@@ -132,7 +132,7 @@ class SemanticEdges:
             above = self._parent_of(above)
         return None
 
-    def _of_session(self, name: str, known: _Session, fact: Any) -> Iterator[SemanticEdge]:
+    def _of_session(self, name: str, known: _LinkedSession, fact: Any) -> Iterator[SemanticEdge]:
         match fact:
             case session_facts.TurnReplied(turn=turn):
                 known.last = request_name(name, turn)
@@ -148,7 +148,7 @@ class SemanticEdges:
             case _:
                 self._hear(name, known, fact)
 
-    def _hear(self, name: str, known: _Session, fact: Any) -> None:
+    def _hear(self, name: str, known: _LinkedSession, fact: Any) -> None:
         """Follow the reports of children until a request reads them."""
         match fact:
             case session_facts.MessageReceived(message_id=message_id):
@@ -165,7 +165,7 @@ class SemanticEdges:
             case session_facts.CallResolved(key=key) if key not in known.parked:
                 self._return(known, known.reports.pop(key, ()))
 
-    def _reporters(self, name: str, known: _Session, message_id: str) -> list[str]:
+    def _reporters(self, name: str, known: _LinkedSession, message_id: str) -> list[str]:
         """Return the children whose reports a message brings, by itself or as the outcome of a program."""
         key = message_id.removesuffix(OUTCOME)
         if key in known.parked:
@@ -174,7 +174,7 @@ class SemanticEdges:
         child = self._reports.pop((name, message_id), "")
         return [child] if child else []
 
-    def _return(self, parent: _Session, children: Iterable[str]) -> None:
+    def _return(self, parent: _LinkedSession, children: Iterable[str]) -> None:
         for child in children:
             known = self._sessions.get(child)
             if known is not None and known.last:
@@ -201,7 +201,7 @@ def _asker(session: str, key: str | None) -> str | None:
     return None if turn is None else request_name(session, turn)
 
 
-def _attempt(known: _Session, summary: str) -> Iterator[SemanticEdge]:
+def _attempt(known: _LinkedSession, summary: str) -> Iterator[SemanticEdge]:
     if known.last:
         yield SemanticEdge(known.last, summary, "compaction_attempt")
 

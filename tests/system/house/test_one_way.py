@@ -25,6 +25,7 @@ BY_NAME = {"getattr", "methodcaller", "attrgetter"}
 """What finds a method by a text."""
 SQL = (
     "journal/",
+    "api/trajectories/step_spool.py",
     "bench/adapters/inspect_log.py",
     "bench/ledger/ledger.py",
     "bench/ledger/ledger_tables.py",

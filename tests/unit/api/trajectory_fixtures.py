@@ -54,7 +54,8 @@ class Lots:
         """Return the answer to a question."""
         place = (request.session_id, request.turn)
         lots = random.Random(f"{self.seed} {place}")
-        is_first, _ = place not in self._asked, self._asked.add(place)
+        is_first = place not in self._asked
+        self._asked.add(place)
         if is_first and lots.random() < 0.06:
             raise ModelError("the provider is busy", True, 0.0)
         if sum(len(message.text) for message in request.messages) > ROOM:
@@ -67,8 +68,8 @@ class Lots:
             reasoning_tokens=lots.randrange(2),
         )
         calls = [] if request.summarises or request.turn > 5 else self._calls(request, lots)
-        content = [ThinkingContent("hm"), TextContent(f"said {lots.random()}"), *calls]
-        return AssistantMessage(tuple(content), "toolUse" if calls else "stop", used)
+        said = TextContent(f"said {lots.random()}")
+        return AssistantMessage((ThinkingContent("hm"), said, *calls), "toolUse" if calls else "stop", used)
 
     def _calls(self, request: ModelRequest, lots: random.Random) -> list[ToolCall]:
         calls = [script_call("read", path=lots.choice(["a.txt", "none.txt"]))]
