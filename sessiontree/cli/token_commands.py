@@ -26,7 +26,8 @@ def create(  # noqa: PLR0913 - each option is a parameter
         str, typer.Option(help="The highest tier of a call: read-only, workspace, system or elevated.")
     ] = "read-only",
     budget_usd: Annotated[
-        float | None, typer.Option("--budget-usd", help="Most US dollars that one tree may spend.")
+        float | None,
+        typer.Option("--budget-usd", help="Most US dollars that all its trees together may spend."),
     ] = None,
     expires: Annotated[
         str | None, typer.Option(help="When it ends: 12h, 30d or never [default: 30d].")

@@ -272,6 +272,8 @@ class TreeSummary:
     """Number of the last fact that both share."""
     task: str = ""
     """The beginning of Main's first message, or else of the task of its first child; empty = neither."""
+    cost_usd: float = 0.0
+    """What its sessions have cost, in US dollars, as far as prices are known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
 from sessiontree.doors.client_tools import add_hosted, declared_in, tier_in
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal
+from sessiontree.doors.spending import Spending
 from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, new_turn_id
 from sessiontree.schema.dialect import SchemaWarning
 
@@ -46,6 +47,10 @@ class ConflictError(Exception):
     """What is asked for does not fit what the conversation waits for."""
 
 
+class SpentError(ConflictError):
+    """The budget of a principal is used up."""
+
+
 class Conversation:
     """One tree of one principal.
 
@@ -57,6 +62,7 @@ class Conversation:
         config: The configuration of the tree.
         log: Its turns.
         close_later: Called when nobody uses it any more.
+        spending: What all trees of the principal have cost.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class Conversation:
         config: TreeConfig,
         log: TurnLog,
         close_later: Callable[[Conversation], None],
+        spending: Spending,
     ) -> None:
         self.principal = principal
         self.tree = tree
@@ -77,6 +84,7 @@ class Conversation:
         self.users = 0
         """How many keep its tree open."""
         self._close_later = close_later
+        self._spending = spending
 
     @property
     def conversation_id(self) -> str:
@@ -99,6 +107,7 @@ class Conversation:
     def __exit__(self, *_: object) -> None:
         """Let its tree be closed once it has been without users, and without a turn, for a while."""
         self.users -= 1
+        self.note_cost()
         if self.users == 0:
             self._close_later(self)
 
@@ -114,12 +123,21 @@ class Conversation:
 
         Raises:
             ConfigError: the text is empty, or an image is not valid.
+            SpentError: the budget of the principal is used up.
         """
+        self.note_cost()
+        check_budget(self.principal, self._spending)
         turn_id = new_turn_id(self.conversation_id)
         sender = self.principal.sender
         send = self.tree.main.send
         reply = send(text, sender=sender, images=images, message_id=turn_id, settings=settings)
         return Turn(turn_id, reply)
+
+    def note_cost(self) -> None:
+        """Count what its tree has cost by now."""
+        if self.principal.rights.budget_usd is not None:
+            with suppress(SessionTreeError):  # a tree that was closed was counted when it was
+                self._spending.note(self.conversation_id, self.tree.usage().cost_usd)
 
     async def find_turn(self, turn_id: str) -> HeardTurn:
         """Return a turn.
@@ -177,6 +195,7 @@ class Conversations:
         self._made: Runtime | None = None
         self._options_for = options_for
         self._open: dict[str, Conversation] = {}
+        self._spending: dict[str, Spending] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -199,12 +218,13 @@ class Conversations:
         Raises:
             ConfigError: the agent is unknown or not one of the principal's, a tool can't be used, or too many
                 trees are open.
+            SpentError: the budget of the principal is used up.
         """
         principal.check_agent(agent)
-        if len(self._open) >= MAX_OPEN:
-            raise ConfigError(f"{MAX_OPEN:,} conversations are open; try again later")
+        left = check_budget(principal, await self._spending_of(principal))
+        await self._make_room(principal)
         place = workspace or principal.rights.workspace
-        options = principal.limit(self._options_for(place, agent), tuple(hosted or ()))
+        options = principal.limit(self._options_for(place, agent), tuple(hosted or ()), budget_usd=left)
         if hosted:
             options = add_hosted(options, hosted, options["policy"].max_tier)
         with warnings.catch_warnings():
@@ -224,8 +244,7 @@ class Conversations:
         async with self._changing(conversation_id):
             held = self._open.get(conversation_id)
             if held is None:
-                own = await self.list_trees(principal)
-                if all(each.tree_id != conversation_id for each in own):
+                if not await self._is_own(principal, conversation_id):
                     raise _not_found(conversation_id)
                 held = await self._resume(principal, conversation_id)
         if held.principal.principal_id != principal.principal_id:
@@ -251,6 +270,39 @@ class Conversations:
         """Return the trees of a principal, newest first."""
         return await self._runtime.trees(principal.purpose)
 
+    async def _is_own(self, principal: DoorPrincipal, tree_id: str) -> bool:
+        try:
+            return (await self._runtime.backend.config_of(tree_id)).purpose == principal.purpose
+        except TreeNotFound:
+            return False
+
+    async def _spending_of(self, principal: DoorPrincipal) -> Spending:
+        """Return what a principal has spent; its journals are read with its first conversation."""
+        known = self._spending.get(principal.principal_id)
+        if known is None:
+            bounded = principal.rights.budget_usd is not None
+            trees = await self.list_trees(principal) if bounded else []
+            made = Spending({each.tree_id: each.cost_usd for each in trees})
+            known = self._spending.setdefault(principal.principal_id, made)
+        return known
+
+    async def _make_room(self, principal: DoorPrincipal) -> None:
+        """Close the oldest conversation of a principal that nobody uses, if it has as many as it may.
+
+        Raises:
+            ConfigError: all of them are used.
+        """
+        own = [each for each in self._open.values() if each.principal.principal_id == principal.principal_id]
+        most = principal.rights.max_open
+        if len(own) < most and len(self._open) < MAX_OPEN:
+            return
+        for each in own:
+            if each.users == 0 and not await each.is_at_work():
+                async with self._changing(each.conversation_id):
+                    await self._close(each)
+                return
+        raise ConfigError(f"{min(most, MAX_OPEN):,} conversations are open and at work; try again later")
+
     async def close(self) -> None:
         """Close all trees, and what they ran on; their conversations can be continued later."""
         for each in tuple(self._open.values()):
@@ -274,14 +326,14 @@ class Conversations:
         backend = self._runtime.backend
         config = await backend.config_of(tree.tree_id)
         log = TurnLog(backend.supervisor, tree.tree_id)
-        kept = Conversation(principal, tree, config, log, self._close_later)
+        spending = await self._spending_of(principal)
+        kept = Conversation(principal, tree, config, log, self._close_later, spending)
         self._open[tree.tree_id] = kept
         self._close_later(kept)
         return kept
 
     async def _resume(self, principal: DoorPrincipal, tree_id: str) -> Conversation:
-        if len(self._open) >= MAX_OPEN:
-            raise ConfigError(f"{MAX_OPEN:,} conversations are open; try again later")
+        await self._make_room(principal)
         options = self._options_for(principal.rights.workspace, None)
         try:
             config = await self._runtime.backend.config_of(tree_id)
@@ -315,8 +367,24 @@ class Conversations:
             return
         if closed.closing is not None:
             closed.closing.cancel()
+        closed.note_cost()
         with suppress(SessionTreeError):
             await closed.tree.close()
+
+
+def check_budget(principal: DoorPrincipal, spending: Spending) -> float | None:
+    """Return what a principal may still spend, in US dollars; None = its budget has no end.
+
+    Raises:
+        SpentError: it is used up.
+    """
+    left = spending.left(principal)
+    if left is not None and left <= 0:
+        raise SpentError(
+            f"the budget of {principal.name} is used up: {principal.rights.budget_usd:g} US dollars; "
+            "its owner makes another token, or gives another budget"
+        )
+    return left
 
 
 def _not_found(name: str) -> NotFoundError:

@@ -31,7 +31,8 @@ class DoorRights(StrictSettings):
     tier: TierLabel = "ReadOnly"
     """The highest tier of a call."""
     budget_usd: float | None = Field(default=None, gt=0)
-    """Most that one tree may spend, in US dollars; None = what the owner's configuration says."""
+    """Most that all its trees may spend together, in US dollars; None = each what the owner's configuration
+    says. It is looked at when a turn begins: turns that go on together may each spend what was left then."""
     workspace: str = Field(min_length=1)
     """Directory of its trees; absolute."""
     agents: tuple[DoorName, ...] = ()
@@ -79,12 +80,15 @@ class DoorPrincipal:
         """Return the channel of a tree's Main: it lists the principal as owner if it may answer requests."""
         return QueueChannel(owners=(self.principal_id,) if self.rights.approves else ())
 
-    def limit(self, options: Mapping[str, Any], client_tools: Sequence[str] = ()) -> dict[str, Any]:
+    def limit(
+        self, options: Mapping[str, Any], client_tools: Sequence[str] = (), *, budget_usd: float | None = None
+    ) -> dict[str, Any]:
         """Return the arguments of a tree within what the principal may do.
 
         Args:
             options: The arguments before.
             client_tools: Names of tools that the client hosts: no allow list leaves them out.
+            budget_usd: Most that the tree may spend, in US dollars; None = as the arguments say.
         """
         rights = self.rights
         policy = allow_hosted(options.get("policy") or PolicyConfig(), client_tools)
@@ -94,8 +98,8 @@ class DoorPrincipal:
         if rights.tools is not None:
             changes["max_tools"] = (*rights.tools, *client_tools)
         budget = options.get("budget") or Budget()
-        if rights.budget_usd is not None:
-            most = rights.budget_usd if budget.cost_usd is None else min(rights.budget_usd, budget.cost_usd)
+        if budget_usd is not None:
+            most = budget_usd if budget.cost_usd is None else min(budget_usd, budget.cost_usd)
             budget = budget.model_copy(update={"cost_usd": most})
         return {
             **options,

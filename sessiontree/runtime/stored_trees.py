@@ -76,7 +76,7 @@ def summaries_in(place: Path, purpose: str | None = None) -> Iterator[TreeSummar
 
 
 def _summary(journal: Journal, row: TreeRow, purpose: str | None) -> TreeSummary:
-    outcome, sessions, live = None, 0, 0
+    outcome, sessions, live, cost_usd = None, 0, 0, 0.0
     fork: ForkPoint | None = None
     try:
         config, state, _ = load_tree(journal, row.tree_id)
@@ -84,6 +84,7 @@ def _summary(journal: Journal, row: TreeRow, purpose: str | None) -> TreeSummary
         pass  # a tree that can't be read is listed too
     else:
         outcome, sessions, live = state.sessions[MAIN].status, state.total, state.live
+        cost_usd = sum(session.usage.cost_usd for session in state.sessions.values())
         fork = config.forks[-1] if config.forks else None
     return TreeSummary(
         row.tree_id,
@@ -98,6 +99,7 @@ def _summary(journal: Journal, row: TreeRow, purpose: str | None) -> TreeSummary
         None if fork is None else fork.tree_id,
         None if fork is None else fork.seq,
         "" if outcome is None else _first_task(journal, row.tree_id),
+        cost_usd,
     )
 
 

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.doors.conversations import ConflictError, Conversations, NotFoundError
+from sessiontree.doors.conversations import ConflictError, Conversations, NotFoundError, SpentError
 from sessiontree.doors.exchanges import DoorExchanges
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.serve.door_guard import CHALLENGE, DoorGuard, LimitError
@@ -95,6 +95,8 @@ def _refused(error: Exception) -> Response:
         return refusal(error.status, str(error), "too_large")
     if isinstance(error, NotFoundError):
         return refusal(404, str(error), "not_found")
+    if isinstance(error, SpentError):
+        return refusal(429, str(error), "insufficient_quota")
     if isinstance(error, ConflictError):
         return refusal(409, str(error), "conflict")
     if isinstance(error, ConfigError):

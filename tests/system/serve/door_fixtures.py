@@ -32,10 +32,12 @@ class Door:
     Args:
         place: Where its state and its workspace are.
         origin: Its address.
+        conversations: Those of all its tokens.
     """
 
     place: Path
     origin: str
+    conversations: Conversations
     clients: list[AsyncOpenAI] = field(default_factory=list)
 
     @property
@@ -96,7 +98,7 @@ async def open_door(place: Path, model: Model) -> AsyncIterator[Door]:
     conversations = Conversations(lambda: Runtime(place / "state", backend="local"), options_for)
     routes = DoorRoutes(DoorGuard(TokenFile(place / "state")), conversations, ("default",))
     async with running(PageServer(place / "state", Address(), routes)) as server:
-        door = Door(place, server.origin)
+        door = Door(place, server.origin, conversations)
         try:
             yield door
         finally:

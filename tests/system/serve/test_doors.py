@@ -11,7 +11,15 @@ import httpx
 import pytest
 from openai import APIStatusError
 
-from sessiontree import AsyncFunctionModel, FunctionModel, ModelRequest, script_call
+from sessiontree import (
+    AssistantMessage,
+    AsyncFunctionModel,
+    FunctionModel,
+    ModelRequest,
+    TextContent,
+    Usage,
+    script_call,
+)
 from tests.behaviour.effect_fakes import LOG
 from tests.system.serve.door_fixtures import Door, open_door, refused
 
@@ -237,3 +245,40 @@ async def test_a_token_talks_to_its_agents_alone(tmp_path: Path) -> None:
         assert [each.id for each in (await client.models.list()).data] == ["reviewer"]
         status, said = await refused(client.responses.create(model="default", input="x"))
         assert (status, "may talk to reviewer" in said) == (400, True)
+
+
+def costly(request: ModelRequest) -> AssistantMessage:
+    """Answer for sixty cents."""
+    usage = Usage(input_tokens=1, output_tokens=1, cost_usd=0.6)
+    return AssistantMessage((TextContent("done"),), usage=usage)
+
+
+async def test_a_budget_bounds_all_trees_of_a_token(tmp_path: Path) -> None:
+    """Also over a restart; another token's is its own."""
+    async with open_door(tmp_path, FunctionModel(costly)) as door:
+        token = door.make_token(budget_usd=1.0)
+        client, other = door.client(token), door.client(door.make_token("other", budget_usd=1.0))
+        first = await client.responses.create(model="default", input="one")
+        assert (first.status, (await client.responses.create(model="default", input="two")).status) == (
+            "completed",
+            "completed",
+        )
+        for attempt in (
+            client.responses.create(model="default", input="three"),
+            client.responses.create(model="default", input="three", previous_response_id=first.id),
+        ):
+            status, said = await refused(attempt)
+            assert (status, "budget of editor is used up: 1 US dollars" in said) == (429, True)
+        assert (await other.responses.create(model="default", input="one")).status == "completed"
+    async with open_door(tmp_path, FunctionModel(costly)) as door:
+        assert (await refused(door.client(token).responses.create(model="default", input="four")))[0] == 429
+
+
+async def test_a_conversation_that_nobody_uses_makes_room_for_another(tmp_path: Path) -> None:
+    """A token has as many trees open as requests; one that was closed is continued."""
+    async with open_door(tmp_path, FunctionModel(echo)) as door:
+        client = door.client(door.make_token(max_open=2))
+        made = [await client.responses.create(model="default", input=str(number)) for number in range(4)]
+        after = await client.responses.create(model="default", input="x", previous_response_id=made[0].id)
+        assert after.output_text == "heard x (3)"
+        assert len(door.conversations._open) <= 2
