@@ -54,6 +54,7 @@ BODIES = {
     "tokens create": "sessiontree.cli.tokens:create",
     "tokens list": "sessiontree.cli.tokens:show_list",
     "tokens revoke": "sessiontree.cli.tokens:revoke",
+    "mcp serve": "sessiontree.cli.mcp_server:serve",
     "program list": "sessiontree.cli.program:show_list",
     "program check": "sessiontree.cli.program:check",
     "program save": "sessiontree.cli.program:save",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import webbrowser
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,9 @@ def serve(  # noqa: PLR0913 - each is an option of the command
         where = serving.new_address(page)
         screen.line(f"open {where}")
         screen.line("the address lets one browser in, once; Ctrl-C ends the server, and no tree")
-        if doors:
-            screen.line(f"programs with a token of `sessiontree tokens create` ask at {serving.origin}/v1")
+        if api is not None:
+            places = " and ".join(f"{serving.origin}{prefix.rstrip('/')}" for prefix in api.prefixes)
+            screen.line(f"programs with a token of `sessiontree tokens create` ask at {places}")
         if opens:
             webbrowser.open(where)
 
@@ -74,12 +75,16 @@ def _doors(state_dir: Path, config: Path | None, backend: BackendName) -> Any:
     Raises:
         ConfigError: the configuration can't be used, or the extra ``serve`` is not installed.
     """
-    make_guard, make_routes = (
-        load(name)
-        for name in ("sessiontree.serve.door_guard:DoorGuard", "sessiontree.serve.door_routes:DoorRoutes")
+    make_guard, make_routes, make_set = (
+        load(f"sessiontree.serve.{name}")
+        for name in ("door_guard:DoorGuard", "door_routes:DoorRoutes", "door_set:DoorSet")
     )
     conversations = make_conversations(state_dir, config, backend)
-    return make_routes(make_guard(TokenFile(state_dir)), conversations, list_agents(state_dir, config))
+    guard = make_guard(TokenFile(state_dir))
+    doors = [make_routes(guard, conversations, list_agents(state_dir, config))]
+    with suppress(ModuleNotFoundError):  # the extra mcp is not installed
+        doors.append(load("sessiontree.serve.mcp_routes:McpRoutes")(guard, conversations))
+    return make_set(doors)
 
 
 def _due_trees(

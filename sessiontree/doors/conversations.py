@@ -28,6 +28,7 @@ from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal
 from sessiontree.doors.spending import Spending
 from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, new_turn_id
 from sessiontree.schema.dialect import SchemaWarning
+from sessiontree.tree.report import ReceiptLine
 
 OptionsFor: TypeAlias = Callable[[str, "str | None"], dict[str, Any]]
 """Returns the arguments of a new tree, for a workspace and an agent's name; raises ConfigError."""
@@ -177,9 +178,16 @@ class Conversation:
         """Return whether its tree has ended: it takes no message any more."""
         return await self.log.is_over()
 
-    async def interrupt(self) -> None:
-        """End the turn that goes on, if one does."""
-        await self.tree.main.interrupt(f"cancelled by {self.principal.name}")
+    async def interrupt(self) -> tuple[ReceiptLine, ...]:
+        """End the turn that goes on, if one does, and what its children do.
+
+        Returns:
+            Every session of the tree, and its state.
+
+        Raises:
+            SessionClosed: the tree has ended.
+        """
+        return await self.tree.main.interrupt(f"cancelled by {self.principal.name}")
 
 
 class Conversations:

@@ -65,6 +65,8 @@ class HeardTurn:
     """How it ended; None = it goes on."""
     end_seq: int | None = None
     """Number of the fact with its end."""
+    end_ms: int | None = None
+    """When it ended, in milliseconds since 1970."""
 
 
 class TurnLog:
@@ -80,7 +82,18 @@ class TurnLog:
         self._tree_id = tree_id
         self._turns: dict[str, HeardTurn] = {}
         self._after = 0
+        self._changed_ms = 0
         self._reading = asyncio.Lock()  # of two readers each fact goes to one
+
+    @property
+    def cursor(self) -> int:
+        """Number of the newest fact of the tree that was read."""
+        return self._after
+
+    @property
+    def changed_ms(self) -> int:
+        """When that fact was recorded, in milliseconds since 1970; 0 = none was read."""
+        return self._changed_ms
 
     async def read(self) -> dict[str, HeardTurn]:
         """Return all turns until now; facts that were read before are not read again.
@@ -93,7 +106,7 @@ class TurnLog:
                 for record in records:
                     if record.session == MAIN:
                         self._take(record)
-                self._after = records[-1].seq
+                self._after, self._changed_ms = records[-1].seq, records[-1].at_ms
         return self._turns
 
     async def is_over(self) -> bool:
@@ -137,4 +150,4 @@ class TurnLog:
                 end = TurnEnd(fact.text if fact.error is None else "", fact.error, fact.interrupted)
                 for turn_id in fact.answers:
                     if (answered := self._turns.get(turn_id)) is not None:
-                        answered.ended, answered.end_seq = end, record.seq
+                        answered.ended, answered.end_seq, answered.end_ms = end, record.seq, record.at_ms

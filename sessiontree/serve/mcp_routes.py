@@ -1,0 +1,120 @@
+"""The route of the MCP server: streamable HTTP, for whoever has a token."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.doors.conversations import Conversations
+from sessiontree.doors.mcp.server import McpDoor
+from sessiontree.doors.mcp.tools import ConversationTools
+from sessiontree.doors.principals import DoorPrincipal
+from sessiontree.serve.door_guard import CHALLENGE, MAX_BODY, DoorGuard, LimitError, read_bounded
+
+PATH: Final = "/mcp"
+PRINCIPAL: Final = "sessiontree.principal"
+"""Where a request's scope says who makes it."""
+
+
+def find_principal(ctx: ServerRequestContext[Any, Any]) -> DoorPrincipal:
+    """Return who makes a request, as the guard of the route found."""
+    scope: Scope = {} if ctx.request is None else ctx.request.scope
+    found: DoorPrincipal = scope[PRINCIPAL]
+    return found
+
+
+class McpRoutes:
+    """What clients of MCP ask. Each request stands alone, so that a restart of the server ends nothing.
+
+    Args:
+        guard: Lets in whoever has a token.
+        conversations: Their trees; whoever made them closes them.
+    """
+
+    prefixes = (PATH,)
+
+    def __init__(self, guard: DoorGuard, conversations: Conversations) -> None:
+        self._guard = guard
+        self.door = McpDoor(conversations, ConversationTools(conversations).list_tools(), find_principal)
+        self._manager = StreamableHTTPSessionManager(
+            self.door.server, stateless=True, max_request_body_size=MAX_BODY
+        )
+        self._running: asyncio.Task[None] | None = None
+        self._is_ready, self._is_over = asyncio.Event(), asyncio.Event()
+
+    def routes(self) -> list[Route]:
+        """Return the route; streams that a client opens by itself are not served."""
+        return [Route(PATH, self, methods=["POST"])]
+
+    async def close(self) -> None:
+        """End the requests that are open."""
+        self._is_over.set()
+        if self._running is not None:
+            await self._running
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of a token, and refuse all others."""
+        request = Request(scope, receive)
+        try:
+            token = self._guard.find_token(request.headers)
+        except ConfigError as error:
+            await _refusal(401, str(error))(scope, receive, send)
+            return
+        try:
+            self._guard.enter(token)
+        except LimitError as error:
+            await _refusal(error.status, str(error))(scope, receive, send)
+            return
+        try:
+            await self._answer(request, token.principal, send)
+        finally:
+            self._guard.leave(token)
+
+    async def _answer(self, request: Request, principal: DoorPrincipal, send: Send) -> None:
+        try:
+            body = await read_bounded(request)
+        except LimitError as error:
+            await _refusal(error.status, str(error))(request.scope, request.receive, send)
+            return
+        except ConfigError:
+            return  # its client has gone
+        await self._start()
+        known = {**request.scope, PRINCIPAL: principal}
+        await self._manager.handle_request(known, _replay(body, request.receive), send)
+
+    async def _start(self) -> None:
+        """Start the one task that the requests of older revisions belong to."""
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+        await self._is_ready.wait()
+
+    async def _run(self) -> None:
+        async with self._manager.run():
+            self._is_ready.set()
+            await self._is_over.wait()
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read before, and then what its client does."""
+    left = [body]
+
+    async def replay() -> Message:
+        if left:
+            return {"type": "http.request", "body": left.pop(), "more_body": False}
+        return await receive()
+
+    return replay
+
+
+def _refusal(status: int, message: str) -> Response:
+    """Return an error as clients of the protocol know it; no request of a JSON-RPC batch is named."""
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}}
+    return JSONResponse(error, status, CHALLENGE if status == 401 else {})
