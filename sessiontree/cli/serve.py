@@ -83,7 +83,10 @@ def _doors(state_dir: Path, config: Path | None, backend: BackendName) -> Any:
     guard = make_guard(TokenFile(state_dir))
     doors = [make_routes(guard, conversations, list_agents(state_dir, config))]
     with suppress(ModuleNotFoundError):  # the extra mcp is not installed
-        doors.append(load("sessiontree.serve.mcp_routes:McpRoutes")(guard, conversations))
+        make_mcp_routes, make_door = (
+            load(f"sessiontree.serve.mcp_routes:{name}") for name in ("McpRoutes", "make_door")
+        )
+        doors.append(make_mcp_routes(guard, make_door(conversations)))
     return make_set(doors)
 
 

@@ -31,21 +31,25 @@ def find_principal(ctx: ServerRequestContext[Any, Any]) -> DoorPrincipal:
     return found
 
 
+def make_door(conversations: Conversations) -> McpDoor:
+    """Return the door of a server: its tools begin and steer the trees of whoever asks."""
+    return McpDoor(conversations, ConversationTools(conversations).list_tools(), find_principal)
+
+
 class McpRoutes:
     """What clients of MCP ask. Each request stands alone, so that a restart of the server ends nothing.
 
     Args:
         guard: Lets in whoever has a token.
-        conversations: Their trees; whoever made them closes them.
+        door: Serves their trees, which whoever made them closes; it finds who asks by :func:`find_principal`.
     """
 
-    prefixes = (PATH,)
+    prefixes: tuple[str, ...] = (PATH,)
 
-    def __init__(self, guard: DoorGuard, conversations: Conversations) -> None:
+    def __init__(self, guard: DoorGuard, door: McpDoor) -> None:
         self._guard = guard
-        self.door = McpDoor(conversations, ConversationTools(conversations).list_tools(), find_principal)
         self._manager = StreamableHTTPSessionManager(
-            self.door.server, stateless=True, max_request_body_size=MAX_BODY
+            door.server, stateless=True, max_request_body_size=MAX_BODY
         )
         self._running: asyncio.Task[None] | None = None
         self._is_ready, self._is_over = asyncio.Event(), asyncio.Event()

@@ -70,8 +70,9 @@ class Site(Protocol):
 class Api(Protocol):
     """What programs ask of a server, each with a token of its own."""
 
-    prefixes: tuple[str, ...]
-    """What the paths of its routes begin with."""
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What the paths of its routes begin with."""
 
     def routes(self) -> list[Route]:
         """Return its routes; each of them refuses whoever has no token."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,7 +27,7 @@ from sessiontree.contracts.messages import UserMessage
 from sessiontree.doors.conversations import Conversations
 from tests.behaviour.effect_fakes import TOOLS
 
-QUESTION = {"question": "Which colour?", "options": [{"label": "red"}, {"label": "blue"}]}
+QUESTION: dict[str, Any] = {"question": "Which colour?", "options": [{"label": "red"}, {"label": "blue"}]}
 
 
 class Seconds(BaseModel):
@@ -91,3 +92,8 @@ def make_trees(place: Path) -> Conversations:
     """Return conversations whose journals are in a directory."""
     (place / "workspace").mkdir(parents=True, exist_ok=True)
     return Conversations(lambda: Runtime(place / "state", backend="local"), make_options)
+
+
+def say(line: str) -> None:
+    """Write a line to whoever started this program."""
+    os.write(1, f"{line}\n".encode())

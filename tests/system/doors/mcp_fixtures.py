@@ -17,7 +17,6 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from sessiontree.doors.conversations import Conversations
 from sessiontree.doors.mcp.calls import TASKS
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
@@ -26,7 +25,7 @@ from sessiontree.serve.door_guard import DoorGuard
 from sessiontree.serve.door_routes import DoorRoutes
 from sessiontree.serve.door_set import DoorSet
 from sessiontree.serve.listen import Address, PageServer
-from sessiontree.serve.mcp_routes import McpRoutes
+from sessiontree.serve.mcp_routes import McpRoutes, make_door
 from tests.system.doors.mcp_fakes import make_trees
 from tests.system.serve.serve_fixtures import running
 
@@ -43,12 +42,12 @@ def make_token(place: Path, name: str = "client", **rights: Any) -> str:
 
 
 @asynccontextmanager
-async def open_mcp(place: Path) -> AsyncIterator[tuple[str, Conversations]]:
-    """Serve MCP on this loop; yield the server's address and its trees."""
+async def open_mcp(place: Path) -> AsyncIterator[str]:
+    """Serve MCP on this loop; yield the server's address."""
     trees, guard = make_trees(place), DoorGuard(TokenFile(place / "state"))
-    doors = DoorSet([DoorRoutes(guard, trees, ("default",)), McpRoutes(guard, trees)])
+    doors = DoorSet([DoorRoutes(guard, trees, ("default",)), McpRoutes(guard, make_door(trees))])
     async with running(PageServer(place / "state", Address(), doors)) as server:
-        yield server.origin, trees
+        yield server.origin
 
 
 @asynccontextmanager

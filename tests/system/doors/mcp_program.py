@@ -16,16 +16,16 @@ from sessiontree.serve.door_guard import DoorGuard
 from sessiontree.serve.door_routes import DoorRoutes
 from sessiontree.serve.door_set import DoorSet
 from sessiontree.serve.listen import Address, PageServer
-from sessiontree.serve.mcp_routes import McpRoutes
-from tests.system.doors.mcp_fakes import make_trees
+from sessiontree.serve.mcp_routes import McpRoutes, make_door
+from tests.system.doors.mcp_fakes import make_trees, say
 
 
 async def serve_http(place: Path) -> None:
     """Serve the tokens of a state directory until killed."""
     trees, guard = make_trees(place), DoorGuard(TokenFile(place / "state"))
-    doors = DoorSet([DoorRoutes(guard, trees, ("default",)), McpRoutes(guard, trees)])
+    doors = DoorSet([DoorRoutes(guard, trees, ("default",)), McpRoutes(guard, make_door(trees))])
     server = PageServer(place / "state", Address(), doors)
-    await server.run(lambda: print(server.origin, flush=True))
+    await server.run(lambda: say(server.origin))
 
 
 async def serve_pipe(place: Path) -> None:

@@ -54,7 +54,7 @@ async def test_a_task_that_waits_is_answered_after_a_kill(tmp_path: Path) -> Non
 
 async def test_several_answers_may_come_one_by_one(tmp_path: Path) -> None:
     """The task waits until the last one; each key names one request, and a denial is an answer too."""
-    async with open_mcp(tmp_path) as (origin, _):
+    async with open_mcp(tmp_path) as origin:
         client = BareClient(origin, make_token(tmp_path, **ALL_RIGHTS))
         task_id = (await client.call("run_tree", task="twice"))["taskId"]
         waiting = await client.until(task_id, "input_required")
@@ -75,7 +75,7 @@ async def test_several_answers_may_come_one_by_one(tmp_path: Path) -> None:
 
 async def test_a_question_is_a_form(tmp_path: Path) -> None:
     """Its options are the form's; who dismisses it leaves it open, and what does not fit is refused."""
-    async with open_mcp(tmp_path) as (origin, _):
+    async with open_mcp(tmp_path) as origin:
         client = BareClient(origin, make_token(tmp_path, **ALL_RIGHTS))
         task_id = (await client.call("run_tree", task="ask"))["taskId"]
         waiting = await client.until(task_id, "input_required")
@@ -103,7 +103,7 @@ async def test_a_question_is_a_form(tmp_path: Path) -> None:
 
 async def test_the_end_of_a_task_says_how_it_went(tmp_path: Path) -> None:
     """Cancelled, with an error as its result, and failed with its tree."""
-    async with open_mcp(tmp_path) as (origin, _):
+    async with open_mcp(tmp_path) as origin:
         client = BareClient(origin, make_token(tmp_path, **ALL_RIGHTS))
         long = (await client.call("run_tree", task="pause 60"))["taskId"]
         for _ in range(2):
@@ -120,12 +120,13 @@ async def test_the_end_of_a_task_says_how_it_went(tmp_path: Path) -> None:
 
 async def test_tasks_are_for_clients_that_declare_them(tmp_path: Path) -> None:
     """Others get a result and no task, and their requests for tasks are refused by name."""
-    async with open_mcp(tmp_path) as (origin, _):
+    async with open_mcp(tmp_path) as origin:
         token = make_token(tmp_path)
         task_id = (await BareClient(origin, token).call("run_tree", task="hello"))["taskId"]
         plain = BareClient(origin, token, {})
         result = await plain.call("run_tree", task="hello")
         assert (result["resultType"], result["structuredContent"]["text"]) == ("complete", "heard hello")
+        more: dict[str, Any]
         for method, more in (("get", {}), ("update", {"inputResponses": {}}), ("cancel", {})):
             with pytest.raises(RpcError) as caught:
                 await plain.ask(f"tasks/{method}", taskId=task_id, **more)
@@ -137,7 +138,7 @@ async def test_tasks_are_for_clients_that_declare_them(tmp_path: Path) -> None:
 
 async def test_a_task_of_another_token_does_not_exist(tmp_path: Path) -> None:
     """It can't be seen, answered or cancelled, and the answer is that for an id that was made up."""
-    async with open_mcp(tmp_path) as (origin, _):
+    async with open_mcp(tmp_path) as origin:
         mine = BareClient(origin, make_token(tmp_path, **ALL_RIGHTS))
         yours = BareClient(origin, make_token(tmp_path, **ALL_RIGHTS))
         task_id = (await mine.call("run_tree", task="launch rocket"))["taskId"]

@@ -25,9 +25,9 @@ async def connected(kind: str, place: Path, mode: str) -> AsyncIterator[Client]:
         async with pipe_client(place, mode) as client:
             yield client
         return
-    async with open_mcp(place) as (origin, _):
-        async with http_client(origin, make_token(place, tier="Elevated", approves=True), mode) as client:
-            yield client
+    token = make_token(place, tier="Elevated", approves=True)
+    async with open_mcp(place) as origin, http_client(origin, token, mode) as client:
+        yield client
 
 
 async def content(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -99,23 +99,24 @@ async def test_a_call_that_takes_long_reports_and_leaves_a_conversation(tmp_path
 
 async def test_what_another_token_made_does_not_exist(tmp_path: Path) -> None:
     """Nothing of it can be seen or changed, and the answer is that for a name that was made up."""
-    async with open_mcp(tmp_path) as (origin, _):
+    async with open_mcp(tmp_path) as origin:
         mine, yours = make_token(tmp_path, approves=True), make_token(tmp_path, approves=True)
         async with http_client(origin, mine) as client:
             made = (await content(client, "run_tree", task="hello"))["conversation"]
         async with http_client(origin, yours) as client:
+            more: dict[str, Any]
             for tool, more in (("send", {"text": "x"}), ("status", {}), ("cancel", {})):
                 said = []
                 for name in (made, "t0123456789abcdef"):
                     result = await client.call_tool(tool, {"conversation": name, **more})
                     assert result.is_error
-                    said.append(result.content[0].text.replace(name, "NAME"))
+                    said.append(str(result.content).replace(name, "NAME"))
                 assert said[0] == said[1]
 
 
 async def test_a_token_without_the_right_does_not_answer(tmp_path: Path) -> None:
     """It does not see the tool, can't call it, and its call waits for the owner."""
-    async with open_mcp(tmp_path) as (origin, trees):
+    async with open_mcp(tmp_path) as origin:
         async with http_client(origin, make_token(tmp_path, tier="Elevated")) as client:
             assert "answer" not in [tool.name for tool in (await client.list_tools()).tools]
             asked = await content(client, "run_tree", task="launch rocket", wait_s=0.5)
@@ -129,7 +130,7 @@ async def test_a_token_without_the_right_does_not_answer(tmp_path: Path) -> None
 
 async def test_a_revoked_token_lets_nobody_in_at_once(tmp_path: Path) -> None:
     """Not even a client that is connected."""
-    async with open_mcp(tmp_path) as (origin, _):
+    async with open_mcp(tmp_path) as origin:
         token = make_token(tmp_path)
         async with http_client(origin, token) as client:
             await client.list_tools()
