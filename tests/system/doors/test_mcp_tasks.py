@@ -36,7 +36,7 @@ async def test_a_task_that_waits_is_answered_after_a_kill(tmp_path: Path) -> Non
         assert begun["resultType"] == "task"
         asked = await client.until(begun["taskId"], "input_required")
         process.kill()
-    async with http_program(tmp_path) as (origin, process):
+    async with open_mcp(tmp_path) as origin:
         client = BareClient(origin, token)
         again = await client.until(begun["taskId"], "input_required")
         assert again["inputRequests"] == asked["inputRequests"]
@@ -46,8 +46,7 @@ async def test_a_task_that_waits_is_answered_after_a_kill(tmp_path: Path) -> Non
             assert done["resultType"] == "complete"
         ended = await client.until(begun["taskId"], *ENDED)
         assert ended["result"]["content"][0]["text"] == "done: appended rocket"
-        process.kill()
-    async with http_program(tmp_path) as (origin, _):
+    async with open_mcp(tmp_path) as origin:
         assert (await BareClient(origin, token).ask("tasks/get", taskId=begun["taskId"])) == ended
     assert [text for _, text in effects(tmp_path / "workspace")] == ["rocket"]
 

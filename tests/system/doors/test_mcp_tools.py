@@ -39,7 +39,7 @@ async def content(client: Client, tool: str, **arguments: Any) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("mode", REVISIONS)
-@pytest.mark.parametrize("kind", ["stdio", "http"])
+@pytest.mark.parametrize("kind", [pytest.param("stdio", marks=pytest.mark.long), "http"])
 async def test_a_client_runs_a_tree_and_goes_on_with_it(kind: str, mode: str, tmp_path: Path) -> None:
     """It gets the answer, continues, allows a call that happens once, and sees the state."""
     async with connected(kind, tmp_path, mode) as client:
