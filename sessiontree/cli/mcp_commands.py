@@ -10,7 +10,9 @@ import typer
 from sessiontree.cli.options import Backend, ConfigFile, StateDir, run_body
 
 commands = typer.Typer(
-    help="Serve trees to programs that speak MCP.", no_args_is_help=True, rich_markup_mode=None
+    help="MCP servers that trees use, and trees as an MCP server.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
@@ -40,6 +42,16 @@ def serve(  # noqa: PLR0913 - each option is a parameter
     backend: Backend = "ray",
 ) -> None:
     """Serve the program that started this one, over stdin and stdout, until it closes them.
+
+    A client of MCP starts this command itself: give it the command "sessiontree" and its arguments, such as
+    "mcp serve --tier workspace --workspace /src". Its tools begin trees, continue them and show what they do.
+
+    The options are the bounds of all its trees, which have them in their journals. Without --approve, what
+    needs a yes waits for you: answer with `sessiontree approvals`, or in `sessiontree serve`. With it, the
+    client's own person answers, within the tier.
+
+    Trees outlive the client: the next one that is started with the same state directory finds them by their
+    names. Nothing but the protocol is written to stdout; messages go to stderr.
 
     Exit codes: 0 served, 2 can't begin.
     """

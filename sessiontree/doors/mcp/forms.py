@@ -28,7 +28,7 @@ METHOD: Final = "elicitation/create"
 """What a form is a request for."""
 
 
-class _Confirmed(BaseModel):
+class _Approval(BaseModel):
     """What a person entered in the form of an approval request."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -70,7 +70,7 @@ def reply_of(given: object) -> FormReply:
     """Return a client's answer to a form.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it has no such form.
     """
     action = given.get("action") if isinstance(given, Mapping) else None
     if not isinstance(given, Mapping) or action not in ("accept", "decline", "cancel"):
@@ -102,7 +102,7 @@ async def answer_form(waiting: Waiting, reply: FormReply, sender: Sender) -> Non
             answers = _answers_in(waiting.question.items, reply.content)
             await waiting.answer(*answers, sender=sender)
     elif reply.content is not None:
-        given = _confirmed(reply.content)
+        given = _approval_in(reply.content)
         await (waiting.approve if given.confirm else waiting.deny)(reason=given.reason, sender=sender)
     elif reply.is_declined:
         await waiting.deny("declined", sender=sender)
@@ -119,12 +119,12 @@ def check_reply(waiting: Waiting, reply: FormReply) -> None:
     if isinstance(waiting, PendingQuestion):
         _answers_in(waiting.question.items, reply.content)
     else:
-        _confirmed(reply.content)
+        _approval_in(reply.content)
 
 
-def _confirmed(content: Mapping[str, Any]) -> _Confirmed:
+def _approval_in(content: Mapping[str, Any]) -> _Approval:
     try:
-        return _Confirmed.model_validate(dict(content))
+        return _Approval.model_validate(dict(content))
     except ValidationError as error:
         raise ConfigError(f"the answer does not fit its form: {faults_of(error)}") from None
 

@@ -96,7 +96,7 @@ class CancelWork(BaseModel):
     conversation: str = _Name
 
 
-class SessionRow(BaseModel):
+class TreeSessionRow(BaseModel):
     """One session of a tree."""
 
     model_config = _Strict
@@ -108,7 +108,7 @@ class SessionRow(BaseModel):
     summary: str = Field(description="Its final message, cut; empty while it is live.")
 
 
-class UsedSoFar(BaseModel):
+class TreeUsage(BaseModel):
     """What a tree used so far."""
 
     model_config = _Strict
@@ -127,10 +127,10 @@ class ConversationStatus(BaseModel):
     state: str = Field(description="idle, working, input_required, or how the newest work ended.")
     text: str = Field(description="The newest answer.")
     error: str = Field(description="Why the newest work has no answer.")
-    sessions: list[SessionRow]
+    sessions: list[TreeSessionRow]
     waiting: list[WaitingRequest] = Field(description="What waits for an answer of yours.")
     waits_for_owner: bool
-    usage: UsedSoFar
+    usage: TreeUsage
     cursor: int = Field(description="Grows with each fact that the journal records.")
 
 
@@ -140,7 +140,7 @@ class Receipt(BaseModel):
     model_config = _Strict
 
     conversation: str
-    sessions: list[SessionRow]
+    sessions: list[TreeSessionRow]
 
 
 Carry = Callable[[ToolAsked, Any], Awaitable[HandlerResult]]
@@ -304,7 +304,7 @@ class ConversationTools:
             sessions=_rows_of(conversation.tree.receipt()),
             waiting=[] if report is None else list_requests(report),
             waits_for_owner=report is not None and report.waits_for_owner,
-            usage=UsedSoFar(
+            usage=TreeUsage(
                 input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost_usd=usage.cost_usd
             ),
             cursor=conversation.log.cursor,
@@ -318,9 +318,9 @@ async def _wait_for_news(conversation: Conversation, cursor: int, wait_s: float)
             await anext(aiter(conversation.tree.events(after=cursor)))
 
 
-def _rows_of(lines: Sequence[ReceiptLine]) -> list[SessionRow]:
+def _rows_of(lines: Sequence[ReceiptLine]) -> list[TreeSessionRow]:
     return [
-        SessionRow(
+        TreeSessionRow(
             session=line.session_id,
             kind=line.kind.value,
             status=line.status.value,

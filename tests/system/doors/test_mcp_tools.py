@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 from sessiontree.doors.tokens import TokenFile
 from tests.behaviour.effect_fakes import effects
-from tests.system.doors.mcp_fixtures import REVISIONS, http_client, make_token, open_mcp, pipe_client
+from tests.system.doors.mcp_fixtures import NEWEST, REVISIONS, http_client, make_token, open_mcp, pipe_client
 
 NAMES = ["run_tree", "send", "status", "answer", "cancel"]
 
@@ -38,8 +38,14 @@ async def content(client: Client, tool: str, **arguments: Any) -> dict[str, Any]
     return found
 
 
-@pytest.mark.parametrize("mode", REVISIONS)
-@pytest.mark.parametrize("kind", [pytest.param("stdio", marks=pytest.mark.long), "http"])
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        *(("http", revision) for revision in REVISIONS),
+        ("stdio", NEWEST),
+        pytest.param("stdio", "legacy", marks=pytest.mark.long),
+    ],
+)
 async def test_a_client_runs_a_tree_and_goes_on_with_it(kind: str, mode: str, tmp_path: Path) -> None:
     """It gets the answer, continues, allows a call that happens once, and sees the state."""
     async with connected(kind, tmp_path, mode) as client:
@@ -82,7 +88,7 @@ async def test_a_call_that_takes_long_reports_and_leaves_a_conversation(tmp_path
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         heard.append(progress)
 
-    async with connected("http", tmp_path, REVISIONS[0]) as client:
+    async with connected("http", tmp_path, NEWEST) as client:
         result = await client.call_tool(
             "run_tree", {"task": "pause 60", "wait_s": 1.5}, progress_callback=hear
         )
