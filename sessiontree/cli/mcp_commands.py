@@ -53,6 +53,9 @@ def serve(  # noqa: PLR0913 - each option is a parameter
     Trees outlive the client: the next one that is started with the same state directory finds them by their
     names. Nothing but the protocol is written to stdout; messages go to stderr.
 
+    Programs on other machines, and those that start nothing, come in by `sessiontree serve --doors`
+    with a token instead.
+
     Exit codes: 0 served, 2 can't begin.
     """
     run_body("mcp serve", **locals())

@@ -37,7 +37,7 @@ def make_door(conversations: Conversations) -> McpDoor:
 
 
 class McpRoutes:
-    """What clients of MCP ask. No request needs another one before it, so that a restart of the server ends nothing.
+    """What clients of MCP ask. No request needs an earlier one, so that a restart of the server ends nothing.
 
     Args:
         guard: Lets in whoever has a token.
