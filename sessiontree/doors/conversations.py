@@ -11,12 +11,14 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from sessiontree.api.app import take_app
 from sessiontree.api.runtime import Runtime
 from sessiontree.api.session_tree import SessionTree
+from sessiontree.api.stored_trees import StoredTrees
 from sessiontree.contracts.client_tool import ClientAnswer
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
@@ -27,6 +29,7 @@ from sessiontree.doors.client_tools import add_hosted, declared_in, tier_in
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal
 from sessiontree.doors.spending import Spending
 from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, new_turn_id
+from sessiontree.runtime.tree_fork import group_around
 from sessiontree.schema.dialect import SchemaWarning
 from sessiontree.tree.report import ReceiptLine
 
@@ -96,6 +99,11 @@ class Conversation:
     def agent(self) -> str:
         """The name of Main's agent."""
         return self.config.agents[0].name
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether clients find it by its id."""
+        return self.config.purpose != self.principal.passing_purpose
 
     def __enter__(self) -> Conversation:
         """Keep its tree open."""
@@ -206,6 +214,8 @@ class Conversations:
         self._spending: dict[str, Spending] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing: set[asyncio.Task[None]] = set()
+        self._over: list[str] = []
+        """Ids of closed trees of which nothing is to be kept."""
 
     async def begin(
         self,
@@ -214,6 +224,7 @@ class Conversations:
         *,
         workspace: str | None = None,
         hosted: Mapping[str, Mapping[str, JsonValue]] | None = None,
+        is_kept: bool = True,
     ) -> Conversation:
         """Open a new tree.
 
@@ -222,6 +233,7 @@ class Conversations:
             agent: Main's agent.
             workspace: Its directory; None = that of the principal's rights. A door checks that it may be.
             hosted: What the client declared of the tools that it hosts, by name.
+            is_kept: False = no client finds it by an id, and it is erased when the door is closed.
 
         Raises:
             ConfigError: the agent is unknown or not one of the principal's, a tool can't be used, or too many
@@ -235,13 +247,46 @@ class Conversations:
         options = principal.limit(self._options_for(place, agent), tuple(hosted or ()), budget_usd=left)
         if hosted:
             options = add_hosted(options, hosted, options["policy"].max_tier)
+        if not is_kept:
+            options["purpose"] = principal.passing_purpose
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SchemaWarning)  # the client's schemas are not the owner's to mend
             tree = SessionTree(place, runtime=self._runtime, **options)
         return await self._keep(principal, await tree.start())
 
-    async def find(self, principal: DoorPrincipal, conversation_id: str) -> Conversation:
+    async def fork(self, conversation: Conversation, seq: int) -> Conversation:
+        """Return a new conversation that shares the first facts of another one.
+
+        Args:
+            conversation: The other one.
+            seq: Number of a fact that both share, and all that belongs together with it.
+
+        Raises:
+            ConfigError: no tree can be forked there, or too many trees are open.
+            SpentError: the budget of the principal is used up.
+            JournalError: the journal can't be read or written.
+        """
+        principal = conversation.principal
+        check_budget(principal, await self._spending_of(principal))
+        await self._make_room(principal)
+        records = await conversation.log.list_records()
+        end = group_around(records, seq)[1]
+        return await self._keep(principal, await conversation.tree.fork(at=end, channel=principal.channel()))
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the journals of its trees are."""
+        return self._runtime.state_dir
+
+    async def find(
+        self, principal: DoorPrincipal, conversation_id: str, *, is_named: bool = True
+    ) -> Conversation:
         """Return a conversation, whose tree is resumed if need be.
+
+        Args:
+            principal: Whose it is.
+            conversation_id: Its id.
+            is_named: False = also one of which nothing is to be kept.
 
         Raises:
             NotFoundError: the principal has no such conversation.
@@ -252,15 +297,23 @@ class Conversations:
         async with self._changing(conversation_id):
             held = self._open.get(conversation_id)
             if held is None:
-                if not await self._is_own(principal, conversation_id):
+                if not await self._is_own(principal, conversation_id, is_named=is_named):
                     raise _not_found(conversation_id)
                 held = await self._resume(principal, conversation_id)
-        if held.principal.principal_id != principal.principal_id:
+        is_hidden = is_named and not held.is_kept
+        if is_hidden or held.principal.principal_id != principal.principal_id:
             raise _not_found(conversation_id)
         return held
 
-    async def find_by_turn(self, principal: DoorPrincipal, turn_id: str) -> Conversation:
+    async def find_by_turn(
+        self, principal: DoorPrincipal, turn_id: str, *, is_named: bool = True
+    ) -> Conversation:
         """Return the conversation of a turn, whose tree is resumed if need be.
+
+        Args:
+            principal: Whose it is.
+            turn_id: The turn.
+            is_named: False = also one of which nothing is to be kept.
 
         Raises:
             NotFoundError: the principal has no conversation of such a turn.
@@ -270,7 +323,7 @@ class Conversations:
         if form is None:
             raise _not_found(turn_id)
         try:
-            return await self.find(principal, form[1])
+            return await self.find(principal, form[1], is_named=is_named)
         except NotFoundError:
             raise _not_found(turn_id) from None
 
@@ -278,11 +331,12 @@ class Conversations:
         """Return the trees of a principal, newest first."""
         return await self._runtime.trees(principal.purpose)
 
-    async def _is_own(self, principal: DoorPrincipal, tree_id: str) -> bool:
+    async def _is_own(self, principal: DoorPrincipal, tree_id: str, *, is_named: bool) -> bool:
         try:
-            return (await self._runtime.backend.config_of(tree_id)).purpose == principal.purpose
+            purpose = (await self._runtime.backend.config_of(tree_id)).purpose
         except TreeNotFound:
             return False
+        return purpose == principal.purpose or (not is_named and purpose == principal.passing_purpose)
 
     async def _spending_of(self, principal: DoorPrincipal) -> Spending:
         """Return what a principal has spent; its journals are read with its first conversation."""
@@ -290,6 +344,7 @@ class Conversations:
         if known is None:
             bounded = principal.rights.budget_usd is not None
             trees = await self.list_trees(principal) if bounded else []
+            trees += await self._runtime.trees(principal.passing_purpose) if bounded else []
             made = Spending({each.tree_id: each.cost_usd for each in trees})
             known = self._spending.setdefault(principal.principal_id, made)
         return known
@@ -312,13 +367,21 @@ class Conversations:
         raise ConfigError(f"{min(most, MAX_OPEN):,} conversations are open and at work; try again later")
 
     async def close(self) -> None:
-        """Close all trees, and what they ran on; their conversations can be continued later."""
+        """Close all trees, and what they ran on; their conversations can be continued later.
+
+        Those of which nothing is to be kept are erased, unless a turn of theirs goes on.
+        """
         for each in tuple(self._open.values()):
             async with self._changing(each.conversation_id):
                 await self._close(each)
         made, self._made = self._made, None
         if made is not None:
             await made.close()
+            stored = StoredTrees(made.state_dir)
+            for tree_id in self._over:
+                with suppress(SessionTreeError):  # another program has it: it is erased by hand
+                    await stored.erase(tree_id, keep_memory=True)
+            self._over.clear()
 
     def _changing(self, conversation_id: str) -> asyncio.Lock:
         """Return what one who opens or closes a tree holds; it is forgotten with its last holder."""
@@ -373,6 +436,10 @@ class Conversations:
     async def _close(self, closed: Conversation) -> None:
         if self._open.pop(closed.conversation_id, None) is None:
             return
+        # What a tree has cost is in its journal alone: one that counts against a budget stays.
+        has_budget = closed.principal.rights.budget_usd is not None
+        if not closed.is_kept and not has_budget and not await closed.is_at_work():
+            self._over.append(closed.conversation_id)
         if closed.closing is not None:
             closed.closing.cancel()
         closed.note_cost()

@@ -9,17 +9,35 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from sessiontree.contracts.client_tool import answer_of
 from sessiontree.contracts.errors import AnswerTooLate, ConfigError, SessionTreeError, ValidationError
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
+from sessiontree.doors.histories import Histories
 from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.doors.response_log import HostedCall, LoggedResponse, ResponseFold, ResponseLog
 from sessiontree.doors.turns import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A response that has begun."""
+
+    exchange: DoorExchange
+    response_id: str
+    turn: Turn | None
+    """Its turn, if it begins with a message."""
+
+    @property
+    def turn_id(self) -> str:
+        """The id of its turn."""
+        return self.response_id.partition("-")[0]
 
 
 class DoorExchange:
@@ -33,6 +51,7 @@ class DoorExchange:
     def __init__(self, conversation: Conversation, log: ResponseLog) -> None:
         self.conversation = conversation
         self.log = log
+        self._instructions = ""
 
     async def find(self, response_id: str) -> LoggedResponse:
         """Return a response.
@@ -44,6 +63,13 @@ class DoorExchange:
         if found is None:
             raise NotFoundError(f"nothing is called {response_id[:100]!r}")
         return found
+
+    def with_instructions(self, instructions: str, text: str) -> str:
+        """Return a message with the client's instructions before it, unless the last ones were the same."""
+        if not instructions.strip() or instructions == self._instructions:
+            return text
+        self._instructions = instructions
+        return f"Instructions of the client:\n\n{instructions}\n\nMessage of the client:\n\n{text}"
 
     async def send(
         self,
@@ -140,6 +166,18 @@ class DoorExchange:
             if refused is not None:
                 refused.cancel()
 
+    async def heard(self, begun: Begun) -> LoggedResponse:
+        """Wait until a response has begun, and return it.
+
+        Raises:
+            SessionTreeError: its message was never heard.
+        """
+        await self.conversation.log.until_heard(begun.turn_id)
+        found = (await self.log.read()).responses.get(begun.response_id)
+        if found is None:
+            raise SessionTreeError("the conversation has ended, and takes no message any more")
+        return found
+
     async def wait(self, other: asyncio.Future[Any] | None = None) -> None:
         """Wait for news in the journal, or for something else."""
         news = asyncio.ensure_future(self.log.wait())
@@ -163,6 +201,7 @@ class DoorExchanges:
 
     def __init__(self, conversations: Conversations) -> None:
         self.conversations = conversations
+        self._histories: Histories | None = None
         self._known: WeakKeyDictionary[Conversation, DoorExchange] = WeakKeyDictionary()
 
     def of(self, conversation: Conversation) -> DoorExchange:
@@ -173,8 +212,59 @@ class DoorExchanges:
             known = self._known[conversation] = DoorExchange(conversation, log)
         return known
 
-    async def find(self, principal: DoorPrincipal, response_id: str) -> DoorExchange:
+    @property
+    def histories(self) -> Histories:
+        """By which histories clients continue responses."""
+        if self._histories is None:
+            self._histories = Histories(self.conversations.state_dir)
+        return self._histories
+
+    async def begin(
+        self,
+        principal: DoorPrincipal,
+        agent: str,
+        declared: Mapping[str, Mapping[str, JsonValue]],
+        *,
+        is_kept: bool = True,
+    ) -> DoorExchange:
+        """Begin a conversation.
+
+        Args:
+            principal: Whose it is.
+            agent: Main's agent.
+            declared: What the client declares of the tools that it hosts, by name.
+            is_kept: Whether its responses are found by their ids later.
+
+        Raises:
+            ConfigError: it can't be begun.
+        """
+        begin = self.conversations.begin
+        return self.of(await begin(principal, agent, hosted=declared, is_kept=is_kept))
+
+    async def at(self, exchange: DoorExchange, response_id: str) -> DoorExchange:
+        """Return the exchange in which a response is the newest one: this, or a fork at its end.
+
+        Raises:
+            ConflictError: the conversation can't be forked there.
+            ConfigError: too many trees are open.
+        """
+        response = await exchange.find(response_id)
+        fold = exchange.log.fold
+        if fold.newest is response or response.ended is None:
+            return exchange
+        if not response.ended.is_run or response.ended.waiting:
+            raise ConflictError(f"{response_id} waited for outputs; continue a response that ends a turn")
+        return self.of(await self.conversations.fork(exchange.conversation, response.ended.seq))
+
+    async def find(
+        self, principal: DoorPrincipal, response_id: str, *, is_named: bool = True
+    ) -> DoorExchange:
         """Return the exchange that a response belongs to.
+
+        Args:
+            principal: Whose it is.
+            response_id: The response.
+            is_named: Whether the client names it, which it can't do if it wanted nothing to be kept.
 
         Raises:
             NotFoundError: the principal has no such response.
@@ -182,7 +272,7 @@ class DoorExchanges:
         """
         turn_id = response_id.partition("-")[0]
         try:
-            found = self.of(await self.conversations.find_by_turn(principal, turn_id))
+            found = self.of(await self.conversations.find_by_turn(principal, turn_id, is_named=is_named))
         except NotFoundError:
             raise NotFoundError(f"nothing is called {response_id[:100]!r}") from None
         await found.find(response_id)

@@ -63,6 +63,11 @@ class DoorPrincipal:
         return f"door:{self.principal_id}"
 
     @property
+    def passing_purpose(self) -> str:
+        """The purpose of its trees of which nothing is to be kept."""
+        return f"{self.purpose}:passing"
+
+    @property
     def sender(self) -> Sender:
         """The sender of its messages, and of its answers."""
         return Sender(self.principal_id, name=self.name, channel="door")

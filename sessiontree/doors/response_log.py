@@ -220,6 +220,10 @@ class ResponseFold:
         end = len(self.items) if response.ended is None else response.ended.items
         return self.items[response.start.items : end]
 
+    def texts_of(self, response: LoggedResponse) -> list[str]:
+        """Return the texts of a response, in their order; empty ones are left out."""
+        return [each.text for each in self.items_of(response) if isinstance(each, SaidText) and each.text]
+
     def used_by(self, response: LoggedResponse) -> Usage:
         """Return what a response used, children included; so far if it goes on."""
         used = self._used if response.ended is None else response.ended.used

@@ -10,39 +10,65 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.settings import faults_of
-from sessiontree.doors.client_tools import MAX_TOOLS, GivenFunction
+from sessiontree.doors.asked import ClientRequest
+from sessiontree.doors.client_tools import MAX_TOOLS, GivenFunction, declare
+from sessiontree.doors.data_urls import image_of
+from sessiontree.doors.histories import Speaker, Utterance
 
 MAX_TEXT_CHARS: Final = 1_000_000
-MAX_ITEMS: Final = 1_000
+MAX_ITEMS: Final = 5_000
 
 
 class _Given(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+GivenText: TypeAlias = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
+
+
 class TextPart(_Given):
     """A piece of text of a message, or of an output."""
 
     type: Literal["input_text", "output_text"]
-    text: str = Field(max_length=MAX_TEXT_CHARS)
+    text: GivenText
 
 
-_Text: TypeAlias = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
+class ImagePart(_Given):
+    """An image of a message."""
+
+    type: Literal["input_image"]
+    image_url: str
+    """A data URL."""
+
+
+_Part: TypeAlias = Annotated[TextPart | ImagePart, Field(discriminator="type")]
 
 
 class GivenMessage(_Given):
-    """A message of a request."""
+    """A message of a request, or of the history before it."""
 
-    type: Literal["message"] = "message"
-    role: Literal["user"]
-    content: _Text | tuple[TextPart, ...]
+    type: Literal["message"]
+    role: Literal["user", "assistant", "system", "developer"]
+    content: GivenText | tuple[_Part, ...]
 
     @property
     def text(self) -> str:
         """Its text."""
-        return _text_of(self.content)
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """Its images."""
+        return () if isinstance(self.content, str) else tuple(_images_in(self.content))
+
+
+def _images_in(parts: tuple[TextPart | ImagePart, ...]) -> list[ImagePart]:
+    return [part for part in parts if isinstance(part, ImagePart)]
 
 
 class GivenOutput(_Given):
@@ -50,16 +76,18 @@ class GivenOutput(_Given):
 
     type: Literal["function_call_output"]
     call_id: str = Field(min_length=1, max_length=200)
-    output: _Text | tuple[TextPart, ...]
+    output: GivenText | tuple[TextPart, ...]
 
     @property
     def text(self) -> str:
         """Its text."""
-        return _text_of(self.output)
+        return self.output if isinstance(self.output, str) else "\n".join(part.text for part in self.output)
 
 
-def _text_of(content: str | tuple[TextPart, ...]) -> str:
-    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+class PassedItem(_Given):
+    """An item of the history that the tree knows itself: a call that it made, or what its model thought."""
+
+    type: Literal["function_call", "reasoning"]
 
 
 def _with_type(value: Any) -> Any:
@@ -68,7 +96,8 @@ def _with_type(value: Any) -> Any:
 
 
 GivenItem: TypeAlias = Annotated[
-    Annotated[GivenMessage | GivenOutput, Field(discriminator="type")], BeforeValidator(_with_type)
+    Annotated[GivenMessage | GivenOutput | PassedItem, Field(discriminator="type")],
+    BeforeValidator(_with_type),
 ]
 
 
@@ -78,41 +107,61 @@ class GivenTool(GivenFunction):
     type: Literal["function"]
 
 
+class TextForm(_Given):
+    """The form of the answer's text."""
+
+    type: Literal["text"]
+
+
+class TextOptions(_Given):
+    """How the answer is written."""
+
+    format: TextForm = TextForm(type="text")
+
+
 class ResponseRequest(_Given):
     """What a client asks with ``POST /v1/responses``."""
 
     model: str = Field(min_length=1, max_length=200)
     """The agent."""
     input: (
-        Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
+        Annotated[GivenText, Field(min_length=1)]
         | Annotated[tuple[GivenItem, ...], Field(min_length=1, max_length=MAX_ITEMS)]
     )
     previous_response_id: str | None = Field(default=None, max_length=200)
+    instructions: GivenText | None = None
     stream: bool = False
-    store: Literal[True] = True
+    store: bool = True
     metadata: dict[str, str] = Field(default_factory=dict, max_length=16)
     tools: tuple[GivenTool, ...] = Field(default=(), max_length=MAX_TOOLS)
     tool_choice: Literal["auto", "none"] = "auto"
-    background: Literal[False] = False
-
-    @property
-    def text(self) -> str:
-        """The text of its messages."""
-        if isinstance(self.input, str):
-            return self.input
-        return "\n\n".join(each.text for each in self.input if isinstance(each, GivenMessage))
-
-    @property
-    def outputs(self) -> dict[str, str]:
-        """The outputs of calls, by the id of their call."""
-        if isinstance(self.input, str):
-            return {}
-        return {each.call_id: each.text for each in self.input if isinstance(each, GivenOutput)}
+    background: bool = False
+    text: TextOptions = TextOptions()
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    max_output_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
 
     @property
     def settings(self) -> ModelSettings | None:
         """Settings of the model that it asks for."""
-        return ModelSettings(tool_choice="none") if self.tool_choice == "none" else None
+        return settings_of(self.tool_choice, self.temperature, self.max_output_tokens)
+
+    @property
+    def items(self) -> tuple[GivenItem, ...]:
+        """The items of its input."""
+        if isinstance(self.input, str):
+            return (GivenMessage(type="message", role="user", content=self.input),)
+        return self.input
+
+
+def settings_of(
+    tool_choice: str, temperature: float | None, max_output_tokens: int | None
+) -> ModelSettings | None:
+    """Return the settings of a model that a client asks for; None = it asks for none."""
+    given: dict[str, Any] = {"temperature": temperature, "max_output_tokens": max_output_tokens}
+    if tool_choice == "none":
+        given["tool_choice"] = "none"
+    given = {name: value for name, value in given.items() if value is not None}
+    return ModelSettings(**given) if given else None
 
 
 def read_request(value: object) -> ResponseRequest:
@@ -122,18 +171,92 @@ def read_request(value: object) -> ResponseRequest:
         ConfigError: it is not one, or asks for what this door does not have; names the member.
     """
     try:
-        request = ResponseRequest.model_validate(value)
+        return ResponseRequest.model_validate(value)
     except ValidationError as error:
         raise ConfigError(f"the request can't be used: {faults_of(error)}") from None
-    if request.outputs:
-        if request.text:
-            raise ConfigError(
-                "the request can't be used: input: outputs and messages are sent one after the other"
+
+
+def request_in(given: ResponseRequest) -> ClientRequest:
+    """Return what a request asks, whatever the protocol.
+
+    Raises:
+        ConfigError: its items don't fit each other, or an image or a tool can't be used.
+    """
+    script = RequestScript()
+    for item in given.items:
+        if isinstance(item, GivenMessage):
+            script.add_message(item.role, item.text, [image_of(each.image_url) for each in item.images])
+        elif isinstance(item, GivenOutput):
+            script.add_output(item.call_id, item.text)
+    if given.previous_response_id is not None and script.has_answers:
+        raise ConfigError("input: previous_response_id stands for the history; send what is new alone")
+    if given.background and not given.store:
+        raise ConfigError("background: nobody can ask for a response later of which nothing is kept")
+    return script.request(
+        agent=given.model,
+        previous=given.previous_response_id,
+        instructions=given.instructions or "",
+        declared=declare(given.tools),
+        settings=given.settings,
+        is_kept=given.store,
+    )
+
+
+class RequestScript:
+    """Collects the items of a request in their order: what was said before, then a message, or outputs."""
+
+    def __init__(self) -> None:
+        self._said: list[tuple[Utterance, tuple[ImageContent, ...]]] = []
+        self._outputs: dict[str, str] = {}
+        self._instructions: list[str] = []
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether something in it was said by the tree."""
+        return any(each.speaker == "assistant" for each, _ in self._said)
+
+    def add_message(self, role: str, text: str, images: list[ImageContent]) -> None:
+        """Add a message."""
+        if role in {"system", "developer"}:
+            self._instructions.append(text)
+            return
+        speaker: Speaker = "assistant" if role == "assistant" else "user"
+        self._said.append((Utterance(speaker, text), tuple(images)))
+        if speaker == "user":  # outputs before it were given in an earlier request
+            self._outputs.clear()
+
+    def add_output(self, call_id: str, text: str) -> None:
+        """Add the output of a call.
+
+        Raises:
+            ConfigError: the call has another one.
+        """
+        if self._outputs.setdefault(call_id, text) != text:
+            raise ConfigError(f"input: the call {call_id!r} has two outputs")
+
+    def request(self, *, instructions: str, **members: Any) -> ClientRequest:
+        """Return what it asks.
+
+        Raises:
+            ConfigError: it ends with what the tree said, or asks nothing.
+        """
+        joined = "\n\n".join(each for each in (instructions, *self._instructions) if each.strip())
+        said = [each for each, _ in self._said]
+        if self._outputs:
+            return ClientRequest(
+                text="", outputs=self._outputs, history=tuple(said), instructions=joined, **members
             )
-        if len(request.outputs) != len(request.input):
-            raise ConfigError("the request can't be used: input: a call has two outputs")
-        if request.previous_response_id is None:
-            raise ConfigError(
-                "the request can't be used: previous_response_id: name the response with the calls"
-            )
-    return request
+        begin = len(said)
+        while begin and said[begin - 1].speaker == "user":
+            begin -= 1
+        text = "\n\n".join(each.text for each in said[begin:] if each.text)
+        if not text.strip():
+            raise ConfigError("input: the last message of a request is the user's, and has a text")
+        return ClientRequest(
+            text=text,
+            outputs={},
+            history=tuple(said[:begin]),
+            instructions=joined,
+            images=tuple(image for _, images in self._said[begin:] for image in images),
+            **members,
+        )

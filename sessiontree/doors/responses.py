@@ -34,6 +34,8 @@ class ResponseFrame:
     """What the client declared of the tools that it hosts, by name."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     tool_choice: str = "auto"
+    is_kept: bool = True
+    is_background: bool = False
 
 
 def response_of(frame: ResponseFrame, fold: ResponseFold, logged: LoggedResponse) -> dict[str, Any]:
@@ -100,8 +102,8 @@ def _frame_of(frame: ResponseFrame, previous: str | None, at_s: int) -> dict[str
         "usage": None,
         "max_output_tokens": None,
         "max_tool_calls": None,
-        "store": True,
-        "background": False,
+        "store": frame.is_kept,
+        "background": frame.is_background,
         "service_tier": "default",
         "metadata": dict(frame.metadata),
         "safety_identifier": None,
@@ -201,10 +203,12 @@ class ResponseEvents:
 
     Args:
         frame: What the response repeats of its request.
+        after: Number of the last event that the client has; it and those before are left out.
     """
 
-    def __init__(self, frame: ResponseFrame) -> None:
+    def __init__(self, frame: ResponseFrame, after: int = -1) -> None:
         self._frame = frame
+        self._after = after
         self._number = -1
         self._at_s = 0
         self._place = 0
@@ -218,18 +222,18 @@ class ResponseEvents:
         """Yield the first events, before the model has said anything."""
         self._at_s = at_s
         for name in ("response.created", "response.in_progress"):
-            yield self._event(name, response=begun_response(self._frame, previous, at_s))
+            yield from self._event(name, response=begun_response(self._frame, previous, at_s))
 
     def piece(self, text: str) -> Iterator[dict[str, Any]]:
         """Yield the events of a piece of text."""
         if self._said is None:
             self._said = []
             item = message_of(self._where, "", "in_progress")
-            yield self._event("response.output_item.added", output_index=self._place, item=item)
-            yield self._event("response.content_part.added", **self._text_place(), part=_part(""))
+            yield from self._event("response.output_item.added", output_index=self._place, item=item)
+            yield from self._event("response.content_part.added", **self._text_place(), part=_part(""))
         if text:
             self._said.append(text)
-            yield self._delta("response.output_text.delta", text, **self._text_place(), logprobs=[])
+            yield from self._delta("response.output_text.delta", text, **self._text_place(), logprobs=[])
 
     def items(self, items: Sequence[OutputItem]) -> Iterator[dict[str, Any]]:
         """Yield the events of items that are new, and of requests that were decided."""
@@ -242,7 +246,7 @@ class ResponseEvents:
             if asked.decision:
                 del self._asked[place]
                 item = item_of(self._frame.response_id, place, asked)
-                yield self._event("response.output_item.done", output_index=place, item=item)
+                yield from self._event("response.output_item.done", output_index=place, item=item)
 
     def end(self, response: Mapping[str, Any], waiting: Sequence[HostedCall]) -> Iterator[dict[str, Any]]:
         """Yield the last events.
@@ -253,10 +257,10 @@ class ResponseEvents:
         """
         if self._said is not None:  # the model was stopped before its reply was whole
             item = message_of(self._where, "", "incomplete") | {"content": [_part("".join(self._said))]}
-            yield self._event("response.output_item.done", output_index=self._place, item=item)
+            yield from self._event("response.output_item.done", output_index=self._place, item=item)
         for call in waiting:
             yield from self._call(call)
-        yield self._event(f"response.{response['status']}", response=response)
+        yield from self._event(f"response.{response['status']}", response=response)
 
     def fail(self, previous: str | None, message: str) -> Iterator[dict[str, Any]]:
         """Yield the last events of a response that the journal does not have."""
@@ -268,10 +272,10 @@ class ResponseEvents:
         sent = "" if self._said is None else "".join(self._said)
         yield from self.piece(said.text[len(sent) :] if said.text.startswith(sent) else "")
         where, self._said = self._text_place(), None
-        yield self._event("response.output_text.done", **where, text=said.text, logprobs=[])
-        yield self._event("response.content_part.done", **where, part=_part(said.text))
+        yield from self._event("response.output_text.done", **where, text=said.text, logprobs=[])
+        yield from self._event("response.content_part.done", **where, part=_part(said.text))
         item = item_of(self._frame.response_id, self._place, said)
-        yield self._event("response.output_item.done", output_index=self._place, item=item)
+        yield from self._event("response.output_item.done", output_index=self._place, item=item)
         self._place += 1
 
     def _whole(self, item: OutputItem) -> Iterator[dict[str, Any]]:
@@ -279,23 +283,25 @@ class ResponseEvents:
         self._place += 1
         shown = item_of(self._frame.response_id, place, item)
         begun = shown | {"status": "in_progress"}
-        yield self._event("response.output_item.added", output_index=place, item=begun)
+        yield from self._event("response.output_item.added", output_index=place, item=begun)
         if isinstance(item, AskedApproval):
             self._asked[place] = item
         else:
-            yield self._event("response.output_item.done", output_index=place, item=shown)
+            yield from self._event("response.output_item.done", output_index=place, item=shown)
 
     def _call(self, call: HostedCall) -> Iterator[dict[str, Any]]:
         place = self._place
         self._place += 1
         item = call_of(call)
         begun = item | {"arguments": "", "status": "in_progress"}
-        yield self._event("response.output_item.added", output_index=place, item=begun)
+        yield from self._event("response.output_item.added", output_index=place, item=begun)
         where: dict[str, Any] = {"item_id": item["id"], "output_index": place}
         text = item["arguments"]
-        yield self._delta("response.function_call_arguments.delta", text, **where)
-        yield self._event("response.function_call_arguments.done", **where, name=call.tool, arguments=text)
-        yield self._event("response.output_item.done", output_index=place, item=item)
+        yield from self._delta("response.function_call_arguments.delta", text, **where)
+        yield from self._event(
+            "response.function_call_arguments.done", **where, name=call.tool, arguments=text
+        )
+        yield from self._event("response.output_item.done", output_index=place, item=item)
 
     @property
     def _where(self) -> str:
@@ -304,10 +310,14 @@ class ResponseEvents:
     def _text_place(self) -> dict[str, Any]:
         return {"item_id": f"msg_{self._where}", "output_index": self._place, "content_index": 0}
 
-    def _event(self, name: str, /, **members: Any) -> dict[str, Any]:
+    def _event(self, name: str, /, **members: Any) -> Iterator[dict[str, Any]]:
         self._number += 1
-        return {"type": name, "sequence_number": self._number, **members}
+        if self._number > self._after:
+            yield {"type": name, "sequence_number": self._number, **members}
 
-    def _delta(self, name: str, delta: str, /, **members: Any) -> dict[str, Any]:
+    def _delta(self, name: str, delta: str, /, **members: Any) -> Iterator[dict[str, Any]]:
+        before = self._number
         self._number += len(delta)
-        return {"type": name, "sequence_number": self._number, **members, "delta": delta}
+        if self._number > self._after:
+            new = delta[max(0, self._after - before) :]
+            yield {"type": name, "sequence_number": self._number, **members, "delta": new}

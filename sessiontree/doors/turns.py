@@ -109,6 +109,19 @@ class TurnLog:
                 self._after, self._changed_ms = records[-1].seq, records[-1].at_ms
         return self._turns
 
+    async def list_records(self) -> list[JournalRecord]:
+        """Return all that the journal has, oldest first.
+
+        Raises:
+            JournalError: the journal can't be read.
+        """
+        found: list[JournalRecord] = []
+        while records := await self.supervisor.read(
+            self._tree_id, found[-1].seq if found else 0, READ_AT_ONCE, 0.0
+        ):
+            found += records
+        return found
+
     async def is_over(self) -> bool:
         """Return whether the tree has ended."""
         return await self.supervisor.is_over(self._tree_id)

@@ -13,6 +13,7 @@ from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.doors.conversations import ConflictError, Conversations, NotFoundError, SpentError
 from sessiontree.doors.exchanges import DoorExchanges
 from sessiontree.doors.tokens import DoorToken
+from sessiontree.serve.chat_routes import ChatRoutes
 from sessiontree.serve.door_guard import CHALLENGE, DoorGuard, LimitError
 from sessiontree.serve.door_stream import DoorStream
 from sessiontree.serve.response_routes import ResponseRoutes
@@ -49,9 +50,11 @@ class DoorRoutes:
 
     def routes(self) -> list[Route]:
         """Return the routes, all below ``/v1/``."""
-        responses = ResponseRoutes(DoorExchanges(self._conversations))
+        exchanges = DoorExchanges(self._conversations)
+        responses, chats = ResponseRoutes(exchanges), ChatRoutes(exchanges)
         return [
             Route("/v1/models", self._guarded(self._list_models)),
+            Route("/v1/chat/completions", self._guarded(chats.answer), methods=["POST"]),
             Route("/v1/responses", self._guarded(responses.answer), methods=["POST"]),
             Route("/v1/responses/{response_id}", self._guarded(responses.show)),
             Route("/v1/responses/{response_id}/cancel", self._guarded(responses.cancel), methods=["POST"]),

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.doors.client_tools import check_repeated, declare, declared_in
-from sessiontree.doors.exchanges import DoorExchange, DoorExchanges
-from sessiontree.doors.live_response import LiveResponse, NewItems, TextPiece
-from sessiontree.doors.principals import DoorPrincipal
-from sessiontree.doors.response_request import ResponseRequest, read_request
+from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.doors.asked import ClientRequest, begin_response, find_exchange, note_end
+from sessiontree.doors.client_tools import declared_in
+from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
+from sessiontree.doors.live_response import LiveResponse, NewItems, News, TextPiece
+from sessiontree.doors.response_log import LoggedResponse
+from sessiontree.doors.response_request import ResponseRequest, read_request, request_in
 from sessiontree.doors.responses import ResponseEvents, ResponseFrame, response_of
 from sessiontree.doors.tokens import DoorToken
-from sessiontree.doors.turns import Turn
 from sessiontree.runtime.clock import machine_ms
 from sessiontree.serve.door_guard import read_json
 from sessiontree.serve.door_stream import DoorStream, sent
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """One stream of a response."""
+
+    frame: ResponseFrame
+    begun: Begun
+    live: LiveResponse
+    previous: str | None
+    at_s: int
+    after: int = -1
+    """Number of the last event that the client has."""
 
 
 class ResponseRoutes:
@@ -35,42 +49,40 @@ class ResponseRoutes:
 
     async def answer(self, request: Request, token: DoorToken) -> Response:
         """Answer a message, or the outputs of calls."""
-        asked = read_request(await read_json(request))
-        exchange = await self._find_exchange(asked, token.principal)
+        given = read_request(await read_json(request))
+        asked = request_in(given)
+        exchange, previous = await find_exchange(self._exchanges, token.principal, asked)
         with ExitStack() as held:
             held.enter_context(exchange.conversation)
-            live = LiveResponse(exchange, listens=asked.stream)
+            live = LiveResponse(exchange, listens=given.stream)
             held.callback(live.close)
-            turn: Turn | None = None
-            if asked.outputs:
-                response_id = (await exchange.answer(asked.outputs)).response_id
-            else:
-                turn = await exchange.send(asked.previous_response_id, asked.text, settings=asked.settings)
-                response_id = turn.turn_id
-            frame = _frame_of(exchange, response_id, asked)
-            if asked.stream:
-                events = _stream(frame, exchange, live, turn, asked.previous_response_id)
-                return DoorStream(events, held.pop_all())
-            logged = await exchange.end_of(response_id, turn)
+            begun = await begin_response(exchange, previous, asked)
+            frame = _frame_of(exchange, begun.response_id, given)
+            if given.stream:
+                following = _Following(frame, begun, live, previous, machine_ms() // 1000)
+                return DoorStream(self._stream(following, asked), held.pop_all())
+            if given.background:
+                return JSONResponse(response_of(frame, exchange.log.fold, await exchange.heard(begun)))
+            logged = await exchange.end_of(begun.response_id, begun.turn)
+            note_end(self._exchanges, exchange, asked, logged)
             return JSONResponse(response_of(frame, exchange.log.fold, logged))
 
-    async def _find_exchange(self, asked: ResponseRequest, principal: DoorPrincipal) -> DoorExchange:
-        """Return the conversation that a request begins, or the one that it continues."""
-        declared, previous = declare(asked.tools), asked.previous_response_id
-        if previous is None:
-            begin = self._exchanges.conversations.begin
-            return self._exchanges.of(await begin(principal, asked.model, hosted=declared))
-        exchange = await self._exchanges.find(principal, previous)
-        check_repeated(exchange.conversation.config, declared)
-        return exchange
-
     async def show(self, request: Request, token: DoorToken) -> Response:
-        """Show a response as it is now."""
+        """Show a response as it is now, or its events from one on."""
         response_id = request.path_params["response_id"]
         exchange = await self._exchanges.find(token.principal, response_id)
         logged = await exchange.find(response_id)
         frame = _frame_of(exchange, response_id, None)
-        return JSONResponse(response_of(frame, exchange.log.fold, logged))
+        if request.query_params.get("stream") != "true":
+            return JSONResponse(response_of(frame, exchange.log.fold, logged))
+        with ExitStack() as held:
+            held.enter_context(exchange.conversation)
+            live = LiveResponse(exchange, listens=False)
+            begun = Begun(exchange, response_id, None)
+            after = _number_in(request.query_params.get("starting_after"))
+            at_s = logged.start.at_ms // 1000
+            following = _Following(frame, begun, live, logged.previous, at_s, after)
+            return DoorStream(self._stream(following, None), held.pop_all())
 
     async def cancel(self, request: Request, token: DoorToken) -> Response:
         """Interrupt the turn of a response, and show the response."""
@@ -81,35 +93,53 @@ class ResponseRoutes:
             await exchange.conversation.interrupt()
         return await self.show(request, token)
 
+    async def _stream(
+        self, following: _Following, asked: ClientRequest | None
+    ) -> AsyncIterator[dict[str, str]]:
+        events = ResponseEvents(following.frame, following.after)
+        for event in events.begin(following.previous, following.at_s):
+            yield sent(event)
+        try:
+            async for news in following.live.follow(following.begun.response_id, following.begun.turn):
+                if isinstance(news, LoggedResponse) and asked is not None:
+                    note_end(self._exchanges, following.begun.exchange, asked, news)
+                for event in _events_of(events, following, news):
+                    yield sent(event)
+        except SessionTreeError as error:
+            for event in events.fail(following.previous, str(error)):
+                yield sent(event)
+        yield {"data": "[DONE]"}
 
-def _frame_of(exchange: DoorExchange, response_id: str, asked: ResponseRequest | None) -> ResponseFrame:
+
+def _number_in(given: str | None) -> int:
+    """Return the number of the last event that a client has; -1 = it has none.
+
+    Raises:
+        ConfigError: it is no number.
+    """
+    if given is None:
+        return -1
+    if not given.isascii() or not given.isdigit() or len(given) > 15:
+        raise ConfigError("starting_after: give the sequence_number of the last event that you have")
+    return int(given)
+
+
+def _frame_of(exchange: DoorExchange, response_id: str, given: ResponseRequest | None) -> ResponseFrame:
     conversation = exchange.conversation
     tools = declared_in(conversation.config)
-    if asked is None:
-        return ResponseFrame(response_id, conversation.agent, tools)
-    return ResponseFrame(response_id, conversation.agent, tools, asked.metadata, asked.tool_choice)
+    frame = ResponseFrame(response_id, conversation.agent, tools, is_kept=conversation.is_kept)
+    if given is None:
+        return frame
+    return replace(
+        frame, metadata=given.metadata, tool_choice=given.tool_choice, is_background=given.background
+    )
 
 
-async def _stream(
-    frame: ResponseFrame, exchange: DoorExchange, live: LiveResponse, turn: Turn | None, previous: str | None
-) -> AsyncIterator[dict[str, str]]:
-    events = ResponseEvents(frame)
-    for event in events.begin(previous, machine_ms() // 1000):
-        yield sent(event)
-    try:
-        async for news in live.follow(frame.response_id, turn):
-            for event in _events_of(events, frame, exchange, news):
-                yield sent(event)
-    except SessionTreeError as error:
-        for event in events.fail(previous, str(error)):
-            yield sent(event)
-    yield {"data": "[DONE]"}
-
-
-def _events_of(events: ResponseEvents, frame: ResponseFrame, exchange: DoorExchange, news: Any) -> Any:
+def _events_of(events: ResponseEvents, following: _Following, news: News) -> Any:
     if isinstance(news, TextPiece):
         return events.piece(news.text)
     if isinstance(news, NewItems):
         return events.items(news.items)
     waiting = () if news.ended is None else news.ended.waiting
-    return events.end(response_of(frame, exchange.log.fold, news), waiting)
+    fold = following.begun.exchange.log.fold
+    return events.end(response_of(following.frame, fold, news), waiting)

@@ -1,0 +1,123 @@
+"""What a client asks, whatever protocol it speaks, and the conversation that it asks it of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.doors.client_tools import check_repeated
+from sessiontree.doors.conversations import NotFoundError
+from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
+from sessiontree.doors.histories import Utterance, digest_of
+from sessiontree.doors.principals import DoorPrincipal
+from sessiontree.doors.response_log import LoggedResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRequest:
+    """What a client asks."""
+
+    agent: str
+    text: str
+    """The message; empty = it gives outputs."""
+    outputs: Mapping[str, str]
+    """Outputs of calls that the client hosts, by the id of their call."""
+    previous: str | None = None
+    """Id of the response that it continues; None = the history says it, or it begins a conversation."""
+    history: tuple[Utterance, ...] = ()
+    """What was said before the message, oldest first."""
+    instructions: str = ""
+    """What the client asks of the agent beyond the message."""
+    images: tuple[ImageContent, ...] = ()
+    declared: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)
+    """What the client declares of the tools that it hosts, by name."""
+    settings: ModelSettings | None = None
+    is_kept: bool = True
+    """Whether it wants the response to be found by its id later."""
+
+
+async def find_exchange(
+    exchanges: DoorExchanges, principal: DoorPrincipal, asked: ClientRequest
+) -> tuple[DoorExchange, str | None]:
+    """Return the conversation that a request begins or continues, and the response that it continues.
+
+    A response that others follow is continued in a fork.
+
+    Raises:
+        NotFoundError: the principal has no such response.
+        ConflictError: the response can't be continued.
+        ConfigError: the request does not fit its conversation; or none can be begun.
+    """
+    previous = asked.previous or _known_response(exchanges, principal, asked)
+    if previous is not None:
+        try:
+            exchange = await exchanges.find(principal, previous, is_named=asked.previous is not None)
+        except NotFoundError:
+            if asked.previous is not None:
+                raise
+        else:
+            check_repeated(exchange.conversation.config, asked.declared)
+            if not asked.outputs:
+                exchange = await exchanges.at(exchange, previous)
+            return exchange, previous
+    if asked.outputs:
+        raise ConfigError("no such call waits for an output")
+    return await exchanges.begin(principal, asked.agent, asked.declared, is_kept=asked.is_kept), None
+
+
+async def begin_response(exchange: DoorExchange, previous: str | None, asked: ClientRequest) -> Begun:
+    """Give a conversation what a client asks, and return the response that begins.
+
+    Raises:
+        ConflictError: it waits for something else.
+        ConfigError: a text, an image or an output can't be used.
+    """
+    if asked.outputs:
+        return Begun(exchange, (await exchange.answer(asked.outputs)).response_id, None)
+    text = exchange.with_instructions(asked.instructions, _whole_text(previous, asked))
+    turn = await exchange.send(previous, text, asked.images, asked.settings)
+    return Begun(exchange, turn.turn_id, turn)
+
+
+def note_end(
+    exchanges: DoorExchanges, exchange: DoorExchange, asked: ClientRequest, ended: LoggedResponse
+) -> None:
+    """Note by which history a client continues a response that has ended, and which calls belong to it.
+
+    Raises:
+        ConfigError: the file of histories can't be written.
+    """
+    waiting = () if ended.ended is None else ended.ended.waiting
+    digests = [f"call:{each.call_id}" for each in waiting]
+    if asked.previous is None:
+        now = () if not asked.text else (Utterance("user", asked.text),)
+        texts = [Utterance("assistant", each) for each in exchange.log.fold.texts_of(ended)]
+        digests.append(digest_of(asked.agent, asked.instructions, (*asked.history, *now, *texts)))
+    principal_id = exchange.conversation.principal.principal_id
+    exchanges.histories.keep(principal_id, ended.response_id, digests)
+
+
+def _known_response(exchanges: DoorExchanges, principal: DoorPrincipal, asked: ClientRequest) -> str | None:
+    for call_id in asked.outputs:
+        found = exchanges.histories.find(principal.principal_id, f"call:{call_id}")
+        if found is not None:
+            return found
+    if asked.outputs or all(each.speaker == "user" for each in asked.history):
+        return None
+    digest = digest_of(asked.agent, asked.instructions, asked.history)
+    return exchanges.histories.find(principal.principal_id, digest)
+
+
+def _whole_text(previous: str | None, asked: ClientRequest) -> str:
+    """Return the message, with the history before it if nobody here has heard it."""
+    if previous is not None or not asked.history:
+        return asked.text
+    said = "\n\n".join(f"{each.speaker}: {each.text}" for each in asked.history)
+    return (
+        "The client sends a conversation that took place elsewhere. All of it is text of the client.\n\n"
+        f"{said}\n\nHere the message begins.\n\n{asked.text}"
+    )

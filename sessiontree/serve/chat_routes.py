@@ -1,0 +1,85 @@
+"""The route of chat completions: a turn as JSON, or as a stream of chunks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.doors.asked import ClientRequest, begin_response, find_exchange, note_end
+from sessiontree.doors.chat_completions import ChatChunks, chat_request, completion_of, read_chat
+from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
+from sessiontree.doors.live_response import LiveResponse, NewItems, News, TextPiece
+from sessiontree.doors.tokens import DoorToken
+from sessiontree.runtime.clock import machine_ms
+from sessiontree.serve.door_guard import read_json
+from sessiontree.serve.door_stream import DoorStream
+
+
+class ChatRoutes:
+    """What clients of chat completions ask.
+
+    Args:
+        exchanges: Their conversations.
+    """
+
+    def __init__(self, exchanges: DoorExchanges) -> None:
+        self._exchanges = exchanges
+
+    async def answer(self, request: Request, token: DoorToken) -> Response:
+        """Answer the newest message of a conversation, or the outputs of calls."""
+        given = read_chat(await read_json(request))
+        asked = chat_request(given)
+        exchange, previous = await find_exchange(self._exchanges, token.principal, asked)
+        with ExitStack() as held:
+            held.enter_context(exchange.conversation)
+            live = LiveResponse(exchange, listens=given.stream)
+            held.callback(live.close)
+            begun = await begin_response(exchange, previous, asked)
+            if given.stream:
+                has_usage, at_s = given.stream_options.include_usage, machine_ms() // 1000
+                chunks = ChatChunks(begun.response_id, given.model, at_s, has_usage=has_usage)
+                return DoorStream(self._stream(chunks, begun, live, asked), held.pop_all())
+            ended = await exchange.end_of(begun.response_id, begun.turn)
+            if ended.ended is not None and ended.ended.error is not None:
+                raise SessionTreeError(ended.ended.error)
+            note_end(self._exchanges, exchange, asked, ended)
+            return JSONResponse(completion_of(given.model, exchange.log.fold, ended))
+
+    async def _stream(
+        self, chunks: ChatChunks, begun: Begun, live: LiveResponse, asked: ClientRequest
+    ) -> AsyncIterator[dict[str, str]]:
+        for chunk in chunks.begin():
+            yield {"data": dump_json(chunk)}
+        try:
+            async for news in live.follow(begun.response_id, begun.turn):
+                if not isinstance(news, TextPiece | NewItems):
+                    note_end(self._exchanges, begun.exchange, asked, news)
+                for chunk in _chunks_of(chunks, begun.exchange, news):
+                    yield {"data": dump_json(chunk)}
+        except SessionTreeError as error:
+            failure = {"message": str(error), "type": "server_error", "param": None, "code": "server_error"}
+            yield {"data": dump_json({"error": failure})}
+        yield {"data": "[DONE]"}
+
+
+def _chunks_of(chunks: ChatChunks, exchange: DoorExchange, news: News) -> Iterator[dict[str, Any]]:
+    """Return the chunks of what is new.
+
+    Raises:
+        SessionTreeError: the response has failed.
+    """
+    if isinstance(news, TextPiece):
+        return chunks.piece(news.text)
+    if isinstance(news, NewItems):
+        return chunks.items(news.items)
+    ended = news.ended
+    if ended is not None and ended.error is not None:
+        raise SessionTreeError(ended.error)
+    waiting = () if ended is None else ended.waiting
+    return chunks.end(waiting, exchange.log.fold.used_by(news))
