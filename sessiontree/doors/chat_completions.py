@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
@@ -21,6 +21,7 @@ from sessiontree.doors.response_log import HostedCall, LoggedResponse, OutputIte
 from sessiontree.doors.response_request import (
     MAX_ITEMS,
     GivenText,
+    GivenValue,
     RequestScript,
     TextForm,
     settings_of,
@@ -30,24 +31,20 @@ SEPARATOR: Final = "\n\n"
 """What is between the texts of two replies of the model."""
 
 
-class _Given(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class ChatText(_Given):
+class ChatText(GivenValue):
     """A piece of text."""
 
     type: Literal["text"]
     text: GivenText
 
 
-class ChatImageUrl(_Given):
+class ChatImageUrl(GivenValue):
     """Where an image is."""
 
     url: str
 
 
-class ChatImage(_Given):
+class ChatImage(GivenValue):
     """An image."""
 
     type: Literal["image_url"]
@@ -57,7 +54,9 @@ class ChatImage(_Given):
 _Part: TypeAlias = Annotated[ChatText | ChatImage, Field(discriminator="type")]
 
 
-class _Said(_Given):
+class ChatContent(GivenValue):
+    """What a message has."""
+
     content: GivenText | tuple[_Part, ...] | None = None
 
     @property
@@ -74,33 +73,33 @@ class _Said(_Given):
         return [part.image_url.url for part in parts if isinstance(part, ChatImage)]
 
 
-class ChatMessage(_Said):
+class ChatMessage(ChatContent):
     """A message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
 
 
-class ChatOutput(_Said):
+class ChatOutput(ChatContent):
     """The output of a call that the client hosts."""
 
     role: Literal["tool"]
     tool_call_id: str = Field(min_length=1, max_length=200)
 
 
-class ChatTool(_Given):
+class ChatTool(GivenValue):
     """A tool of the client."""
 
     type: Literal["function"]
     function: GivenFunction
 
 
-class StreamOptions(_Given):
+class StreamOptions(GivenValue):
     """What a stream has besides the answer."""
 
     include_usage: bool = False
 
 
-class ChatRequest(_Given):
+class ChatRequest(GivenValue):
     """What a client asks with ``POST /v1/chat/completions``."""
 
     model: str = Field(min_length=1, max_length=200)

@@ -22,21 +22,23 @@ MAX_TEXT_CHARS: Final = 1_000_000
 MAX_ITEMS: Final = 5_000
 
 
-class _Given(BaseModel):
+class GivenValue(BaseModel):
+    """A value of a request; members that are unknown are passed over."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 GivenText: TypeAlias = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
 
 
-class TextPart(_Given):
+class TextPart(GivenValue):
     """A piece of text of a message, or of an output."""
 
     type: Literal["input_text", "output_text"]
     text: GivenText
 
 
-class ImagePart(_Given):
+class ImagePart(GivenValue):
     """An image of a message."""
 
     type: Literal["input_image"]
@@ -47,7 +49,7 @@ class ImagePart(_Given):
 _Part: TypeAlias = Annotated[TextPart | ImagePart, Field(discriminator="type")]
 
 
-class GivenMessage(_Given):
+class GivenMessage(GivenValue):
     """A message of a request, or of the history before it."""
 
     type: Literal["message"]
@@ -71,7 +73,7 @@ def _images_in(parts: tuple[TextPart | ImagePart, ...]) -> list[ImagePart]:
     return [part for part in parts if isinstance(part, ImagePart)]
 
 
-class GivenOutput(_Given):
+class GivenOutput(GivenValue):
     """The output of a call that the client hosts."""
 
     type: Literal["function_call_output"]
@@ -84,7 +86,7 @@ class GivenOutput(_Given):
         return self.output if isinstance(self.output, str) else "\n".join(part.text for part in self.output)
 
 
-class PassedItem(_Given):
+class PassedItem(GivenValue):
     """An item of the history that the tree knows itself: a call that it made, or what its model thought."""
 
     type: Literal["function_call", "reasoning"]
@@ -107,19 +109,19 @@ class GivenTool(GivenFunction):
     type: Literal["function"]
 
 
-class TextForm(_Given):
+class TextForm(GivenValue):
     """The form of the answer's text."""
 
     type: Literal["text"]
 
 
-class TextOptions(_Given):
+class TextOptions(GivenValue):
     """How the answer is written."""
 
     format: TextForm = TextForm(type="text")
 
 
-class ResponseRequest(_Given):
+class ResponseRequest(GivenValue):
     """What a client asks with ``POST /v1/responses``."""
 
     model: str = Field(min_length=1, max_length=200)

@@ -25,7 +25,7 @@ from sessiontree.serve.door_stream import DoorStream, sent
 
 
 @dataclass(frozen=True, slots=True)
-class _Following:
+class _StreamedResponse:
     """One stream of a response."""
 
     frame: ResponseFrame
@@ -59,8 +59,8 @@ class ResponseRoutes:
             begun = await begin_response(exchange, previous, asked)
             frame = _frame_of(exchange, begun.response_id, given)
             if given.stream:
-                following = _Following(frame, begun, live, previous, machine_ms() // 1000)
-                return DoorStream(self._stream(following, asked), held.pop_all())
+                streamed = _StreamedResponse(frame, begun, live, previous, machine_ms() // 1000)
+                return DoorStream(self._stream(streamed, asked), held.pop_all())
             if given.background:
                 return JSONResponse(response_of(frame, exchange.log.fold, await exchange.heard(begun)))
             logged = await exchange.end_of(begun.response_id, begun.turn)
@@ -81,8 +81,8 @@ class ResponseRoutes:
             begun = Begun(exchange, response_id, None)
             after = _number_in(request.query_params.get("starting_after"))
             at_s = logged.start.at_ms // 1000
-            following = _Following(frame, begun, live, logged.previous, at_s, after)
-            return DoorStream(self._stream(following, None), held.pop_all())
+            streamed = _StreamedResponse(frame, begun, live, logged.previous, at_s, after)
+            return DoorStream(self._stream(streamed, None), held.pop_all())
 
     async def cancel(self, request: Request, token: DoorToken) -> Response:
         """Interrupt the turn of a response, and show the response."""
@@ -94,19 +94,19 @@ class ResponseRoutes:
         return await self.show(request, token)
 
     async def _stream(
-        self, following: _Following, asked: ClientRequest | None
+        self, streamed: _StreamedResponse, asked: ClientRequest | None
     ) -> AsyncIterator[dict[str, str]]:
-        events = ResponseEvents(following.frame, following.after)
-        for event in events.begin(following.previous, following.at_s):
+        events = ResponseEvents(streamed.frame, streamed.after)
+        for event in events.begin(streamed.previous, streamed.at_s):
             yield sent(event)
         try:
-            async for news in following.live.follow(following.begun.response_id, following.begun.turn):
+            async for news in streamed.live.follow(streamed.begun.response_id, streamed.begun.turn):
                 if isinstance(news, LoggedResponse) and asked is not None:
-                    note_end(self._exchanges, following.begun.exchange, asked, news)
-                for event in _events_of(events, following, news):
+                    note_end(self._exchanges, streamed.begun.exchange, asked, news)
+                for event in _events_of(events, streamed, news):
                     yield sent(event)
         except SessionTreeError as error:
-            for event in events.fail(following.previous, str(error)):
+            for event in events.fail(streamed.previous, str(error)):
                 yield sent(event)
         yield {"data": "[DONE]"}
 
@@ -135,11 +135,11 @@ def _frame_of(exchange: DoorExchange, response_id: str, given: ResponseRequest |
     )
 
 
-def _events_of(events: ResponseEvents, following: _Following, news: News) -> Any:
+def _events_of(events: ResponseEvents, streamed: _StreamedResponse, news: News) -> Any:
     if isinstance(news, TextPiece):
         return events.piece(news.text)
     if isinstance(news, NewItems):
         return events.items(news.items)
     waiting = () if news.ended is None else news.ended.waiting
-    fold = following.begun.exchange.log.fold
-    return events.end(response_of(following.frame, fold, news), waiting)
+    fold = streamed.begun.exchange.log.fold
+    return events.end(response_of(streamed.frame, fold, news), waiting)

@@ -75,9 +75,11 @@ async def test_calls_of_client_tools_end_the_turn_once(tmp_path: Path, streams: 
             if not streams:
                 whole = await client.chat.completions.create(model="default", messages=said, tools=TOOLS)
                 message = whole.choices[0].message
-                calls = [each.model_dump() for each in message.tool_calls or []]
-                return message.content or "", calls, [whole.choices[0].finish_reason], whole.usage
-            text, calls, reasons, usage = "", [], [], None
+                calls: list[Any] = [each.model_dump() for each in message.tool_calls or []]
+                return message.content or "", calls, [str(whole.choices[0].finish_reason)], whole.usage
+            text, calls = "", []
+            reasons: list[str] = []
+            usage: Any = None
             stream = await client.chat.completions.create(
                 model="default",
                 messages=said,
