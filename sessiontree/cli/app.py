@@ -322,6 +322,37 @@ def serve(  # noqa: PLR0913 - each option is a parameter
 
 
 @app.command()
+def acp(  # noqa: PLR0913 - each option is a parameter
+    roots: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--workspace",
+            help="A directory that sessions may work in or below [default: any].",
+            readable=False,
+        ),
+    ] = None,
+    tier: Annotated[
+        str, typer.Option(help="The highest tier of a call: read-only, workspace, system or elevated.")
+    ] = "elevated",
+    agent: MainAgent = None,
+    model: ModelName = None,
+    budget_usd: Annotated[
+        float | None, typer.Option(help="Most US dollars that a session may spend.")
+    ] = None,
+    config: ConfigFile = None,
+    state_dir: StateDir = None,
+    backend: Backend = "ray",
+) -> None:
+    """Serve an editor that speaks the Agent Client Protocol, over standard input and output.
+
+    Put this command into the editor's configuration; a session of the editor is a tree.
+
+    Exit codes: 0 the editor has left, 2 can't begin, 130 after Ctrl-C.
+    """
+    run_body("acp", **{**locals(), "roots": roots or []})
+
+
+@app.command()
 def show(
     tree_or_session: Annotated[
         str | None,

@@ -21,6 +21,7 @@ BODIES = {
     "trees": "sessiontree.cli.tree_list:show_list",
     "show": "sessiontree.cli.show:show",
     "serve": "sessiontree.cli.serve:serve",
+    "acp": "sessiontree.cli.acp:acp",
     "follow": "sessiontree.cli.follow:follow",
     "approvals": "sessiontree.cli.approvals:approvals",
     "cancel": "sessiontree.cli.cancel:cancel",

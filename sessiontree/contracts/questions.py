@@ -23,7 +23,7 @@ MAX_TEXT_CHARS: Final = 2_000
 MAX_LABEL_CHARS: Final = 200
 """Longest header of a question, or label of an option."""
 
-Surface: TypeAlias = Literal["program", "terminal", "notebook", "browser", "socket"]
+Surface: TypeAlias = Literal["program", "terminal", "notebook", "browser", "socket", "editor"]
 """Where a person or the program answered."""
 SURFACES: Final[tuple[Surface, ...]] = get_args(Surface)
 PEER_SURFACES: Final[tuple[Surface, ...]] = ("socket", "terminal", "notebook", "browser")

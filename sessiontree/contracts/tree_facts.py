@@ -201,8 +201,8 @@ class ApprovalDecided:
     above could answer), ``time`` (it expired) or ``stop`` (its session stops or has ended)."""
     reason: str
     surface: str = sparse("")
-    """Where a person or the program decided: ``program``, ``terminal``, ``notebook``, ``browser`` or
-    ``socket`` (another process that does not say more); empty = nobody was asked."""
+    """Where a person or the program decided: ``program``, ``terminal``, ``notebook``, ``browser``, ``editor``
+    or ``socket`` (another process that does not say more); empty = nobody was asked."""
 
 
 @recorded("digest_denied")

@@ -19,6 +19,7 @@ from sessiontree.api.app import take_app
 from sessiontree.api.runtime import Runtime
 from sessiontree.api.session_tree import SessionTree
 from sessiontree.api.stored_trees import StoredTrees
+from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.client_tool import ClientAnswer
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
@@ -204,10 +205,18 @@ class Conversations:
     Args:
         make_runtime: Returns where their trees run; called once, with the first conversation.
         options_for: Returns the arguments of a new tree before its principal bounds them.
+        channel_for: Returns the channel of a tree's Main; a channel of another kind than the principal's own
+            lists the same owners.
     """
 
-    def __init__(self, make_runtime: Callable[[], Runtime], options_for: OptionsFor) -> None:
+    def __init__(
+        self,
+        make_runtime: Callable[[], Runtime],
+        options_for: OptionsFor,
+        channel_for: Callable[[DoorPrincipal], HumanChannel] = DoorPrincipal.channel,
+    ) -> None:
         self._make_runtime = make_runtime
+        self._channel_for = channel_for
         self._made: Runtime | None = None
         self._options_for = options_for
         self._open: dict[str, Conversation] = {}
@@ -245,6 +254,7 @@ class Conversations:
         await self._make_room(principal)
         place = workspace or principal.rights.workspace
         options = principal.limit(self._options_for(place, agent), tuple(hosted or ()), budget_usd=left)
+        options["channel"] = self._channel_for(principal)
         if hosted:
             options = add_hosted(options, hosted, options["policy"].max_tier)
         if not is_kept:
@@ -366,6 +376,12 @@ class Conversations:
                 return
         raise ConfigError(f"{min(most, MAX_OPEN):,} conversations are open and at work; try again later")
 
+    async def release(self, released: Conversation) -> None:
+        """Close the tree of a conversation at once if nobody uses it; it can be continued later."""
+        async with self._changing(released.conversation_id):  # nobody resumes it before it is closed
+            if released.users == 0:
+                await self._close(released)
+
     async def close(self) -> None:
         """Close all trees, and what they ran on; their conversations can be continued later.
 
@@ -411,7 +427,7 @@ class Conversations:
             if hosted := declared_in(config):
                 options = add_hosted(options, hosted, tier_in(config))
             tree = await SessionTree.resume(
-                tree_id, take_app(None, options), runtime=self._runtime, channel=principal.channel()
+                tree_id, take_app(None, options), runtime=self._runtime, channel=self._channel_for(principal)
             )
         except TreeNotFound as error:
             raise NotFoundError(f"the conversation is gone: {error}") from error

@@ -109,6 +109,14 @@ class TurnLog:
                 self._after, self._changed_ms = records[-1].seq, records[-1].at_ms
         return self._turns
 
+    async def last_seq(self) -> int:
+        """Return the number of the tree's newest fact.
+
+        Raises:
+            JournalError: the journal can't be read.
+        """
+        return await self.supervisor.last_seq(self._tree_id)
+
     async def list_records(self) -> list[JournalRecord]:
         """Return all that the journal has, oldest first.
 

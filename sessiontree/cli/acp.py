@@ -1,0 +1,226 @@
+"""The command ``sessiontree acp``: an editor talks to trees over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sessiontree.api.runtime_options import BackendName
+from sessiontree.cli.options import load
+from sessiontree.cli.screen import RichScreen
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.version import how_to_install
+
+PRINCIPAL = "acp"
+"""Names the editor in journals: sessions of one state directory belong to whoever may start this command."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipes:
+    """The descriptors of the protocol, which no other part of the process and no child has."""
+
+    reads: int
+    writes: int
+
+    @classmethod
+    def take(cls) -> _Pipes:
+        """Take standard input and output: others print to the errors from now on, and read nothing."""
+        taken = cls(os.dup(0), os.dup(1))
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.dup2(2, 1)
+        return taken
+
+
+def acp(  # noqa: PLR0913 - each is an option of the command
+    screen: RichScreen,
+    *,
+    roots: Iterable[Path],
+    tier: str,
+    agent: str | None,
+    model: str | None,
+    budget_usd: float | None,
+    config: Path | None,
+    state_dir: Path | None,
+    backend: BackendName,
+) -> int:
+    """Serve an editor until it closes its side; return the exit code.
+
+    Raises:
+        ConfigError: an option is wrong, the configuration can't be used, or the extra ``acp`` is missing.
+    """
+    pipes = _Pipes.take()
+    try:
+        make_transport = load("sessiontree.doors.acp.json_lines:LineTransport")
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"this command needs the extra acp ({error.name} is missing): {how_to_install('acp')}"
+        ) from error
+    serving = _Serving(config, state_dir, backend, model, agent)
+    rights = serving.rights(roots, tier, budget_usd)
+    serve = load("sessiontree.doors.acp.agent:serve_editor")
+
+    async def run() -> None:
+        reader, write = await _open_streams(pipes)
+        await serve(make_transport(reader, write), serving.conversations_at, rights, serving.opened)
+
+    return _run_until_left(run)
+
+
+def _run_until_left(run: Callable[[], Awaitable[None]]) -> int:
+    """Run until the editor leaves, or asks for the end by a signal."""
+
+    async def until_signal() -> int:
+        running = asyncio.ensure_future(run())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+        try:
+            await running
+        except asyncio.CancelledError:
+            return 128 + signal.SIGTERM
+        return 0
+
+    return asyncio.run(until_signal())
+
+
+class _Serving:
+    """The trees that the command serves, by state directory.
+
+    Args:
+        config: The owner's configuration.
+        state_dir: Where all trees are; None = that of each workspace.
+        backend: What runs them.
+        model: The model that an option names.
+        agent: The agent that an option names.
+    """
+
+    def __init__(
+        self,
+        config: Path | None,
+        state_dir: Path | None,
+        backend: BackendName,
+        model: str | None,
+        agent: str | None,
+    ) -> None:
+        self._config = config
+        self._find_state_dir = load("sessiontree.cli.tree:find_state_dir")
+        self._state_dir = None if state_dir is None else self._find_state_dir(None, state_dir)
+        self._backend = backend
+        self._model = model
+        self._agent = agent
+        self._opened: dict[Path, Any] = {}
+
+    def opened(self) -> tuple[Any, ...]:
+        """Return what keeps trees so far."""
+        return tuple(self._opened.values())
+
+    def rights(self, roots: Iterable[Path], tier: str, budget_usd: float | None) -> Any:
+        """Return what the editor may open.
+
+        Raises:
+            ConfigError: the tier or a directory is unknown, or the budget is not above 0.
+        """
+        labels = {each.label.lower().replace(" ", "").replace("-", ""): each.label for each in PermissionTier}
+        label = labels.get(tier.lower().replace("-", ""))
+        if label is None:
+            known = "read-only, workspace, system, elevated"
+            raise ConfigError(f"--tier {tier!r} is not one of {known}")
+        if budget_usd is not None and not budget_usd > 0:
+            raise ConfigError(f"--budget-usd {budget_usd!r} is not above 0")
+        resolve = load("sessiontree.api.paths:workspace_root")
+        places = tuple(resolve(each).resolve() for each in roots)
+        make_rights, make_principal = (
+            load(f"sessiontree.doors.principals:{name}") for name in ("DoorRights", "DoorPrincipal")
+        )
+        given = make_rights(
+            tier=label,
+            approves=True,
+            workspace=str(places[0] if places else Path.cwd()),
+            budget_usd=budget_usd,
+        )
+        make_editor_rights = load("sessiontree.doors.acp.agent:EditorRights")
+        return make_editor_rights(
+            make_principal(PRINCIPAL, "editor", given), self._agent or "default", places, self.context_of
+        )
+
+    def options_for(self, workspace: str, agent: str | None) -> dict[str, Any]:
+        """Return the arguments of a new tree, from the owner's configuration.
+
+        Raises:
+            ConfigError: it can't be used, or names no model.
+        """
+        load_configuration, tree_options = (
+            load(f"sessiontree.cli.configured_tree:{name}") for name in ("load_configuration", "tree_options")
+        )
+        configured = load_configuration(self._config, Path(workspace))
+        named = self._agent if agent in (None, "default") else agent
+        options: dict[str, Any] = tree_options(
+            configured, model=self._model, agent=named, approve=None, has_person=True
+        )
+        return options
+
+    def context_of(self, workspace: Path, agent: str) -> int | None:
+        """Return the size of the context of an agent's model; None = it does not say."""
+        options = self.options_for(str(workspace), agent)
+        models = load("sessiontree.api.model_choice:models_of")(
+            options["model"], options["models"], options["agents"]
+        )
+        fallback = models.get("default")
+        size: int | None = getattr(models.get(agent, fallback), "context_tokens", None)
+        return size
+
+    def conversations_at(self, workspace: Path) -> Any:
+        """Return what keeps the trees of a workspace."""
+        place = self._state_dir or self._find_state_dir(workspace, None)
+        if place not in self._opened:
+            make_conversations, make_runtime, make_channel = (
+                load(name)
+                for name in (
+                    "sessiontree.doors.conversations:Conversations",
+                    "sessiontree.api.runtime:Runtime",
+                    "sessiontree.doors.acp.channel:EditorChannel",
+                )
+            )
+            self._opened[place] = make_conversations(
+                lambda: make_runtime(place, backend=self._backend),
+                self.options_for,
+                lambda principal: make_channel((principal.principal_id,)),
+            )
+        return self._opened[place]
+
+
+async def _open_streams(pipes: _Pipes) -> tuple[asyncio.StreamReader, Callable[[bytes], Awaitable[None]]]:
+    """Return what reads from the editor, and what writes to it.
+
+    Raises:
+        ConfigError: the input is a file: an editor talks through a pipe.
+    """
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    if stat.S_ISREG(os.fstat(pipes.reads).st_mode):
+        raise ConfigError("the input is a file; an editor talks through a pipe")
+    reading = os.fdopen(pipes.reads, "rb", buffering=0)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), reading)
+    writing = os.fdopen(pipes.writes, "wb", buffering=0)
+    if stat.S_ISREG(os.fstat(pipes.writes).st_mode):
+
+        async def write_file(line: bytes) -> None:
+            writing.write(line)
+
+        return reader, write_file
+    flow = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+    transport, _ = await loop.connect_write_pipe(lambda: flow, writing)
+    writer = asyncio.StreamWriter(transport, flow, None, loop)
+
+    async def write(line: bytes) -> None:
+        writer.write(line)
+        await writer.drain()
+
+    return reader, write

@@ -1,0 +1,295 @@
+"""The agent of the protocol: its methods, each of them an act on the conversations of one principal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from acp import PROTOCOL_VERSION, AgentSideConnection, RequestError
+from acp.interfaces import Client
+from acp.schema import (
+    AgentCapabilities,
+    ClientCapabilities,
+    CloseSessionResponse,
+    Implementation,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptResponse,
+    ResumeSessionResponse,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+)
+
+from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.contracts.tree_config import TreeSummary
+from sessiontree.doors.acp.editor_session import Editor, EditorSession
+from sessiontree.doors.acp.json_lines import LineTransport
+from sessiontree.doors.acp.prompts import read_prompt
+from sessiontree.doors.conversations import ConflictError, Conversations, NotFoundError
+from sessiontree.doors.principals import DoorPrincipal
+from sessiontree.version import VERSION
+
+_LOG = logging.getLogger("sessiontree")
+PAGE: Final = 100
+"""Sessions of one answer to ``session/list``."""
+ConversationsAt = Callable[[Path], Conversations]
+"""Returns what keeps the trees of a workspace; the same for the same workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditorRights:
+    """What an editor may open."""
+
+    principal: DoorPrincipal
+    agent: str
+    """Main's agent in new sessions."""
+    roots: tuple[Path, ...] = ()
+    """Directories that a session may work in or below; empty = any."""
+    context_of: Callable[[Path, str], int | None] = lambda _, __: None
+    """Returns the size of the context of an agent's model in a workspace; None = not known."""
+
+
+@asynccontextmanager
+async def _typed_errors() -> AsyncIterator[None]:
+    """Raise the project's errors as those of the protocol."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise RequestError(-32002, "Resource not found", {"details": str(error)}) from None
+    except ConflictError as error:
+        raise RequestError.invalid_request({"details": str(error)}) from None
+    except ConfigError as error:
+        raise RequestError.invalid_params({"details": str(error)}) from None
+    except SessionTreeError as error:
+        raise RequestError.internal_error({"details": str(error)}) from None
+
+
+class TreeAgent:
+    """Serves one editor.
+
+    Args:
+        transport: The connection's lines.
+        conversations_at: What keeps the trees of a workspace.
+        rights: What the editor may open.
+    """
+
+    def __init__(
+        self, transport: LineTransport, conversations_at: ConversationsAt, rights: EditorRights
+    ) -> None:
+        self._transport = transport
+        self._conversations_at = conversations_at
+        self._rights = rights
+        self._client: Client | None = None
+        self._has_forms = False
+        self._sessions: dict[str, EditorSession] = {}
+        self._opening = asyncio.Lock()
+
+    def on_connect(self, conn: Client) -> None:
+        """Take the connection's other side."""
+        self._client = conn
+
+    async def close(self) -> None:
+        """Close all sessions; they can be loaded later."""
+        while self._sessions:
+            _, session = self._sessions.popitem()
+            await session.close()
+
+    async def initialize(
+        self, protocol_version: int, client_capabilities: ClientCapabilities | None = None, **_: Any
+    ) -> InitializeResponse:
+        """Say what this agent can do; it speaks one version of the protocol, and needs no login."""
+        asked = client_capabilities
+        self._has_forms = bool(asked and asked.elicitation and asked.elicitation.form)
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, audio=False, embedded_context=True),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(),
+                    resume=SessionResumeCapabilities(),
+                    close=SessionCloseCapabilities(),
+                ),
+            ),
+            auth_methods=[],
+            agent_info=Implementation(name="sessiontree", title="sessiontree", version=VERSION),
+        )
+
+    async def new_session(self, cwd: str, **given: Any) -> NewSessionResponse:
+        """Open a new tree over a directory."""
+        async with _typed_errors():
+            root = self._root_of(cwd, given)
+            conversations = self._conversations_at(root)
+            conversation = await conversations.begin(
+                self._rights.principal, self._rights.agent, workspace=str(root)
+            )
+            session = self._keep(conversation, root)
+        _soon(session.begin)
+        return NewSessionResponse(session_id=session.session_id)
+
+    async def load_session(self, cwd: str, session_id: str, **given: Any) -> LoadSessionResponse:
+        """Resume a tree, and send its whole history before this answers."""
+        session = await self._reopen(cwd, session_id, given, is_shown=True)
+        _soon(session.begin)
+        return LoadSessionResponse()
+
+    async def resume_session(self, cwd: str, session_id: str, **given: Any) -> ResumeSessionResponse:
+        """Resume a tree without its history."""
+        session = await self._reopen(cwd, session_id, given, is_shown=False)
+        _soon(session.begin)
+        return ResumeSessionResponse()
+
+    async def _reopen(
+        self, cwd: str, session_id: str, given: dict[str, Any], *, is_shown: bool
+    ) -> EditorSession:
+        async with _typed_errors(), self._opening:
+            root = self._root_of(cwd, given)
+            if (open_here := self._sessions.pop(session_id, None)) is not None:
+                await open_here.close()
+            conversations = self._conversations_at(root)
+            own = {each.tree_id: each for each in await conversations.list_trees(self._rights.principal)}
+            if (tree := own.get(session_id)) is None:
+                raise NotFoundError(f"no session here is called {session_id[:100]!r}")
+            if tree.workspace != str(root):
+                raise ConfigError(f"the session works in {tree.workspace!r}, not in {str(root)!r}")
+            conversation = await conversations.find(self._rights.principal, session_id)
+            session = self._keep(conversation, root)
+            await session.replay(is_shown=is_shown)
+            return session
+
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> ListSessionsResponse:
+        """List the principal's sessions, newest first; those of this process's directory if none is named."""
+        async with _typed_errors():
+            root = self._root_of(cwd if cwd is not None else str(Path.cwd()), {})
+            begin = int(cursor) if cursor is not None and cursor.isascii() and cursor.isdigit() else 0
+            found = await self._conversations_at(root).list_trees(self._rights.principal)
+        here = [
+            each
+            for each in found
+            if each.workspace is not None and (cwd is None or each.workspace == str(root))
+        ]
+        page = here[begin : begin + PAGE]
+        more = begin + PAGE < len(here)
+        return ListSessionsResponse(
+            sessions=[_info_of(each) for each in page], next_cursor=str(begin + PAGE) if more else None
+        )
+
+    async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
+        """Close a session at once; it can be loaded later."""
+        async with _typed_errors():
+            session = self._session(session_id)
+            del self._sessions[session_id]
+            await session.close()
+            await self._conversations_at(session.root).release(session.conversation)
+        return CloseSessionResponse()
+
+    async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> PromptResponse:
+        """Send a message, and answer when its turn has ended."""
+        async with _typed_errors():
+            session = self._session(session_id)
+            text, images = read_prompt(prompt)
+            return PromptResponse(stop_reason=await session.prompt(text, images))
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        """Interrupt the turn of a session; a session that is not open has none."""
+        if (session := self._sessions.get(session_id)) is not None:
+            await session.cancel()
+
+    async def authenticate(self, method_id: str, **_: Any) -> None:
+        """Refuse: no method was offered.
+
+        Raises:
+            RequestError: always.
+        """
+        raise RequestError.invalid_params({"details": "this agent needs no login"})
+
+    def _session(self, session_id: str) -> EditorSession:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise NotFoundError(f"no session {session_id[:100]!r} is open here; load it first")
+        return session
+
+    def _keep(self, conversation: Any, root: Path) -> EditorSession:
+        if self._client is None:
+            raise ConfigError("the connection is not open")
+        editor = Editor(self._client, self._transport, self._has_forms)
+        size = self._rights.context_of(root, conversation.agent)
+        session = EditorSession(conversation, editor, root, size)
+        self._sessions[session.session_id] = session
+        return session
+
+    def _root_of(self, cwd: str, given: dict[str, Any]) -> Path:
+        """Return the directory of a session.
+
+        Raises:
+            ConfigError: it is not one, or not one that sessions may work in, or more is asked for.
+        """
+        if given.get("mcp_servers"):
+            _LOG.warning("servers that the editor lends are not used; name them in the configuration")
+        if given.get("additional_directories"):
+            raise ConfigError("additional directories are not supported; a session works in one directory")
+        if not cwd or "\0" in cwd or not Path(cwd).is_absolute():
+            raise ConfigError(f"cwd is an absolute path, not {cwd[:200]!r}")
+        try:
+            root = Path(cwd).resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise ConfigError(f"cwd {cwd[:200]!r} can't be used: {error}") from None
+        if not root.is_dir():
+            raise ConfigError(f"cwd {cwd[:200]!r} is not a directory")
+        if self._rights.roots and not any(root.is_relative_to(each) for each in self._rights.roots):
+            raise ConfigError(f"cwd {cwd[:200]!r} is not in a directory that sessions may work in")
+        return root
+
+
+def _soon(begin: Callable[[], None]) -> None:
+    """Begin once the answer that is about to be returned is written: no update of a session comes before."""
+    asyncio.get_running_loop().call_soon(begin)
+
+
+def _info_of(tree: TreeSummary) -> SessionInfo:
+    at = datetime.fromtimestamp(tree.written_at_ms / 1000, UTC)
+    return SessionInfo(
+        session_id=tree.tree_id,
+        cwd=tree.workspace or "",
+        title=tree.task or None,
+        updated_at=at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    )
+
+
+async def serve_editor(
+    transport: LineTransport,
+    conversations_at: ConversationsAt,
+    rights: EditorRights,
+    opened: Callable[[], Iterable[Conversations]],
+) -> None:
+    """Serve one editor until it closes its side; then close all trees, which can be resumed.
+
+    Args:
+        transport: The connection's lines.
+        conversations_at: What keeps the trees of a workspace.
+        rights: What the editor may open.
+        opened: Returns what ``conversations_at`` has returned.
+    """
+    agent = TreeAgent(transport, conversations_at, rights)
+    connection = AgentSideConnection(agent, transport, listening=False, use_unstable_protocol=True)
+    try:
+        await connection.listen()
+    finally:
+        await connection.close()
+        await agent.close()
+        for each in opened():
+            await each.close()

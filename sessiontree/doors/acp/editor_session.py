@@ -1,0 +1,307 @@
+"""One conversation as an editor has it open: its updates as they happen, its prompts, and what is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+from acp import RequestError
+from acp.interfaces import Client
+from acp.schema import AcceptElicitationResponse, ElicitationFormSessionMode
+from pydantic import ValidationError
+
+from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.contracts.events import ToolExecutionUpdate
+from sessiontree.contracts.jsonable import dump_readable
+from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.questions import QuestionReply, QuestionRequest
+from sessiontree.contracts.session_facts import RunFinished
+from sessiontree.contracts.session_ids import MAIN
+from sessiontree.doors.acp.channel import EditorChannel
+from sessiontree.doors.acp.elicitations import form_of, reply_of, text_of
+from sessiontree.doors.acp.permissions import answer_of, call_of, options_of
+from sessiontree.doors.acp.replies import message_chunk
+from sessiontree.doors.acp.tool_calls import progress_of, text_content
+from sessiontree.doors.acp.updates import TreeUpdates, Update
+from sessiontree.doors.conversations import Conversation
+from sessiontree.doors.turns import Turn
+from sessiontree.journal.record import JournalRecord, kind_in
+from sessiontree.runtime.progress import Progress, ProgressReader
+
+MAX_PROMPTS: Final = 16
+"""Most prompts of one session that are open at once."""
+_ENDS_A_REPLY: Final = frozenset({"turn_replied", "reply_cut", "turn_failed", "turn_cut"})
+StopReason: TypeAlias = Any
+"""A reason of the protocol why a prompt has ended."""
+
+
+class Withdrawing(Protocol):
+    """Lets the client know that a request needs no answer."""
+
+    async def withdraw(self, tool_call_id: str) -> None:
+        """Withdraw the request for a permission about a tool call."""
+        ...
+
+
+@dataclass(slots=True)
+class _Prompt:
+    """A prompt without an answer."""
+
+    stopped: asyncio.Future[StopReason] = field(repr=False)
+    finished: RunFinished | None = None
+    """The end of the run that answers it; children may go on."""
+    is_cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Editor:
+    """The other side of a connection, and what it can show."""
+
+    client: Client
+    withdrawing: Withdrawing
+    has_forms: bool
+    """Whether it shows forms for questions."""
+
+
+class EditorSession:
+    """A conversation that is open in an editor; its tree stays open until this is closed.
+
+    Args:
+        conversation: The conversation.
+        editor: Where it is shown.
+        root: The workspace.
+        context_tokens: Size of the context of Main's model; None = not known.
+    """
+
+    def __init__(
+        self, conversation: Conversation, editor: Editor, root: Path, context_tokens: int | None
+    ) -> None:
+        self.conversation = conversation.__enter__()
+        self.root = root
+        self._editor = editor
+        self._prompts: dict[str, _Prompt] = {}
+        self._updates = TreeUpdates(root, context_tokens, self._prompts.__contains__)
+        self._facts = conversation.tree.events()
+        self._progress: ProgressReader = conversation.tree.progress()
+        self._arrived: deque[tuple[Progress, int]] = deque()
+        self._seq = 0
+        """Number of the newest fact that is shown."""
+        self._cancelled_seq = 0
+        """Number of the newest fact when the turn was last cancelled."""
+        self._moved = asyncio.Condition()
+        """Held while updates are sent, so that they keep their order; notified after each fact."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def session_id(self) -> str:
+        """Its id, which is that of its tree."""
+        return self.conversation.conversation_id
+
+    async def replay(self, *, is_shown: bool) -> None:
+        """Read the facts until now, and send what they show if that is wanted.
+
+        Raises:
+            SessionTreeError: the journal can't be read.
+        """
+        last = await self.conversation.log.last_seq()
+        while self._seq < last:
+            record = await anext(self._facts, None)
+            if record is None:  # Main has ended
+                break
+            for update in self._updates.take(record):
+                if is_shown:
+                    await self._send(update)
+            self._seq = record.seq
+
+    def begin(self) -> None:
+        """Send updates from now on, and ask what waits."""
+        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._watch())]
+        channel = self.conversation.tree.channel
+        if isinstance(channel, EditorChannel):
+            channel.show_in(self)
+
+    async def close(self) -> None:
+        """Stop sending; the tree is closed by whoever keeps conversations."""
+        self._progress.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._facts.aclose()
+        for prompt in self._prompts.values():
+            _stop(prompt, "cancelled")
+        self.conversation.__exit__()
+
+    async def prompt(self, text: str, images: tuple[ImageContent, ...]) -> StopReason:
+        """Send a message, and return why its turn ended, once all updates of it are sent.
+
+        A turn has ended when Main has answered and no child is about to report to it.
+
+        Raises:
+            ConfigError: the message is not valid, or too many prompts are open.
+            RequestError: the turn failed.
+        """
+        if len(self._prompts) >= MAX_PROMPTS:
+            raise ConfigError(f"{MAX_PROMPTS} prompts of this session are open; wait for one to end")
+        turn = self.conversation.send(text, images)
+        prompt = self._prompts[turn.turn_id] = _Prompt(asyncio.get_running_loop().create_future())
+        ending = asyncio.create_task(self._end_unheard(turn, prompt))
+        try:
+            return await prompt.stopped
+        finally:
+            ending.cancel()
+            del self._prompts[turn.turn_id]
+
+    async def _end_unheard(self, turn: Turn, prompt: _Prompt) -> None:
+        """End a prompt that no fact will end: its message was not taken, or the tree has ended."""
+        end = await turn.end()
+        if end.error is None:
+            return
+        heard = (await self.conversation.log.read()).get(turn.turn_id)
+        if heard is None or heard.ended is None:
+            _fail(prompt, end.error)
+
+    async def cancel(self) -> None:
+        """Interrupt what the tree does; open prompts end as cancelled once it has stopped."""
+        for prompt in self._prompts.values():
+            prompt.is_cancelled = True
+        with suppress(SessionTreeError):  # it has ended
+            await self.conversation.interrupt()
+            self._cancelled_seq = await self.conversation.log.last_seq()
+        self._settle()
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """Show a request after the call that it is about; one that is decided elsewhere is withdrawn."""
+        shown = self._updates.requests
+        async with self._moved:
+            await self._moved.wait_for(lambda: request.request_id in shown)
+        call_id = shown[request.request_id]
+        try:
+            response = await self._editor.client.request_permission(
+                self.session_id, call_of(request, call_id, self.root), options_of(request)
+            )
+        except asyncio.CancelledError:
+            with suppress(ConnectionError):
+                await self._editor.withdrawing.withdraw(call_id)
+            raise
+        except (RequestError, ValidationError, ConnectionError):
+            await self._say("The editor did not answer the request for a permission; it waits in the tree.")
+            return None
+        return answer_of(request, response, self.conversation.principal.sender)
+
+    async def ask_question(self, question: QuestionRequest) -> QuestionReply | None:
+        """Show a question as a form, or else as a message; then it waits for another surface."""
+        text = text_of(question.items)
+        if not self._editor.has_forms:
+            await self._say(f"{text}\n(The question waits in the tree for an answer.)")
+            return None
+        mode = ElicitationFormSessionMode(
+            session_id=self.session_id, requested_schema=form_of(question.items)
+        )
+        try:
+            response = await self._editor.client.create_elicitation(text, mode)
+        except (RequestError, ValidationError, ConnectionError):
+            return None
+        if not isinstance(response, AcceptElicitationResponse):
+            return None
+        return reply_of(question.items, response.content or {}, self.conversation.principal.sender)
+
+    async def _say(self, text: str) -> None:
+        await self._send(message_chunk(text, f"notice.{self._seq}"))
+
+    async def _send(self, update: Update) -> None:
+        with suppress(ConnectionError):  # the client has gone; the process ends soon
+            await self._editor.client.session_update(self.session_id, update)
+
+    async def _follow(self) -> None:
+        try:
+            async for record in self._facts:
+                async with self._moved:
+                    if record.session == MAIN and kind_in(record.text) in _ENDS_A_REPLY:
+                        await self._catch_up()
+                    for update in self._updates.take(record):
+                        await self._send(update)
+                    self._seq = record.seq
+                    self._moved.notify_all()
+                self._note(record)
+        except SessionTreeError as error:
+            for prompt in self._prompts.values():
+                _fail(prompt, str(error))
+        for prompt in self._prompts.values():
+            _fail(prompt, "the session has ended")
+
+    async def _watch(self) -> None:
+        with suppress(SessionTreeError):
+            async for progress in self._progress:
+                self._arrived.append((progress, self._progress.dropped))
+                async with self._moved:
+                    await self._send_progress()
+
+    async def _catch_up(self) -> None:
+        """Send the pieces of a reply that came before the fact that it has ended."""
+        await self._progress.catch_up()
+        self._arrived += [(progress, self._progress.dropped) for progress in self._progress.drain()]
+        await self._send_progress()
+
+    async def _send_progress(self) -> None:
+        while self._arrived:
+            for update in self._of_progress(*self._arrived.popleft()):
+                await self._send(update)
+
+    def _of_progress(self, progress: Progress, dropped: int) -> Iterator[Update]:
+        if progress.session != MAIN:
+            return
+        event = progress.event
+        if not isinstance(event, ToolExecutionUpdate):
+            yield from self._updates.replies.take(event, dropped)
+        elif (call_id := self._updates.call_running(event.tool_call_id)) is not None:
+            said = event.partial if isinstance(event.partial, str) else dump_readable(event.partial)
+            yield progress_of(call_id, "in_progress", [text_content(said)])
+
+    def _note(self, record: JournalRecord) -> None:
+        """End the prompts that a record answers."""
+        if record.session == MAIN:
+            for fact in record.facts:
+                if isinstance(fact, RunFinished):
+                    for turn_id in fact.answers:
+                        if (prompt := self._prompts.get(turn_id)) is not None:
+                            prompt.finished = fact
+        self._settle()
+
+    def _settle(self) -> None:
+        for prompt in self._prompts.values():
+            if prompt.is_cancelled and self._cancelled_seq and self._seq >= self._cancelled_seq:
+                _stop(prompt, "cancelled")
+            elif prompt.finished is not None and (prompt.finished.error or self._updates.is_idle):
+                _finish(prompt, prompt.finished)
+
+
+def _finish(prompt: _Prompt, finished: RunFinished) -> None:
+    if finished.interrupted or (prompt.is_cancelled and finished.error):
+        _stop(prompt, "cancelled")
+    elif finished.failure == "length":
+        _stop(prompt, "max_tokens")
+    elif finished.failure == "refusal":
+        _stop(prompt, "refusal")
+    elif finished.error is None:
+        _stop(prompt, "end_turn")
+    elif finished.error.startswith("max_turns "):
+        _stop(prompt, "max_turn_requests")
+    else:
+        _fail(prompt, finished.error)
+
+
+def _stop(prompt: _Prompt, reason: StopReason) -> None:
+    if not prompt.stopped.done():
+        prompt.stopped.set_result(reason)
+
+
+def _fail(prompt: _Prompt, reason: str) -> None:
+    if not prompt.stopped.done():
+        prompt.stopped.set_exception(RequestError.internal_error({"details": reason}))

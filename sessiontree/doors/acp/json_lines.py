@@ -1,0 +1,142 @@
+"""Messages of JSON-RPC, one a line: what the other side writes is bounded and checked here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+from acp import RequestError
+
+MAX_LINE_BYTES: Final = 32 * 2**20
+"""Longest message: it has room for the images of one prompt."""
+MAX_ERROR_CHARS: Final = 4_000
+"""Most characters that the data of an error has."""
+_CHUNK: Final = 65_536
+Write: TypeAlias = Callable[[bytes], Awaitable[None]]
+
+
+class _LineTooLongError(Exception):
+    """A line has more bytes than a message may have."""
+
+
+def read_message(line: bytes) -> dict[str, Any]:
+    """Return the message of a line, without what its sender says for others than this program.
+
+    Raises:
+        RequestError: it is not a message: not JSON, not an object, or a member has another type.
+    """
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RequestError.parse_error({"details": str(error)[:200]}) from None
+    if not isinstance(message, dict):
+        raise RequestError.invalid_request({"details": "a message is an object"})
+    if isinstance(message.get("id"), bool) or not isinstance(message.get("id"), int | str | None):
+        raise RequestError.invalid_request({"details": "an id is a number or a text"})
+    if not isinstance(message.get("method"), str | None):
+        raise RequestError.invalid_request({"details": "a method is a text"})
+    if isinstance(params := message.get("params"), dict):
+        params.pop("_meta", None)
+    return message
+
+
+def _answered_id(line: bytes) -> int | str | None:
+    """Return the id that an answer to a refused message has."""
+    try:
+        found = json.loads(line)["id"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return found if isinstance(found, int | str) and not isinstance(found, bool) else None
+
+
+class LineTransport:
+    """The lines of a reader and a writer as messages; a line that is no message is answered with an error.
+
+    Args:
+        reader: What the other side writes.
+        write: Writes whole lines, at once and in order; it waits while too much is unread.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, write: Write) -> None:
+        self._reader = reader
+        self._write = write
+        self._buffer = bytearray()
+        self._scanned = 0
+        self._is_skipping = False
+        self._asked: dict[str, int | str] = {}
+        """Ids of the requests for a permission that were sent, by tool call."""
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Return the next message; None = the other side has closed the stream."""
+        while True:
+            try:
+                line = await self._next_line()
+            except _LineTooLongError:
+                most = f"a message has at most {MAX_LINE_BYTES:,} bytes"
+                await self._refuse(None, RequestError.invalid_request({"details": most}))
+                continue
+            if line is None:
+                return None
+            if not line.strip():
+                continue
+            try:
+                return read_message(line)
+            except RequestError as error:
+                await self._refuse(_answered_id(line), error)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write a message; the line is on its way before this first waits.
+
+        Raises:
+            ConnectionError: nobody reads any more.
+        """
+        if message.get("method") == "session/request_permission":
+            self._asked[message["params"]["toolCall"]["toolCallId"]] = message["id"]
+        error = message.get("error")
+        if isinstance(error, dict) and len(json.dumps(error.get("data"), default=str)) > MAX_ERROR_CHARS:
+            message = {**message, "error": {**error, "data": {"details": "the request is not valid"}}}
+        line = json.dumps(message, separators=(",", ":"), default=str)
+        await self._write(line.encode() + b"\n")
+
+    async def withdraw(self, tool_call_id: str) -> None:
+        """Let the other side know that a request for a permission needs no answer any more."""
+        request_id = self._asked.pop(tool_call_id, None)
+        if request_id is not None:
+            params = {"requestId": request_id}
+            await self.send({"jsonrpc": "2.0", "method": "$/cancel_request", "params": params})
+
+    async def close(self) -> None:
+        """Close nothing: the streams belong to the process."""
+
+    async def _refuse(self, request_id: int | str | None, error: RequestError) -> None:
+        await self.send({"jsonrpc": "2.0", "id": request_id, "error": error.to_error_obj()})
+
+    async def _next_line(self) -> bytes | None:
+        """Return the next line without its end.
+
+        Raises:
+            _LineTooLongError: it was too long; the line after it is next.
+        """
+        while True:
+            end = self._buffer.find(b"\n", self._scanned)
+            if end >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                self._scanned = 0
+                if self._is_skipping:
+                    self._is_skipping = False
+                    raise _LineTooLongError
+                return line
+            self._scanned = len(self._buffer)
+            if self._scanned > MAX_LINE_BYTES:
+                self._buffer.clear()
+                self._scanned, self._is_skipping = 0, True
+            data = await self._reader.read(_CHUNK)
+            if not data:
+                rest = b"" if self._is_skipping else bytes(self._buffer)
+                self._buffer.clear()
+                self._scanned = 0
+                return rest or None
+            self._buffer += data
