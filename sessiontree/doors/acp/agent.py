@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from acp import PROTOCOL_VERSION, AgentSideConnection, RequestError
+from acp import PROTOCOL_VERSION, RequestError, run_agent
 from acp.interfaces import Client
 from acp.schema import (
     AgentCapabilities,
@@ -156,14 +156,14 @@ class TreeAgent:
     ) -> EditorSession:
         async with _typed_errors(), self._opening:
             root = self._root_of(cwd, given)
-            if (open_here := self._sessions.pop(session_id, None)) is not None:
-                await open_here.close()
             conversations = self._conversations_at(root)
             own = {each.tree_id: each for each in await conversations.list_trees(self._rights.principal)}
             if (tree := own.get(session_id)) is None:
                 raise NotFoundError(f"no session here is called {session_id[:100]!r}")
             if tree.workspace != str(root):
                 raise ConfigError(f"the session works in {tree.workspace!r}, not in {str(root)!r}")
+            if (open_here := self._sessions.pop(session_id, None)) is not None:
+                await open_here.close()
             conversation = await conversations.find(self._rights.principal, session_id)
             session = self._keep(conversation, root)
             await session.replay(is_shown=is_shown)
@@ -285,11 +285,9 @@ async def serve_editor(
         opened: Returns what ``conversations_at`` has returned.
     """
     agent = TreeAgent(transport, conversations_at, rights)
-    connection = AgentSideConnection(agent, transport, listening=False, use_unstable_protocol=True)
     try:
-        await connection.listen()
+        await run_agent(agent, transport, use_unstable_protocol=True)
     finally:
-        await connection.close()
         await agent.close()
         for each in opened():
             await each.close()

@@ -33,7 +33,7 @@ def form_of(items: Sequence[QuestionItem]) -> ElicitationSchema:
 
 
 def _field_of(item: QuestionItem) -> Any:
-    said = {"title": item.header or item.question, "description": item.question}
+    said: dict[str, Any] = {"title": item.header or item.question, "description": item.question}
     choices = [
         EnumOption(const=option.label, title=option.label, description=option.description or None)
         for option in item.options
