@@ -42,6 +42,16 @@ def read_message(line: bytes) -> dict[str, Any]:
     return message
 
 
+def _is_heard(message: dict[str, Any]) -> bool:
+    """Return whether a message means anything here; a notification that does not is ignored, as agreed."""
+    if message.get("method") is None or message.get("id") is not None:
+        return True
+    params = message.get("params")
+    return message["method"] == "session/cancel" and isinstance(
+        params.get("sessionId") if isinstance(params, dict) else None, str
+    )
+
+
 def _answered_id(line: bytes) -> int | str | None:
     """Return the id that an answer to a refused message has."""
     try:
@@ -82,9 +92,12 @@ class LineTransport:
             if not line.strip():
                 continue
             try:
-                return read_message(line)
+                message = read_message(line)
             except RequestError as error:
                 await self._refuse(_answered_id(line), error)
+                continue
+            if _is_heard(message):
+                return message
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write a message; the line is on its way before this first waits.
