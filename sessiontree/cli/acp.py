@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import stat
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from sessiontree.api.runtime_options import BackendName
 from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.version import how_to_install
 
 PRINCIPAL = "acp"
@@ -65,7 +64,7 @@ def acp(  # noqa: PLR0913 - each is an option of the command
             f"this command needs the extra acp ({error.name} is missing): {how_to_install('acp')}"
         ) from error
     serving = _Serving(config, state_dir, backend, model, agent)
-    rights = serving.rights(roots, tier, budget_usd)
+    rights = serving.rights(tuple(roots), tier, budget_usd)
     serve = load("sessiontree.doors.acp.agent:serve_editor")
 
     async def run() -> None:
@@ -121,77 +120,60 @@ class _Serving:
         """Return what keeps trees so far."""
         return tuple(self._opened.values())
 
-    def rights(self, roots: Iterable[Path], tier: str, budget_usd: float | None) -> Any:
+    def rights(self, roots: Sequence[Path], tier: str, budget_usd: float | None) -> Any:
         """Return what the editor may open.
 
         Raises:
             ConfigError: the tier or a directory is unknown, or the budget is not above 0.
         """
-        labels = {each.label.lower().replace(" ", "").replace("-", ""): each.label for each in PermissionTier}
-        label = labels.get(tier.lower().replace("-", ""))
-        if label is None:
-            known = "read-only, workspace, system, elevated"
-            raise ConfigError(f"--tier {tier!r} is not one of {known}")
         if budget_usd is not None and not budget_usd > 0:
             raise ConfigError(f"--budget-usd {budget_usd!r} is not above 0")
-        resolve = load("sessiontree.api.paths:workspace_root")
-        places = tuple(resolve(each).resolve() for each in roots)
-        make_rights, make_principal = (
-            load(f"sessiontree.doors.principals:{name}") for name in ("DoorRights", "DoorPrincipal")
+        given_rights, make_principal, make_editor_rights, load_configuration = (
+            load(name)
+            for name in (
+                "sessiontree.cli.door:given_rights",
+                "sessiontree.doors.principals:DoorPrincipal",
+                "sessiontree.doors.acp.agent:EditorRights",
+                "sessiontree.cli.configured_tree:load_configuration",
+            )
         )
-        given = make_rights(
-            tier=label,
-            approves=True,
-            workspace=str(places[0] if places else Path.cwd()),
-            budget_usd=budget_usd,
-        )
-        make_editor_rights = load("sessiontree.doors.acp.agent:EditorRights")
-        return make_editor_rights(
-            make_principal(PRINCIPAL, "editor", given), self._agent or "default", places, self.context_of
-        )
-
-    def options_for(self, workspace: str, agent: str | None) -> dict[str, Any]:
-        """Return the arguments of a new tree, from the owner's configuration.
-
-        Raises:
-            ConfigError: it can't be used, or names no model.
-        """
-        load_configuration, tree_options = (
-            load(f"sessiontree.cli.configured_tree:{name}") for name in ("load_configuration", "tree_options")
-        )
-        configured = load_configuration(self._config, Path(workspace))
-        named = self._agent if agent in (None, "default") else agent
-        options: dict[str, Any] = tree_options(
-            configured, model=self._model, agent=named, approve=None, has_person=True
-        )
-        return options
+        first, *_ = given = [
+            given_rights(tier, each, budget_usd=budget_usd, agents=None, tools=None, approve=True)
+            for each in (roots or (Path(),))
+        ]
+        places = tuple(Path(each.workspace) for each in given) if roots else ()
+        agent = self._agent or load_configuration(self._config, Path(first.workspace)).agent or "default"
+        return make_editor_rights(make_principal(PRINCIPAL, "editor", first), agent, places, self.context_of)
 
     def context_of(self, workspace: Path, agent: str) -> int | None:
         """Return the size of the context of an agent's model; None = it does not say."""
-        options = self.options_for(str(workspace), agent)
-        models = load("sessiontree.api.model_choice:models_of")(
-            options["model"], options["models"], options["agents"]
+        load_configuration, tree_options, models_of, make_spec = (
+            load(name)
+            for name in (
+                "sessiontree.cli.configured_tree:load_configuration",
+                "sessiontree.cli.configured_tree:tree_options",
+                "sessiontree.api.model_choice:models_of",
+                "sessiontree.api.agents:AgentSpec",
+            )
         )
-        fallback = models.get("default")
-        size: int | None = getattr(models.get(agent, fallback), "context_tokens", None)
+        configured = load_configuration(self._config, workspace)
+        options = tree_options(configured, model=self._model, agent=agent, approve=None, has_person=True)
+        spec = options["agents"].get(agent) or make_spec()
+        model = models_of(options["model"], options["models"], {agent: spec})[agent]
+        size: int | None = spec.config.context_tokens or getattr(model, "context_tokens", None)
         return size
 
     def conversations_at(self, workspace: Path) -> Any:
         """Return what keeps the trees of a workspace."""
         place = self._state_dir or self._find_state_dir(workspace, None)
         if place not in self._opened:
-            make_conversations, make_runtime, make_channel = (
-                load(name)
-                for name in (
-                    "sessiontree.doors.conversations:Conversations",
-                    "sessiontree.api.runtime:Runtime",
-                    "sessiontree.doors.acp.channel:EditorChannel",
-                )
-            )
-            self._opened[place] = make_conversations(
-                lambda: make_runtime(place, backend=self._backend),
-                self.options_for,
-                lambda principal: make_channel((principal.principal_id,)),
+            make_channel = load("sessiontree.doors.acp.channel:EditorChannel")
+            self._opened[place] = load("sessiontree.cli.door:make_conversations")(
+                place,
+                self._config,
+                self._backend,
+                model=self._model,
+                channel_for=lambda principal: make_channel((principal.principal_id,)),
             )
         return self._opened[place]
 

@@ -5,18 +5,19 @@ Rights that options name are here too: those of tokens, and of the one program t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from sessiontree.api.runtime import Runtime
 from sessiontree.api.runtime_options import BackendName
+from sessiontree.channels.port import HumanChannel
 from sessiontree.cli.configured_tree import load_configuration, tree_options
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import TierLabel
 from sessiontree.contracts.settings import meant
 from sessiontree.doors.conversations import Conversations
-from sessiontree.doors.principals import DEFAULT_AGENT, DoorRights
+from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal, DoorRights
 
 TIERS: Final[dict[str, TierLabel]] = {
     "read-only": "ReadOnly",
@@ -56,20 +57,29 @@ def given_rights(
     )
 
 
-def make_conversations(state_dir: Path, config: Path | None, backend: BackendName) -> Conversations:
+def make_conversations(
+    state_dir: Path,
+    config: Path | None,
+    backend: BackendName,
+    *,
+    model: str | None = None,
+    channel_for: Callable[[DoorPrincipal], HumanChannel] = DoorPrincipal.channel,
+) -> Conversations:
     """Return the conversations of a door; the configuration is read again for each of their trees.
 
     Args:
         state_dir: Where their journals are.
         config: File of the owner's configuration; None = the default one.
         backend: What runs their trees.
+        model: The model that an option names; None = what the configuration says.
+        channel_for: Returns the channel of a tree's Main.
     """
 
     def options_for(workspace: str, agent: str | None) -> dict[str, Any]:
         configured = load_configuration(config, Path(workspace))
-        return tree_options(configured, model=None, agent=agent, approve=None, has_person=True)
+        return tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
 
-    return Conversations(lambda: Runtime(state_dir, backend=backend), options_for)
+    return Conversations(lambda: Runtime(state_dir, backend=backend), options_for, channel_for)
 
 
 def list_agents(state_dir: Path, config: Path | None) -> tuple[str, ...]:
