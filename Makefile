@@ -2,7 +2,7 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-suites setup-page screenshots setup-bench demo demo-landing test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
+.PHONY: help setup setup-local setup-suites setup-page setup-clients screenshots setup-bench demo demo-landing test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
   test-changed room hooks release setup-lab setup-formats setup-release mutation setup-mutation
 
 # Another environment's modules must not leak into this one.
@@ -55,6 +55,11 @@ setup-suites: setup-local ## make the environments of the benchmark suites, 350 
 setup-page: setup ## install what checks the page, 30 MB, from npm (test does it itself)
 	@cmp -s .ci/page/package-lock.json .ci/page/node_modules/.built || { cd .ci/page \
 	  && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2 \
+	  && cp package-lock.json node_modules/.built; }
+
+setup-clients: setup ## install clients of others' making, 10 MB, from npm (test does it itself)
+	@cmp -s .ci/clients/package-lock.json .ci/clients/node_modules/.built || { cd .ci/clients \
+	  && npm ci --ignore-scripts --legacy-peer-deps --no-audit --no-fund --loglevel=error >&2 \
 	  && cp package-lock.json node_modules/.built; }
 
 PICTURES := pages/test_pictures.py notebooks/test_widget_pictures.py bench/view/test_run_pictures.py

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from acp import PROTOCOL_VERSION, RequestError, run_agent
-from acp.interfaces import Client
+from acp.interfaces import Agent, Client
 from acp.schema import (
     AgentCapabilities,
     ClientCapabilities,
@@ -286,7 +286,7 @@ async def serve_editor(
     """
     agent = TreeAgent(transport, conversations_at, rights)
     try:
-        await run_agent(agent, transport, use_unstable_protocol=True)
+        await run_agent(cast("Agent", agent), transport, use_unstable_protocol=True)  # without every method
     finally:
         await agent.close()
         for each in opened():

@@ -27,6 +27,11 @@ exec_hosts = ["host"]
 """
 
 
+CHECKOUT = Path(__file__).parents[3]
+CLIENT = CHECKOUT / "tests/system/doors/editor_client.mjs"
+SDK = CHECKOUT / ".ci/clients/node_modules/@agentclientprotocol/sdk/dist/v1/stable/acp.js"
+
+
 class AgentProcess:
     """The command in a process of its own, with an editor at its pipe.
 
@@ -51,15 +56,21 @@ class AgentProcess:
         return code
 
 
+def write_config(place: Path) -> Path:
+    """Write the owner's configuration, and return where it is."""
+    file = place / "owner.toml"
+    file.write_text(CONFIG)
+    file.chmod(0o600)
+    return file
+
+
 @asynccontextmanager
 async def started(
     program: Program, place: Path, backend: str, fake: EditorFake
 ) -> AsyncIterator[AgentProcess]:
     """Start the command over a workspace, and leave it at the end if it still runs."""
     (place / "work").mkdir(exist_ok=True)
-    file = place / "owner.toml"
-    file.write_text(CONFIG)
-    file.chmod(0o600)
+    file = write_config(place)
     with (place / "errors.txt").open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             COMMAND, "acp", "--config", file, "--state-dir", place / "state", "--backend", backend,
@@ -140,12 +151,48 @@ async def test_a_killed_agent_asks_again(program: Program, tmp_path: Path) -> No
             assert await agent.end() == 0
 
 
+async def run_client(program: Program, place: Path, session: str) -> Any:
+    """Return what the client of the protocol's own package for Node saw."""
+    command = (COMMAND, "acp", "--config", place / "owner.toml", "--state-dir", place / "state")
+    process = await asyncio.create_subprocess_exec(
+        "node", CLIENT, SDK.as_uri(), place / "work", session, *command, "--backend", "local",
+        cwd=place, env=program.environment, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return json.loads(out)
+
+
+async def test_another_client_opens_and_loads_a_session(program: Program, tmp_path: Path) -> None:
+    """The protocol's package for Node asks, allows, lists, closes, and loads what it saw."""
+    assert SDK.exists(), "make setup-clients installs it"
+    (tmp_path / "work").mkdir()
+    write_config(tmp_path)
+    script = replies({"calls": [{"name": "exec", "arguments": CALL}]}, {"text": "All is done."})
+    with heard_provider(program, script):
+        first = await run_client(program, tmp_path, "")
+        assert (first["stop"], len(first["asked"])) == ("end_turn", 1)
+        assert first["listed"] == [first["session"]]
+        second = await run_client(program, tmp_path, first["session"])
+    said = [text_of(each["updates"]) for each in (first, second)]
+    assert said == ["All is done.", "All is done."]
+    assert [each["asked"] for each in (first, second)] == [first["asked"], []]
+    assert (tmp_path / "work" / "ran.txt").read_text() == "once\n"
+
+
+def text_of(updates: list[Any]) -> str:
+    """Return what the agent has said."""
+    return "".join(
+        each["content"]["text"] for each in updates if each["sessionUpdate"] == "agent_message_chunk"
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (("--tier", "root"), "--tier 'root' is not one of"),
         (("--budget-usd", "0"), "is not above 0"),
-        (("--workspace", "/no/such/place"), "does not exist"),
+        (("--workspace", "/no/such/place"), "is not a directory"),
     ],
 )
 def test_a_wrong_option_is_an_error(program: Program, options: tuple[str, ...], said: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from acp import RequestError, connect_to_agent, text_block
 from acp.schema import (
@@ -141,7 +141,7 @@ class OpenEditor:
 
     async def begin(self) -> str:
         """Open a session and return its id."""
-        return (await self.connection.new_session(cwd=str(self.workspace))).session_id
+        return str((await self.connection.new_session(cwd=str(self.workspace))).session_id)
 
     async def prompt(self, session_id: str, text: str = "go") -> str:
         """Send a prompt and return why it stopped."""
@@ -195,7 +195,7 @@ async def open_editor(
         )
         own_reader, own_writer = await asyncio.open_connection(sock=ours, limit=2**24)
         fake = fake or EditorFake()
-        connection = connect_to_agent(fake, own_writer, own_reader, use_unstable_protocol=True)
+        connection = connect_to_agent(cast("Any", fake), own_writer, own_reader, use_unstable_protocol=True)
         try:
             form = ElicitationCapabilities(form=ElicitationFormCapabilities()) if forms else None
             await connection.initialize(

@@ -20,7 +20,7 @@ LAUNCH = script_call("launch", text="x")
 
 async def test_a_turn_is_shown_and_loaded_as_it_was(tmp_path: Path) -> None:
     """A new process shows the history that the editor saw, with the same ids, before it answers."""
-    replies = [
+    replies: Any = [
         ["I look.", script_call("look", text="a"), script_call("write", path="b.txt", content="b\n")],
         "All is done.",
         "And again.",
@@ -59,7 +59,7 @@ async def test_a_permission_decides_about_one_call(tmp_path: Path) -> None:
     async def choose(call: Any) -> str:
         return next(chosen)
 
-    calls = [script_call("launch", text=text) for text in "abcd"]
+    calls: Any = [script_call("launch", text=text) for text in "abcd"]
     model = ScriptedModel([calls[0], calls[1], calls[2], calls[3], "done"])
     async with open_editor(tmp_path, model, EditorFake(choose)) as editor:
         assert await editor.prompt(await editor.begin()) == "end_turn"
@@ -130,7 +130,7 @@ async def test_several_requests_are_asked_at_once(tmp_path: Path) -> None:
             all_asked.set()
         return await answers[call.raw_input["text"]]
 
-    calls = [script_call("launch", text=text) for text in "abc"]
+    calls: Any = [script_call("launch", text=text) for text in "abc"]
     async with open_editor(tmp_path, ScriptedModel([calls, "done"]), EditorFake(choose)) as editor:
         session = await editor.begin()
         prompt = asyncio.create_task(editor.prompt(session))
@@ -194,7 +194,7 @@ async def test_a_cancelled_prompt_ends_what_it_asked(tmp_path: Path) -> None:
         assert effects(editor.workspace) == []
 
 
-QUESTIONS = [
+QUESTIONS: Any = [
     {"question": "Which colour?", "options": [{"label": "red"}, {"label": "blue", "description": "calm"}]},
     {"question": "What name?"},
     {"question": "Which days?", "options": [{"label": "mon"}, {"label": "tue"}], "multi_select": True},
@@ -263,7 +263,7 @@ async def test_sessions_are_where_they_may_be(tmp_path: Path) -> None:
 
 async def test_an_editor_gets_no_more_than_its_tier(tmp_path: Path) -> None:
     """Above the tier nothing runs, and nobody is asked."""
-    replies = [script_call("append", text="a"), LAUNCH, script_call("look", text="b"), "done"]
+    replies: Any = [script_call("append", text="a"), LAUNCH, script_call("look", text="b"), "done"]
     async with open_editor(tmp_path, ScriptedModel(replies), tier="ReadOnly") as editor:
         assert await editor.prompt(await editor.begin()) == "end_turn"
         assert (effects(editor.workspace), editor.fake.asked) == ([], [])
