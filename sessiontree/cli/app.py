@@ -337,7 +337,7 @@ def acp(  # noqa: PLR0913 - each option is a parameter
     agent: MainAgent = None,
     model: ModelName = None,
     budget_usd: Annotated[
-        float | None, typer.Option(help="Most US dollars that a session may spend.")
+        float | None, typer.Option(help="Most US dollars that all sessions of a workspace may spend.")
     ] = None,
     config: ConfigFile = None,
     state_dir: StateDir = None,
