@@ -154,7 +154,7 @@ def result_content(message: ToolResultMessage, before: Shown) -> Shown:
 
 
 def _place(path: object, root: Path) -> str | None:
-    """Return a path as an editor opens it; None if it is none, or leads out of the workspace."""
+    """Return a path as an editor opens it; None = it is not a path, or leads out of the workspace."""
     if not isinstance(path, str) or not path or "\0" in path or len(path) > _MAX_PATH_CHARS:
         return None
     found = os.path.normpath(root / path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -199,6 +201,26 @@ def test_a_wrong_option_is_an_error(program: Program, options: tuple[str, ...], 
     """It is said on stderr, and nothing is on the pipe."""
     done = program.run("acp", *options)
     assert (done.code, done.out, said in done.err) == (2, "", True)
+
+
+NOISE = """
+import os, sys
+from sessiontree.cli.acp import _Pipes
+pipes = _Pipes.take()
+print("noise", flush=True)
+os.system("echo noise; cat")
+os.write(1, b"noise\\n")
+assert sys.stdin.read() == ""
+os.write(pipes.writes, os.read(pipes.reads, 100))
+"""
+
+
+def test_others_neither_print_nor_read_on_the_pipe() -> None:
+    """What this process, its children and bare descriptors print goes to the errors; the input stays."""
+    done = subprocess.run(
+        [sys.executable, "-c", NOISE], input=b"asked", capture_output=True, timeout=60, check=True
+    )
+    assert (done.stdout, done.stderr.count(b"noise")) == (b"asked", 3)
 
 
 async def test_a_request_on_a_pipe_is_answered(tmp_path: Path) -> None:
