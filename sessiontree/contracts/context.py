@@ -24,6 +24,7 @@ from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.jobs import Jobs
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.mcp import ServerTools
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.nodes import Nodes
 from sessiontree.contracts.ports import (
@@ -42,6 +43,7 @@ from sessiontree.contracts.ports import (
 from sessiontree.contracts.previews import Previews
 from sessiontree.contracts.runtime_control import RuntimeControl
 from sessiontree.contracts.speech import SpeechSynthesizer
+from sessiontree.contracts.tool_inputs import AnsweredInput
 from sessiontree.contracts.vision import Vision
 
 H = TypeVar("H")
@@ -99,6 +101,8 @@ CANVAS: Capability[Canvas] = Capability("canvas", PermissionTier.SYSTEM)
 """Shows pages and surfaces to a person."""
 CRON: Capability[Cron] = Capability("cron", PermissionTier.SYSTEM, for_branches=False)
 """Looks at timed jobs and changes them."""
+MCP: Capability[ServerTools] = Capability("mcp", PermissionTier.READ_ONLY)
+"""Calls tools of the MCP servers that the owner configured; each has a tier of its own."""
 RUNTIME: Capability[RuntimeControl] = Capability("runtime", PermissionTier.ELEVATED)
 """Looks at the runtime, changes the owner's configuration, and replaces hosts."""
 
@@ -123,6 +127,7 @@ _ALL: Final[tuple[Capability[Any], ...]] = (
     CANVAS,
     NODES,
     CRON,
+    MCP,
     RUNTIME,
 )
 _BY_NAME: Final = {each.name: each for each in _ALL}
@@ -193,6 +198,7 @@ class SessionRights:
     canvas: Canvas | None = None
     nodes: Nodes | None = None
     cron: Cron | None = None
+    mcp: ServerTools | None = None
     runtime: RuntimeControl | None = None
     tree_id: str = ""
     tool: str = ""
@@ -254,12 +260,20 @@ class ToolContext:
     crash, so it can serve as an idempotency key.
     """
 
-    __slots__ = ("_rights", "_signals", "call_id")
+    __slots__ = ("_rights", "_signals", "answered", "call_id")
 
-    def __init__(self, rights: SessionRights, call_id: str, signals: CallSignals) -> None:
+    def __init__(
+        self,
+        rights: SessionRights,
+        call_id: str,
+        signals: CallSignals,
+        answered: AnsweredInput | None = None,
+    ) -> None:
         self._rights = rights
         self._signals = signals
         self.call_id = call_id
+        self.answered = answered
+        """What a person answered since the tool raised InputNeeded; None = it has not raised it."""
 
     @property
     def tree_id(self) -> str:
@@ -406,6 +420,11 @@ class ToolContext:
     def cron(self) -> Cron | None:
         """The tree's timed jobs; None except for Main, or if the tool does not declare it."""
         return self._rights.cron
+
+    @property
+    def mcp(self) -> ServerTools | None:
+        """Calls tools of MCP servers; None if the tool does not declare it."""
+        return self._rights.mcp
 
     @property
     def runtime(self) -> RuntimeControl | None:

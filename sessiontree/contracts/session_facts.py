@@ -19,6 +19,7 @@ from sessiontree.contracts.programs import ProgramCall, ProgramNote, ProgramSour
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.rewind import Rewind
 from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.tool_inputs import AnsweredInput, ToolInput
 
 
 @recorded("opened")
@@ -307,6 +308,21 @@ class CallDelegated:
     """When an unanswered call times out."""
     to_person: bool = sparse(False)
     """Whether a person answers it."""
+    input: ToolInput | None = sparse(None)  # noqa: RUF009 - a declaration
+    """What the call asks while it runs; None = the answer is its result."""
+
+
+@recorded("input_given")
+@dataclass(frozen=True, slots=True)
+class InputGiven:
+    """A person gave what a running call asked for; the call runs again with it."""
+
+    key: str
+    input: AnsweredInput
+    by: str
+    """Who answered."""
+    surface: str
+    """Where the answer was given."""
 
 
 @recorded("call_parked")
@@ -576,6 +592,7 @@ SessionFact: TypeAlias = (
     | ApprovalWanted
     | ApprovalSettled
     | CallDelegated
+    | InputGiven
     | CallParked
     | ArgumentsRejected
     | CallResolved

@@ -29,6 +29,7 @@ from sessiontree.contracts.session_facts import (
     JobStarted,
     ToolGivenUp,
 )
+from sessiontree.contracts.tool_inputs import ToolInput
 from sessiontree.contracts.tree_facts import ClientCallEnded
 
 SendMode: TypeAlias = Literal["follow_up", "steer"]
@@ -183,6 +184,8 @@ class CallHandedOver:
     expires_at_ms: int
     to_person: bool = False
     """Whether a person answers it."""
+    input: ToolInput | None = None
+    """What the call asks while it runs; None = the answer is its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +413,8 @@ class ClientCallDelegated:
     expires_at_ms: int
     to_person: bool = False
     """Whether a person answers it."""
+    questions: Mapping[str, JsonValue] | None = None
+    """What a person is asked; None = the arguments of the call say it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from sessiontree.contracts.approvals import CheckedCall, RejectedCall
 from sessiontree.contracts.author_errors import report_error, with_frames
-from sessiontree.contracts.client_tool import ClientAnswer
+from sessiontree.contracts.client_tool import PERSON_ASKED, ClientAnswer
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.errors import (
@@ -35,10 +35,11 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.contracts.programs import MAX_ANSWER_CHARS, is_of_program
 from sessiontree.contracts.protection import Protection
-from sessiontree.contracts.results import blocked_message, error_message
+from sessiontree.contracts.results import blocked_message, error_message, pending_message
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.contracts.tool import Tool, ToolFlag
+from sessiontree.contracts.tool_inputs import InputNeeded
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.hook_run import HookFault
@@ -98,7 +99,8 @@ class Dispatcher:
         self._rights = rights
         self._given: dict[str, SessionRights] = {}
         self._tool_timeout_s = tool_timeout_s
-        self._approval_expiry_s = approval_expiry_s
+        self.answer_s = approval_expiry_s
+        """How long a person may take to answer a question, in seconds."""
         self.person_tools = table.for_persons
         """Names of those of them that a person answers."""
         self.can_ask_person = policy.standing.has_channel
@@ -423,10 +425,8 @@ class Dispatcher:
         if digest and (altered := self.check_unchanged(prepared, digest)) is not None:
             return altered
         try:
-            rights = self._given.get(tool.name) or self._narrowed(prepared.entry)
-            if prepared.call.tier == PermissionTier.ELEVATED:
-                rights = self._with_more(rights, prepared)
-            result = await tool.execute(prepared.params, ToolContext(rights, call_id, signals))
+            context = ToolContext(self._rights_of(prepared), call_id, signals, prepared.answered)
+            result = await tool.execute(prepared.params, context)
             is_answer = is_of_program(prepared.call.key)
             message = result_message(
                 prepared.provider_id,
@@ -442,6 +442,8 @@ class Dispatcher:
                 message = await self._pictures.fit(
                     message, max_chars=self._max_chars, harmless=harmless, narrower=result.image_limits
                 )
+        except InputNeeded as needed:
+            return self._ask_for_input(prepared, needed, signals)
         except ToolError as error:
             return self._tool_error(prepared, error, signals)
         except asyncio.CancelledError:
@@ -488,6 +490,10 @@ class Dispatcher:
         """Return the session's rights, narrowed to the capabilities that a tool declared."""
         given = self._given[entry.tool.name] = self._rights.narrowed(entry.name, entry.row.declared)
         return given
+
+    def _rights_of(self, prepared: PreparedCall) -> SessionRights:
+        rights = self._given.get(prepared.entry.tool.name) or self._narrowed(prepared.entry)
+        return self._with_more(rights, prepared) if prepared.call.tier == PermissionTier.ELEVATED else rights
 
     def _with_more(self, rights: SessionRights, prepared: PreparedCall) -> SessionRights:
         """Return the rights of an allowed call.
@@ -563,8 +569,22 @@ class Dispatcher:
         tool = prepared.entry.tool
         own_s = self._tool_timeouts.get(tool.name) if self._tool_timeouts else None
         if tool.name in self.person_tools:
-            return own_s or tool.timeout_s or self._approval_expiry_s
+            return own_s or tool.timeout_s or self.answer_s
         return own_s or tool.timeout_s or self._tool_timeout_s
+
+    def _ask_for_input(
+        self, prepared: PreparedCall, needed: InputNeeded, signals: CallSignals
+    ) -> ImmediateOutcome:
+        """Return the outcome of a call that needs a person's answers, or that nobody can answer."""
+        if not self.can_ask_person:
+            return self.nobody_to_ask(prepared, prepared.provider_id)
+        try:
+            wanted = needed.to_input()
+        except ExecutionError as error:
+            return self._tool_error(prepared, error, signals)
+        name = prepared.entry.name
+        message = pending_message(prepared.provider_id, name, PERSON_ASKED, "", self._now_ms())
+        return ImmediateOutcome(prepared.call.key, "pending", message, wanted=wanted)
 
     def nobody_to_ask(self, prepared: PreparedCall, call_id: str) -> ImmediateOutcome:
         """Return the outcome of a question where no session has a channel."""

@@ -12,6 +12,7 @@ from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.results import Artifact, ArtifactKind, ToolResult, Untrusted
 from sessiontree.contracts.settings import MAX_IMAGES, ImageLimits
+from sessiontree.contracts.tool_inputs import AnsweredInput, ToolInput
 from sessiontree.contracts.truncation import cut_line, cut_text
 from sessiontree.contracts.untrusted import wrapped
 from sessiontree.dispatch.tool_table import ToolEntry
@@ -32,6 +33,8 @@ class PreparedCall:
     """The protected places it may change once it is allowed; None = it names no files and may change all."""
     outside: frozenset[str] = frozenset()
     """The places outside the workspace that it may reach once it is allowed."""
+    answered: AnsweredInput | None = None
+    """The input that a person gave it."""
 
     @property
     def harmless(self) -> bool:
@@ -53,6 +56,8 @@ class ImmediateOutcome:
     """Whether its text comes from an untrusted source."""
     is_json: bool = False
     """Whether its text is the JSON text of the tool's output; only asked for programs' calls."""
+    wanted: ToolInput | None = None
+    """What a person must answer before the call can go on; it has no result then."""
 
 
 FOREIGN = "tool result"

@@ -16,24 +16,24 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.runtime.live_session import LiveSession
 
 Right: TypeAlias = Literal[
-    "report", "say", "show", "see", "spawn", "look", "direct", "command", "publish", "schedule", "operate",
+    "report", "say", "show", "see", "spawn", "look", "direct", "command", "publish", "schedule", "operate", "call",
     "recall", "remember", "forget",
 ]  # fmt: skip
 _ACTING: frozenset[Right] = frozenset(
     {
-        "report", "say", "show", "see", "spawn", "look", "direct", "command", "publish", "operate",
+        "report", "say", "show", "see", "spawn", "look", "direct", "command", "publish", "operate", "call",
         "recall", "remember", "forget",
     }
 )  # fmt: skip
 RIGHTS: dict[SessionKind, frozenset[Right]] = {
     SessionKind.MAIN: _ACTING | {"schedule"},
     SessionKind.BRANCH: _ACTING,
-    SessionKind.WORKER: frozenset({"report", "recall"}),
+    SessionKind.WORKER: frozenset({"report", "call", "recall"}),
 }
 """The requests that each kind of session may make, to its supervisor and (the last three) to memory. ``look``
 and ``direct``: see, and stop or write to, the sessions below. ``command``: run commands in a container.
 ``publish``: publish pages on this machine. ``show``: change the session's canvas, and ask its frames.
-``see``: ask the agent's image model.
+``see``: ask the agent's image model. ``call``: call tools of MCP servers, each under its own tier.
 ``schedule``: see and change timed jobs. ``operate``: see the runtime's
 state, and have its hosts replaced."""
 TOKEN_BYTES = 16

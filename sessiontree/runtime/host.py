@@ -72,6 +72,7 @@ from sessiontree.runtime.outside_handles import (
     can_speak,
 )
 from sessiontree.runtime.progress import ProgressHub, ProgressRelay
+from sessiontree.runtime.server_calls import ServerToolsHandle
 from sessiontree.runtime.session_rights import (
     CanvasHandle,
     ChannelHandle,
@@ -628,6 +629,7 @@ class HostCore:
                 speech=SessionSpeech(link, equipment.web, workspace, equipment.hidden),
                 http=None if equipment.web is None else HttpHandle(link, equipment.web),
                 previews=PreviewsHandle(link),
+                mcp=ServerToolsHandle(link),
                 runtime=SessionRuntime(link, equipment.backend, equipment.open_configuration),
                 canvas=CanvasHandle(link) if adopt.has_channel else None,
             ),

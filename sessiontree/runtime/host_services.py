@@ -9,6 +9,7 @@ from sessiontree.contracts.canvas import CanvasReport
 from sessiontree.contracts.child_workspaces import ChildChanges
 from sessiontree.contracts.cron import CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.mcp import ServerCall, ServerReply
 from sessiontree.contracts.messages import AssistantMessage, ImageContent
 from sessiontree.contracts.ports import (
     AgentInfo,
@@ -101,6 +102,14 @@ class Services(Protocol):
 
     async def container(self, grant: str, protected: tuple[str, ...]) -> str:
         """Return the name of the session's container; start it if it is not running."""
+        ...
+
+    async def call_server(self, grant: str, call: ServerCall) -> ServerReply:
+        """Call a tool of an MCP server of the tree, or go on with a call that asked for input."""
+        ...
+
+    async def drop_server_call(self, grant: str, key: str) -> None:
+        """Drop a call of an MCP server: nobody waits for its reply."""
         ...
 
     async def changes_below(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:

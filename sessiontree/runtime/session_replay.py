@@ -14,8 +14,10 @@ from typing import Any, TypeAlias
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import CheckedCall, RejectedCall
+from sessiontree.contracts.client_tool import ClientAnswer
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.session_ids import SessionIds
 from sessiontree.contracts.stimuli import Stimulus, TreeEvent
@@ -274,8 +276,14 @@ def _from_outside(  # noqa: C901, PLR0912 - one case for each type
             yield stimuli.CallPrepared(at_ms, checked, needs_approval=True)
         case facts.CallDelegated():
             yield stimuli.CallHandedOver(
-                head.at_ms, head.client_id, head.call, head.expires_at_ms, head.to_person
+                head.at_ms, head.client_id, head.call, head.expires_at_ms, head.to_person, head.input
             )
+        case facts.InputGiven(key=key):
+            call = state.calls.get(key)
+            if call is not None:
+                given = ToolResult({"answers": list(head.input.answers)})
+                answer = ClientAnswer(given, by=head.by, surface=head.surface)
+                yield stimuli.ClientAnswered(at_ms, call.client_id, "", answer)
         case facts.ArgumentsRejected():
             yield stimuli.CallRejected(at_ms, _rejected(head, ahead))
         case facts.Tainted() | facts.CallResolved():

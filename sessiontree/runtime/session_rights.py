@@ -27,6 +27,7 @@ from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.jobs import Jobs
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.mcp import ServerTools
 from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.nodes import Nodes
 from sessiontree.contracts.ports import (
@@ -208,6 +209,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "child_workspaces": ChildWorkspaces,
     "nodes": Nodes,
     "cron": Cron,
+    "mcp": ServerTools,
 }
 """Member of a session's rights to the protocol of its handle."""
 _BEHIND: Final[WeakKeyDictionary[object, Any]] = WeakKeyDictionary()
@@ -357,6 +359,7 @@ class Handles:
     http: HttpSender | None
     """Not given to a Worker; None without the web."""
     previews: Previews
+    mcp: ServerTools
     runtime: RuntimeControl
 
 
@@ -384,6 +387,7 @@ def build_rights(
         web=handles.web,
         memory=handles.memory,
         images=handles.images,
+        mcp=handles.mcp,
         tree_id=tree_id,
         denied_in=refused,
     )
@@ -417,6 +421,7 @@ def build_rights(
         vision=handles.vision if config.image_model else None,
         child_workspaces=handles.child_workspaces,
         cron=handles.cron if kind is SessionKind.MAIN else None,
+        mcp=handles.mcp,
         tree_id=tree_id,
         denied_in=refused,
     )

@@ -682,6 +682,7 @@ class SessionRunner:
             if isinstance(again, ImmediateOutcome):
                 return again
             prepared = again
+        prepared.answered = execute.answered
         return await self._running.run(prepared, execute, task)
 
     def _abandoned(self, running: Running, outcome: ImmediateOutcome) -> None:
@@ -695,7 +696,10 @@ class SessionRunner:
         self.start()
 
     def _finished(self, outcome: ImmediateOutcome) -> None:
-        if self._interceptors:
+        if outcome.wanted is not None:
+            asked = self._delegation.ask_for(outcome.wanted, self.state, outcome.key)
+            self._due.append((f"call:{outcome.key}", asked))
+        elif self._interceptors:
             self._settling.add(outcome.key)
             begun_s = self._begun_s.pop(outcome.key, None)
             ran_s = 0.0 if begun_s is None else time.monotonic() - begun_s

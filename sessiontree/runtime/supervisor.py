@@ -28,6 +28,7 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.mcp import ServerCall, ServerReply
 from sessiontree.contracts.messages import AssistantMessage, ImageContent
 from sessiontree.contracts.ports import (
     AgentInfo,
@@ -47,6 +48,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.vision import VisionAnswer
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
+from sessiontree.mcp.server_pool import ServerPool
 from sessiontree.runtime.canvas_viewers import CanvasViewers
 from sessiontree.runtime.child_copies import ChildCopies
 from sessiontree.runtime.clock import TreeClock
@@ -124,6 +126,7 @@ class SupervisorCore:
         """Forks under way, by the id of the new tree."""
         self.containers = Containers(journal.directory)
         self.previews = TreePreviews()
+        self.servers = ServerPool()
         self.copies = ChildCopies(journal.directory, hidden)
         self.canvas_viewers = CanvasViewers()
         self.scheduler = Scheduler(self._make_link, pools, pool_of, self.grants, most_losses)
@@ -136,6 +139,7 @@ class SupervisorCore:
         self.scheduler.close()
         await self.containers.close()
         await self.previews.close()
+        await self.servers.close()
         await self.copies.close()
         await self._gateway.close()
         await self._memory.close()
@@ -266,6 +270,7 @@ class SupervisorCore:
     def let_go(self, tree_id: str) -> None:
         """Close a tree if it is open; it stays in the journal."""
         controller = self.trees.pop(tree_id, None)
+        self.servers.tree_closed(tree_id)
         if controller is not None:
             controller.close()
             self.containers.tree_closed(tree_id)
@@ -539,6 +544,16 @@ class SupervisorCore:
     async def publish(self, grant: str, name: str, files: Mapping[str, bytes], entry: str) -> PublishedPage:
         """Publish a page of a session, until the session ends."""
         return self.previews.publish(self.grants.check(grant, "publish"), name, files, entry)
+
+    async def call_server(self, grant: str, call: ServerCall) -> ServerReply:
+        """Call a tool of an MCP server for a session; a Worker may call only what changes nothing."""
+        live = self.grants.check(grant, "call")
+        return await self.servers.call(live.controller.config.tree_id, live.kind, call)
+
+    async def drop_server_call(self, grant: str, key: str) -> None:
+        """Drop a call of an MCP server: nobody waits for its reply."""
+        live = self.grants.check(grant, "call")
+        self.servers.drop(live.controller.config.tree_id, key)
 
     async def changes_below(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
         """Return what children of a session changed in workspaces of their own; see ``ChildCopies``."""

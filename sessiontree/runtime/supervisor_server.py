@@ -71,7 +71,7 @@ FOR_GRANTS: Final = frozenset(
     {
         "spawn", "say", "report", "last_words",
         "list_below", "history_below", "agents_below", "send_from", "stop_below", "container",
-        "publish",
+        "publish", "call_server", "drop_server_call",
         "changes_below", "changed_content", "settle_changes",
         "change_canvas", "ask_canvas",
         "ask_image_model", "drop_image_question",
@@ -430,6 +430,8 @@ class SupervisorServer(SupervisorLifecycle):
 
     def _keep(self, tree_id: str, resources: PackedResources) -> None:
         self._resources[tree_id] = resources
+        core, _ = self._opened()
+        core.servers.tree_opened(tree_id, resources.servers)
         if resources.places is not None:
             self._on_places()
 

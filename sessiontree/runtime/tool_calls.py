@@ -37,6 +37,7 @@ from sessiontree.contracts.session_ids import SessionIds
 from sessiontree.contracts.settings import ImageLimits
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tool import OF_TIMEOUTS
+from sessiontree.contracts.tool_inputs import ToolInput
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.images import Pictures
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
@@ -44,8 +45,9 @@ from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.session_rights import Facades
 from sessiontree.sandbox import SessionTurns
 from sessiontree.session import instructions as todo
+from sessiontree.session.inputs import client_id_of
 from sessiontree.session.instructions import ExecuteCall
-from sessiontree.session.state import CallState
+from sessiontree.session.state import CallState, SessionState
 
 MAX_WAITING = 256
 """Most progress values that wait for images or hooks; the oldest is dropped first."""
@@ -569,6 +571,15 @@ class Delegation:
         delegated = stimuli.CallHandedOver(at_ms, client_id, checked.call, expires_at_ms, to_person)
         self._due.append((f"call:{key}", delegated))
         return None
+
+    def ask_for(self, wanted: ToolInput, state: SessionState, key: str) -> stimuli.CallHandedOver:
+        """Return the stimulus by which a running call asks a person for input."""
+        call = state.calls[key]
+        at_ms = self._now_ms()
+        expires_at_ms = at_ms + int(self._dispatcher.answer_s * 1000)
+        return stimuli.CallHandedOver(
+            at_ms, client_id_of(state, call), call.final, expires_at_ms, to_person=True, input=wanted
+        )
 
     def making_of(self, take: todo.TakeAnswer, call: CallState) -> Making | None:
         """Return a function that makes an answer's outcome; None if the answer is refused and reported."""

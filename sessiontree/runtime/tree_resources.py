@@ -17,6 +17,7 @@ from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.runtime_control import OwnerConfiguration
 from sessiontree.contracts.skills import Skill
 from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.mcp.server_tools import GivenServer
 from sessiontree.models.port import GatewayModel, InProcessModel, Model
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.web.settings import WebSettings
@@ -46,6 +47,8 @@ class TreeSetup:
     """Folders in the workspace that no session may read or write, besides the runtime's own."""
     configuration: OwnerConfiguration | None = None
     """The owner's configuration, for the tool that changes it; None = the tree was opened without one."""
+    servers: tuple[GivenServer, ...] = ()
+    """The MCP servers of its tools, which the supervisor connects to."""
 
     @classmethod
     def of(  # noqa: PLR0913 - one value for each thing it holds
@@ -61,6 +64,7 @@ class TreeSetup:
         skills: Mapping[str, Skill],
         hidden: tuple[Path, ...] = (),
         configuration: OwnerConfiguration | None = None,
+        servers: tuple[GivenServer, ...] = (),
     ) -> TreeSetup:
         """Return the setup for models of either sort, by the agents and summary keys they answer for."""
         instant: dict[str, InProcessModel] = {}
@@ -68,7 +72,9 @@ class TreeSetup:
         for agent, model in models.items():
             answering: dict[str, Any] = instant if callable(getattr(model, "reply", None)) else waiting
             answering[agent] = model
-        return cls(table, agents, instant, waiting, web, policy, group, hooks, skills, hidden, configuration)
+        return cls(
+            table, agents, instant, waiting, web, policy, group, hooks, skills, hidden, configuration, servers
+        )
 
     def under(self, policy: PolicyConfig, group: str) -> TreeSetup:
         """Return the setup of the same tree under a journaled policy."""
@@ -87,6 +93,8 @@ class PackedResources:
     keys: tuple[str, ...] = ()
     """Where each key of its models is on every machine, such as ``env:VARIABLE``; an empty text stands for a
     key that the program alone holds."""
+    servers: tuple[GivenServer, ...] = ()
+    """The MCP servers that its sessions may call."""
 
 
 T = TypeVar("T")

@@ -318,7 +318,7 @@ def committed(state: SessionState, stimulus: stimuli.IntentsCommitted) -> Decisi
 
 
 def _execute(state: SessionState, call: CallState) -> todo.ExecuteCall:
-    return todo.ExecuteCall(state.ids.call(call.key), call.final)
+    return todo.ExecuteCall(state.ids.call(call.key), call.final, call.answered)
 
 
 def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -> Decision:
@@ -400,8 +400,12 @@ def delegated(state: SessionState, stimulus: stimuli.CallHandedOver) -> Decision
     if call is None or call.phase not in {"open", "intended"} or state.stopping is not None:
         return decision
     client_id, ends_ms, to_person = stimulus.client_id, stimulus.expires_at_ms, stimulus.to_person
-    decision.facts.append(facts.CallDelegated(client_id, checked, stimulus.at_ms, ends_ms, to_person))
-    decision.instructions.append(todo.ToTree(ClientCallDelegated(client_id, checked, ends_ms, to_person)))
+    asked = stimulus.input
+    handed_over = facts.CallDelegated(client_id, checked, stimulus.at_ms, ends_ms, to_person, asked)
+    decision.facts.append(handed_over)
+    questions = None if asked is None else asked.questions
+    event = ClientCallDelegated(client_id, checked, ends_ms, to_person, questions)
+    decision.instructions.append(todo.ToTree(event))
     decision.instructions.append(todo.WakeSessionAt(ends_ms))
     return decision
 
@@ -495,7 +499,7 @@ def _overdue(call: CallState, at_ms: int) -> ToolResultMessage:
 
 def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:
     """Repeat what a lost host had to do for one call; an effect that may have happened is never repeated."""
-    overtaken = _is_overtaken(state, call)
+    overtaken = is_overtaken(state, call)
     if call.part_of and overtaken and call.phase in IDLE_PHASES:
         abort_waiting(decision, call, "its program has ended", at_ms)
     elif call.phase in {"held", "approved", "child"}:
@@ -519,7 +523,7 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
         resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms))
 
 
-def _is_overtaken(state: SessionState, call: CallState) -> bool:
+def is_overtaken(state: SessionState, call: CallState) -> bool:
     """Whether a call is not begun again: of a program's calls the program's own call decides."""
     first = _outermost(state, call)
     is_steered = first.key in state.reply_keys and state.steered and not first.parked
@@ -536,7 +540,8 @@ def _outermost(state: SessionState, call: CallState) -> CallState:
 def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decision: Decision) -> None:
     """Settle what the other tree did or waited for: no effect is repeated, and no answer counts twice."""
     at_ms = stimulus.at_ms
-    if call.phase == "intended" or (call.phase == "delegated" and call.final.tier > PermissionTier.READ_ONLY):
+    is_of_other = call.needs is not None or call.final.tier > PermissionTier.READ_ONLY
+    if call.phase == "intended" or (call.phase == "delegated" and is_of_other):
         resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms, UNKNOWN_IN_FORK))
     elif _outermost(state, call).outside:
         error = ExecutionError(

@@ -18,7 +18,7 @@ from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.stimuli import ApproverReturned, Stimulus, TaintReported
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.schema.result import compile_result
-from sessiontree.session import calls, jobs, programs, turns
+from sessiontree.session import calls, inputs, jobs, programs, turns
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision, notice
 from sessiontree.session.evolve import APPLY
@@ -55,13 +55,13 @@ def decide(state: SessionState, stimulus: Stimulus) -> Decision:  # noqa: C901, 
         case stimuli.CallRejected():
             return calls.rejected(state, stimulus)
         case stimuli.CallHandedOver():
-            return calls.delegated(state, stimulus)
+            return inputs.handed_over(state, stimulus)
         case stimuli.ProgramBegan():
             return programs.began(state, stimulus)
         case stimuli.ProgramSaid():
             return programs.advanced(state, stimulus)
         case stimuli.ClientAnswered():
-            return calls.client_answered(state, stimulus)
+            return inputs.answered(state, stimulus)
         case stimuli.HookErrorReported():
             return _hook_failed(state, stimulus)
         case stimuli.ApprovalAnswered():

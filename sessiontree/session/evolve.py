@@ -321,6 +321,16 @@ def _call_delegated(state: SessionState, fact: facts.CallDelegated) -> None:
         call.asked_at_ms = fact.at_ms
         call.expires_at_ms = fact.expires_at_ms
         call.to_person = fact.to_person
+        call.needs = fact.input
+        call.rounds += fact.input is not None
+
+
+def _input_given(state: SessionState, fact: facts.InputGiven) -> None:
+    call = state.calls.get(fact.key)
+    if call is not None:
+        call.phase = "intended"
+        call.needs, call.answered = None, fact.input
+        call.client_id, call.to_person = "", False
 
 
 def _call_parked(state: SessionState, fact: facts.CallParked) -> None:
@@ -566,6 +576,7 @@ APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.ApprovalWanted: _approval_wanted,
     facts.ApprovalSettled: _approval_settled,
     facts.CallDelegated: _call_delegated,
+    facts.InputGiven: _input_given,
     facts.CallParked: _call_parked,
     facts.ArgumentsRejected: _arguments_rejected,
     facts.CallResolved: _call_resolved,

@@ -13,6 +13,7 @@ from sessiontree.contracts.messages import ToolCall, ToolResultMessage
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import RunFailure
 from sessiontree.contracts.stimuli import TreeEvent
+from sessiontree.contracts.tool_inputs import AnsweredInput
 
 
 @quickly_made
@@ -46,6 +47,8 @@ class ExecuteCall:
     call_id: str
     """The call's id for its tool, and in everything the tool passes on."""
     call: CheckedCall
+    answered: AnsweredInput | None = None
+    """The input that a person gave it last; None = it asked for none."""
 
 
 @quickly_made

@@ -26,6 +26,7 @@ from sessiontree.contracts.session_facts import (
 )
 from sessiontree.contracts.session_ids import SessionIds
 from sessiontree.contracts.settings import Limits
+from sessiontree.contracts.tool_inputs import AnsweredInput, ToolInput
 from sessiontree.contracts.tree_config import SessionSpec
 
 CallPhase: TypeAlias = Literal[
@@ -85,6 +86,12 @@ class CallState:
     """When the time to answer it ends."""
     to_person: bool = False
     """Whether a person answers it instead of the program."""
+    needs: ToolInput | None = None
+    """The input that it waits for while it runs; None = it waits for none."""
+    answered: AnsweredInput | None = None
+    """The input that a person gave it last."""
+    rounds: int = 0
+    """How many times it asked for input."""
     asked_by: tuple[Principal, ...] = ()
     """The principals it is made for; empty = the creating program."""
     program: ProgramState | None = None

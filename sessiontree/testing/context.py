@@ -32,6 +32,7 @@ from sessiontree.contracts.context import (
     HTTP,
     IMAGES,
     JOBS,
+    MCP,
     MEMORY,
     MEMORY_WRITER,
     NODES,
@@ -58,6 +59,7 @@ from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.jobs import Jobs
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.mcp import ServerTools
 from sessiontree.contracts.memory import (
     MemoryHit,
     MemoryQuery,
@@ -463,6 +465,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     previews: Previews | None = None,
     jobs: Jobs | None = None,
     canvas: Canvas | None = None,
+    mcp: ServerTools | None = None,
     status: Status | None = None,
     config: AgentConfig | None = None,
     call_id: str = "call-1",
@@ -495,6 +498,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         previews: Publishes pages.
         jobs: Runs commands in the background.
         canvas: Shows pages and surfaces.
+        mcp: Calls tools of MCP servers.
         status: By default a :class:`FixedStatus` of an active session that used nothing.
         config: The agent's configuration; its id is the context's agent.
         call_id: Names the call.
@@ -515,7 +519,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         subtree=_handle(SUBTREE, kind, subtree, RecordingSubtree),
         previews=_handle(PREVIEWS, kind, previews), jobs=_handle(JOBS, kind, jobs),
         child_workspaces=_handle(CHILD_WORKSPACES, kind, child_workspaces),
-        canvas=_handle(CANVAS, kind, canvas), cron=_handle(CRON, kind, cron),
+        canvas=_handle(CANVAS, kind, canvas), cron=_handle(CRON, kind, cron), mcp=_handle(MCP, kind, mcp),
     )  # fmt: skip
     return ToolContext(rights, call_id, signals or CallSignals(time.monotonic() + 60))
 

@@ -109,7 +109,8 @@ def delegate(draft: Draft, asker: str, delegated: ClientCallDelegated) -> None:
     if delegated.to_person:
         shown_by = next(channels_of(state, asker), None)
         asked, at_ms = asker.partition("/")[0] if shown_by is None else shown_by.spec.session_id, draft.now_ms
-    waiting = ClientCall(name, asker, call.tool, call.arguments, delegated.expires_at_ms, asked, at_ms)
+    arguments = call.arguments if delegated.questions is None else delegated.questions
+    waiting = ClientCall(name, asker, call.tool, arguments, delegated.expires_at_ms, asked, at_ms)
     draft.write(ClientCallOpened(waiting))
     if session.stop is not None:
         draft.write(ClientCallEnded(name, CANCELLED, ""))

@@ -229,9 +229,15 @@ def _called(fact: said.CallOpened, most: int | None = MAX_TEXT_CHARS) -> Iterato
 def _delegated(fact: said.CallDelegated, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
     if not fact.to_person:
         return
-    items = asked.items_of(fact.call.arguments)
+    items = asked.items_of(fact.call.arguments if fact.input is None else fact.input.questions)
     asks = "asks a question" if len(items) == 1 else f"asks {len(items)} questions"
     yield _item("question", asks, "\n".join(map(item_text, items)), most)
+
+
+def _input_given(fact: said.InputGiven, most: int | None = MAX_TEXT_CHARS) -> Iterator[Item]:
+    answers: Any = fact.input.answers
+    text = "\n".join(", ".join([*each["chosen"], *filter(None, [each["text"]])]) for each in answers)
+    yield _item("answer", f"{fact.by} answered ({fact.surface})", text, most)
 
 
 def _answered(fact: said.CallResolved, most: int | None) -> Iterator[Item]:
@@ -405,6 +411,7 @@ _TOLD: Final[Mapping[type, Callable[..., Iterator[Item]]]] = {
     said.CallOpened: _called,
     said.CallResolved: _resolved,
     said.CallDelegated: _delegated,
+    said.InputGiven: _input_given,
     said.CallParked: _parked,
     said.ArgumentsRejected: _rejected,
     said.ApprovalWanted: _wanted,

@@ -343,6 +343,7 @@ class LocalBackend:
             open_configuration=None if configuration is None else lambda: configuration,
         )
         self._models[tree_id] = setup.waiting
+        self.core.servers.tree_opened(tree_id, setup.servers)
 
     def _models_of(self, tree_id: str) -> Mapping[str, GatewayModel]:
         return self._models.get(tree_id, {})

@@ -37,6 +37,7 @@ from sessiontree.contracts.child_workspaces import ChildChanges
 from sessiontree.contracts.cron import CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.mcp import ServerCall, ServerReply
 from sessiontree.contracts.messages import AssistantMessage, ImageContent
 from sessiontree.contracts.ports import (
     AgentInfo,
@@ -233,6 +234,15 @@ class RemoteServices:
         """Publish a page of the session."""
         page: PublishedPage = await self._ask(grant, "publish", name, files, entry)
         return page
+
+    async def call_server(self, grant: str, call: ServerCall) -> ServerReply:
+        """Call a tool of an MCP server."""
+        reply: ServerReply = await self._ask(grant, "call_server", call)
+        return reply
+
+    async def drop_server_call(self, grant: str, key: str) -> None:
+        """Drop a call of an MCP server."""
+        await self._ask(grant, "drop_server_call", key)
 
     async def changes_below(self, grant: str, target: str | None) -> tuple[ChildChanges, ...]:
         """Return what children of the session changed in workspaces of their own."""

@@ -72,7 +72,8 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> PackedResources:
         raise
     with packed_keys() as keys:
         for_gateway = pack_value(setup.waiting, "the model") if setup.waiting else None
-    return PackedResources(for_hosts, for_gateway, keys=tuple(dict.fromkeys(each.name for each in keys)))
+    names = tuple(dict.fromkeys(each.name for each in keys))
+    return PackedResources(for_hosts, for_gateway, keys=names, servers=setup.servers)
 
 
 @lru_cache(maxsize=8)
@@ -98,6 +99,7 @@ def with_program(
         place + b"\0" + resources.for_hosts,
         None if for_gateway is None else place + b"\0" + for_gateway,
         places,
+        servers=resources.servers,
     )
 
 

@@ -1,0 +1,254 @@
+"""The connections of one supervisor: one for each server, restarted after a loss, with pauses that grow."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError
+from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.mcp import ServerCall, ServerInput, ServerReply
+from sessiontree.contracts.messages import ImageContent
+from sessiontree.mcp.confinement import confined
+from sessiontree.mcp.pins import PinnedTool, tools_of_listing
+from sessiontree.mcp.server_process import ServerFound, ServerProcess, ServerUnavailable
+from sessiontree.mcp.server_tools import GivenServer
+from sessiontree.mcp.settings import ReachedServer
+
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 60.0
+MAX_CALLS: Final = 256
+"""Most calls of one server at a time."""
+_LOG: Final = logging.getLogger("sessiontree")
+
+
+class ServerConnection:
+    """The connection to one server, whichever process it has now.
+
+    Args:
+        reached: How the server is reached.
+        now_s: A clock that only goes forward, in seconds.
+    """
+
+    def __init__(self, reached: ReachedServer, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.reached = reached
+        self._now_s = now_s
+        self._process: ServerProcess | None = None
+        self._starting = asyncio.Lock()
+        self._failures = 0
+        self._not_before_s = 0.0
+        self._why = ""
+        self._calls = 0
+        self.tools: Mapping[str, PinnedTool] = {}
+        """The tools that the server lists now."""
+
+    @property
+    def pid(self) -> int | None:
+        """The id of its process; None = none runs."""
+        return None if self._process is None else self._process.pid
+
+    async def call(self, tool: PinnedTool, call: ServerCall) -> ServerReply:
+        """Call a tool that the owner accepted.
+
+        Raises:
+            ExecutionError: the server can't be reached, lists another tool by that name, or was lost.
+            Timeout: no reply came in time.
+        """
+        if self._calls >= MAX_CALLS:
+            raise ExecutionError(f"{MAX_CALLS} calls of the MCP server {self.reached.name} run; try later")
+        self._calls += 1
+        try:
+            process = await self._connected()
+            self._check_unchanged(tool)
+            order: dict[str, JsonValue] = {"tool": tool.name, "arguments": dict(call.arguments)}
+            if call.given is not None:
+                order |= {"state": call.given.state, "responses": dict(call.given.responses)}
+            answer = await process.call(order, call.limit_s)
+        finally:
+            self._calls -= 1
+        self._failures = 0
+        return self._reply_in(answer)
+
+    def _check_unchanged(self, tool: PinnedTool) -> None:
+        name, now = self.reached.name, self.tools.get(tool.name)
+        if now is None:
+            raise ExecutionError(f"the MCP server {name} offers no usable tool {tool.name!r} any more")
+        if now.digest != tool.digest:
+            raise ExecutionError(
+                f"the tool {tool.name!r} of the MCP server {name} has changed since its owner accepted it; "
+                f"`sessiontree mcp accept {name}` shows and accepts the change"
+            )
+
+    async def _connected(self) -> ServerProcess:
+        async with self._starting:
+            if self._process is not None and not self._process.is_over:
+                return self._process
+            wait_s = self._not_before_s - self._now_s()
+            if wait_s > 0:
+                raise ExecutionError(f"{self._why}; it is started again in {wait_s:.0f} s at the earliest")
+            self._process = await self._started()
+            return self._process
+
+    async def _started(self) -> ServerProcess:
+        process = ServerProcess(self.reached.name, self._note_end, self._take_tools)
+        try:
+            found = await start_server(self.reached, process)
+            self._take_tools(found.tools)
+        except ToolError as error:
+            self._note_failure(error.message)
+            if isinstance(error, ServerUnavailable) and error.said:
+                _LOG.warning("MCP server %s said before it failed: %s", self.reached.name, error.said)
+            raise
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        return process
+
+    def _take_tools(self, rows: tuple[Mapping[str, Any], ...]) -> None:
+        self.tools, refused = tools_of_listing(rows)
+        for tool, why in refused.items():
+            _LOG.warning("MCP server %s: tool %r is refused: %s", self.reached.name, tool[:100], why)
+
+    def _note_end(self, reason: str) -> None:
+        self._note_failure(f"the MCP server {self.reached.name} was lost ({reason})")
+
+    def _note_failure(self, why: str) -> None:
+        self._failures += 1
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures - 1, 10))
+        # A server that was lost once, after it had served, may start again at once.
+        self._not_before_s = 0.0 if self._failures == 1 else self._now_s() + pause_s
+        self._why = why
+
+    def _reply_in(self, answer: Mapping[str, Any]) -> ServerReply:
+        name = self.reached.name
+        error = answer.get("error")
+        if isinstance(error, dict):
+            raise ExecutionError(f"the MCP server {name} refused the call: {error.get('reason', '')}")
+        reply = answer.get("reply")
+        if not isinstance(reply, dict):
+            raise ExecutionError(f"the call of the MCP server {name} was dropped")
+        wanted = reply.get("input")
+        if isinstance(wanted, dict):
+            return ServerReply(input=ServerInput(wanted.get("requests") or {}, wanted.get("state")))
+        images = tuple(ImageContent(data, mime_type) for data, mime_type in reply.get("images", ()))
+        return ServerReply(
+            str(reply.get("text", "")), reply.get("structured"), images, reply.get("is_error") is True
+        )
+
+    async def close(self) -> None:
+        """End its process."""
+        if self._process is not None:
+            await self._process.close()
+
+
+async def start_server(reached: ReachedServer, process: ServerProcess) -> ServerFound:
+    """Start a connection's process; return what the server said.
+
+    Raises:
+        ConfinementUnavailable: this machine can't confine the server.
+        ServerUnavailable: it can't be connected to.
+    """
+    placed = await asyncio.to_thread(confined, reached) if reached.confine else reached
+    return await process.start({"do": "connect", **placed.to_order()}, reached.connect_s)
+
+
+class ServerPool:
+    """The servers of the open trees of one supervisor."""
+
+    def __init__(self) -> None:
+        self._trees: dict[str, dict[str, GivenServer]] = {}
+        self._connections: dict[str, ServerConnection] = {}
+        self._calls: dict[tuple[str, str], asyncio.Task[ServerReply]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def tree_opened(self, tree_id: str, servers: tuple[GivenServer, ...]) -> None:
+        """Let a tree's sessions call these servers."""
+        if servers:
+            self._trees[tree_id] = {each.reached.name: each for each in servers}
+
+    def tree_closed(self, tree_id: str) -> None:
+        """Take a tree's servers away; a connection that no other tree uses ends."""
+        if self._trees.pop(tree_id, None) is None:
+            return
+        used = {_key_of(each.reached) for tree in self._trees.values() for each in tree.values()}
+        for key in [key for key in self._connections if key not in used]:
+            closing = asyncio.ensure_future(self._connections.pop(key).close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def call(self, tree_id: str, kind: SessionKind, call: ServerCall) -> ServerReply:
+        """Call a tool for a session; errors as :class:`~sessiontree.contracts.mcp.ServerTools`.
+
+        Args:
+            tree_id: The session's tree.
+            kind: The session's kind.
+            call: The call.
+        """
+        pinned, key = self._allowed(tree_id, kind, call), call.key
+        connection = self._connection_of(self._trees[tree_id][call.server].reached)
+        calling = asyncio.ensure_future(connection.call(pinned, call))
+        self._calls[tree_id, key] = calling
+        try:
+            return await calling
+        except asyncio.CancelledError:
+            if calling.cancelled():
+                raise ExecutionError(f"the call of the MCP server {call.server} was dropped") from None
+            calling.cancel()
+            raise
+        finally:
+            if self._calls.get((tree_id, key)) is calling:
+                del self._calls[tree_id, key]
+
+    def drop(self, tree_id: str, key: str) -> None:
+        """Drop a call: nobody waits for its reply."""
+        calling = self._calls.get((tree_id, key))
+        if calling is not None:
+            calling.cancel()
+
+    def _allowed(self, tree_id: str, kind: SessionKind, call: ServerCall) -> PinnedTool:
+        server, tool = call.server, call.tool
+        given = self._trees.get(tree_id, {}).get(server)
+        found = None if given is None else given.tools.get(tool)
+        if found is None:
+            reason = f"the tree has no tool {tool!r} of an MCP server {server!r}"
+            raise PermissionDenied(PermissionTier.ELEVATED, reason)
+        pinned, tier = found
+        if kind is SessionKind.WORKER and tier is not PermissionTier.READ_ONLY:
+            raise PermissionDenied(tier, f"a Worker may not call {tool!r} of the MCP server {server}")
+        return pinned
+
+    def _connection_of(self, reached: ReachedServer) -> ServerConnection:
+        key = _key_of(reached)
+        if key not in self._connections:
+            self._connections[key] = ServerConnection(reached)
+        return self._connections[key]
+
+    def pids(self) -> list[int]:
+        """Return the ids of all its processes."""
+        return [pid for each in self._connections.values() if (pid := each.pid) is not None]
+
+    async def close(self) -> None:
+        """End all connections."""
+        for calling in tuple(self._calls.values()):
+            calling.cancel()
+        self._trees.clear()
+        connections, self._connections = list(self._connections.values()), {}
+        async with asyncio.TaskGroup() as group:
+            for each in connections:
+                group.create_task(each.close())
+        for closing in tuple(self._closing):
+            with suppress(Exception):
+                await closing
+
+
+def _key_of(reached: ReachedServer) -> str:
+    """Return what two trees must agree on to share a connection: all of it, secrets included."""
+    same = replace(reached, connect_s=0.0)
+    return hashlib.sha256(dump_json({**same.to_order(), "confine": same.confine}).encode()).hexdigest()

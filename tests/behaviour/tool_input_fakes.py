@@ -1,0 +1,38 @@
+"""A tool whose call asks a person in the middle, as often as its arguments say."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.questions import QuestionItem
+from sessiontree.contracts.results import ToolResult, json_result
+from sessiontree.contracts.tool import RawTool
+from sessiontree.contracts.tool_inputs import InputNeeded
+
+
+class AskingTool(RawTool):
+    """Asks ``rounds`` questions, one after the other, and returns the answers in their order."""
+
+    name = "book"
+    description = "Books a place; asks how."
+    tier: ClassVar[PermissionTier] = PermissionTier.WORKSPACE
+    parameters = {  # noqa: RUF012 - a class variable, as for every such tool
+        "type": "object",
+        "properties": {"rounds": {"type": "integer"}},
+        "required": ["rounds"],
+        "additionalProperties": False,
+    }
+
+    async def execute(self, params: Any, ctx: ToolContext) -> ToolResult:
+        """Ask, or return what was answered."""
+        taken: list[JsonValue] = []
+        if ctx.answered is not None:
+            state: Any = ctx.answered.state
+            taken = [*state["taken"], *[answer["text"] for answer in ctx.answered.answers]]  # type: ignore[index, call-overload]
+        if len(taken) == params["rounds"]:
+            return json_result({"taken": taken})
+        question = QuestionItem(question=f"Part {len(taken) + 1}?")
+        raise InputNeeded([question], {"taken": taken, "request_state": "opaque"})
