@@ -351,6 +351,7 @@ if TYPE_CHECKING:
     from sessiontree.hooks.results import AddMetadata as AddMetadata
     from sessiontree.hooks.results import TrimResults as TrimResults
     from sessiontree.journal.record import JournalRecord as JournalRecord
+    from sessiontree.mcp.settings import McpServer as McpServer
     from sessiontree.memory.settings import EmbedderSettings as EmbedderSettings
     from sessiontree.memory.settings import HashingSettings as HashingSettings
     from sessiontree.memory.settings import HTTPSettings as HTTPSettings
@@ -592,6 +593,7 @@ _ROOMS = {
     "hooks.results": ("AddMetadata", "TrimResults"),
     "journal.record": ("JournalRecord",),
     "runtime.progress": ("Progress", "ProgressReader"),
+    "mcp.settings": ("McpServer",),
     "memory.settings": (
         "EmbedderSettings",
         "HTTPSettings",

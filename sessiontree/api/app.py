@@ -15,6 +15,7 @@ from sessiontree.contracts.given_values import Instance, Parts, Toggle, check_fi
 from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.sandbox_spec import SandboxSpec
 from sessiontree.contracts.tool import Tool
+from sessiontree.mcp.settings import McpServer
 from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 
 SkillsLike: TypeAlias = str | Path | Sequence[str | Path] | None
@@ -65,6 +66,12 @@ class App:
     sandbox: Annotated[SandboxSpec | None, Instance("a SandboxSpec, or None")] = None
     """The container in which sessions run their commands, unless their agent names another one; None = this
     machine's confinement."""
+    mcp: Annotated[
+        Mapping[str, Annotated[McpServer, Instance("an McpServer")]] | None,
+        Parts("servers by name, such as {'git': McpServer(command=…)}"),
+    ] = None
+    """MCP servers by name. Their tools are those that the owner accepted (``sessiontree mcp
+    accept``), Elevated until the owner lowers them. A resumed tree keeps those that are still accepted."""
     builtin_tools: Toggle = True
     """False leaves out the tools of installed distributions."""
     configuration: str | Path | None = None
@@ -76,7 +83,7 @@ class App:
         check_fields(self)
         object.__setattr__(self, "tools", tools_of(self.tools))
         object.__setattr__(self, "hooks", hooks_of(self.hooks))
-        for name in ("models", "plugins"):
+        for name in ("models", "plugins", "mcp"):
             if isinstance(given := getattr(self, name), Mapping):
                 object.__setattr__(self, name, dict(given))
         for name in ("skills", "programs"):
@@ -101,6 +108,7 @@ class AppOptions(TypedDict, total=False):
     skills: SkillsLike
     programs: ProgramsLike
     sandbox: SandboxSpec | None
+    mcp: Mapping[str, McpServer] | None
     builtin_tools: bool
     configuration: str | Path | None
 

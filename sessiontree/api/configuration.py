@@ -38,6 +38,7 @@ from sessiontree.contracts.settings import (
     meant,
     suggestion,
 )
+from sessiontree.mcp.settings import McpServer, merge_servers, read_server_file
 from sessiontree.models.port import Model
 from sessiontree.models.providers.provider_model import whole_model_name
 from sessiontree.policy.settings import PolicyConfig
@@ -105,6 +106,10 @@ class Configuration(StrictSettings):
     """Whether a workspace's AGENTS.md joins prompts, marked as its own; ``none`` = it does not."""
     workspaces: Mapping[str, WorkspaceEntry] = Field(default_factory=dict)
     """Workspaces by their absolute path."""
+    mcp: Mapping[_Name, McpServer] = Field(default_factory=dict)
+    """MCP servers by name; an entry without command and url adds to that of ``mcp_file``."""
+    mcp_file: Annotated[str, Field(min_length=1)] | None = None
+    """A JSON file with ``mcpServers``; its path is absolute, or relative to the configuration's folder."""
 
     _file: Path | None = PrivateAttr(default=None)
     _origin: Path | None = PrivateAttr(default=None)
@@ -207,6 +212,19 @@ class Configuration(StrictSettings):
         used = f"the workspace's {FILE_NAME} narrows rights"
         return f"{used}; ignored in the workspace: {', '.join(rest)}" if rest else used
 
+    def mcp_servers(self) -> dict[str, McpServer]:
+        """Return all MCP servers by name, with those of :attr:`mcp_file`, without those that are disabled.
+
+        Raises:
+            ConfigError: the file can't be read, another user could have written it, or an entry is wrong.
+        """
+        of_file: dict[str, McpServer] = {}
+        if self.mcp_file is not None:
+            file = (self._origin or _default_file()).parent / _place_of(self.mcp_file)
+            check_outside(file, "mcp_file", self._workspace)
+            of_file = read_server_file(read_owned(file, "mcp_file"), f"mcp_file {str(file)!r}")
+        return merge_servers(self.mcp, of_file, self._place("mcp"))
+
     def find_model(self, name: str) -> Model | str:
         """Return a model by its name in :attr:`models`; a name with a colon may also be ``provider:model``.
 
@@ -296,6 +314,8 @@ class Configuration(StrictSettings):
             options["programs"] = self._programs
         if self._origin is not None:
             options["configuration"] = self._origin
+        if servers := self.mcp_servers():
+            options["mcp"] = servers
         if chosen:
             made = [self.find_model(name) for name in chosen]
             options["model"] = made if len(made) > 1 else made[0]

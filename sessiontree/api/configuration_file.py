@@ -157,6 +157,8 @@ def _parsed(data: bytes) -> dict[str, Any]:
 def _shown(value: Any, name: str = "") -> Any:
     """Return a value as JSON has it, without what could be a secret."""
     if isinstance(value, Mapping):
+        if name in {"env", "headers"}:  # those of an MCP server
+            return dict.fromkeys(value, HIDDEN)
         return {key: _shown(inner, key) for key, inner in value.items()}
     if isinstance(value, list):
         return [_shown(inner) for inner in value]

@@ -69,6 +69,7 @@ _LATE = {
     "guidance_of": "sessiontree.api.guidance:guidance_of",
     "fill_workspace": "sessiontree.sandbox.containers.container:fill_workspace",
     "programs_of": "sessiontree.api.program_files:programs_of",
+    "server_tools": "sessiontree.api.mcp_servers:server_tools",
     "skills_of": "sessiontree.api.skills:skills_of",
     "owner_variables": "sessiontree.api.owner_variables:owner_variables",
     "local_model": "sessiontree.models.local_model:LocalModel",

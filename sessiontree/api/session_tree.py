@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.results import SessionResult
     from sessiontree.contracts.skills import Skill
     from sessiontree.contracts.tree_config import PolicyRow, TreeConfig
+    from sessiontree.mcp.server_tools import GivenServer
     from sessiontree.runtime.supervisor_api import SupervisorApi
     from sessiontree.tree.report import ReceiptLine
 
@@ -112,6 +113,7 @@ class SessionTree:
     _desk: HumanInbox | None = None
     _hook_desk: ProgramHooks | None = None
     _was_open: bool = False
+    _servers: tuple[GivenServer, ...] = ()
     _readers: weakref.WeakSet[ProgressReader]
     """Readers of its progress; the tree's end is the end of loops over them."""
     _wishes: tuple[BackendName, int | None, MemorySettings | None]
@@ -162,6 +164,7 @@ class SessionTree:
             skills=self._skills_of(app.skills, named, policy_row),
             hidden=owner_folders(self._root),
             configuration=_configuration_of(app, self._root),
+            servers=self._servers,
         )
         self._config = tree_config(
             self._root,
@@ -204,6 +207,10 @@ class SessionTree:
         found = installed_tools(context, plugins) if app.builtin_tools else ()
         saved = late("programs_of")(app.programs, self._root) if app.programs else ()
         brought_in = (*app.tools, *channel_members(self._channel).get("tools", ()), *saved)
+        if app.mcp:
+            taken = {each.name for each in (*brought_in, *(one.tool for one in found))}
+            tools, self._servers = late("server_tools")(app.mcp, self._state_dir, taken)
+            brought_in = (*brought_in, *tools)
         found, given = split_hidden(found, brought_in)
         check_claims(found, given)
         brought = {each.tool.name: each.plugin for each in found if each.plugin}

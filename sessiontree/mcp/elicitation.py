@@ -102,7 +102,7 @@ class Elicitation:
         )
 
     def to_state(self) -> JsonValue:
-        """Return it for the journal: message, schema and digest of what a person saw, and the server's state."""
+        """Return it for the journal, with the digest of what a person saw."""
         digest = hashlib.sha256(dump_json(dict(self.requests)).encode()).hexdigest()
         return {
             "server": self.server,
@@ -262,7 +262,8 @@ def _value_of(schema: Mapping[str, Any], chosen: Sequence[str], text: str) -> Js
     """
     values = dict(_values_of(schema))
     by_value = {str(value): value for value in values.values()}
-    kind, value = schema.get("type"), None
+    kind = schema.get("type")
+    value: JsonValue = None
     words = [*chosen, *([text] if text else [])]
     if kind == "array":
         parts = [*chosen, *(part.strip() for part in text.split(",") if part.strip())]

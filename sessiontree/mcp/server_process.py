@@ -152,7 +152,8 @@ class ServerProcess:
         try:
             self._writer.write(frame_of({**order, "id": number}))
             async with asyncio.timeout(limit_s):
-                return await asked
+                answer: dict[str, Any] = await asked
+            return answer
         except FrameFault as error:
             raise ExecutionError(f"the call can't be sent to the MCP server {self._name}: {error}") from error
         except TimeoutError as error:

@@ -111,11 +111,11 @@ class McpServer(StrictSettings):
         """Return how the server is reached, with the names of variables instead of their values."""
         return {
             "command": self.command,
-            "args": list(self.args),
-            "env": sorted(self.env),
+            "args": [*self.args],
+            "env": [*sorted(self.env)],
             "cwd": self.cwd,
             "url": self.url,
-            "headers": sorted(self.headers),
+            "headers": [*sorted(self.headers)],
             "confine": self.confine,
         }
 

@@ -16,8 +16,8 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.runtime.live_session import LiveSession
 
 Right: TypeAlias = Literal[
-    "report", "say", "show", "see", "spawn", "look", "direct", "command", "publish", "schedule", "operate", "call",
-    "recall", "remember", "forget",
+    "report", "say", "show", "see", "spawn", "look", "direct", "command", "publish", "schedule", "operate",
+    "call", "recall", "remember", "forget",
 ]  # fmt: skip
 _ACTING: frozenset[Right] = frozenset(
     {

@@ -68,7 +68,7 @@ class Connection:
     async def run(self, ready: Callable[[dict[str, Any]], Awaitable[None]], over: asyncio.Event) -> None:
         """Own the connection until ``over`` is set; everything is opened and closed in this task."""
         client = Client(
-            self._transport,  # type: ignore[arg-type]
+            self._transport,
             client_info=types.Implementation(name="sessiontree", version=VERSION),
             elicitation_callback=self._asked,
             message_handler=self._heard,

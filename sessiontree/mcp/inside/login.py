@@ -111,7 +111,7 @@ async def log_in(url: str, tokens: str, show: Show) -> None:
                 redirect_uris=[redirect],  # type: ignore[list-item]
                 grant_types=["authorization_code", "refresh_token"],
                 response_types=["code"],
-                token_endpoint_auth_method="none",
+                token_endpoint_auth_method="none",  # noqa: S106 - a method
             ),
             login,
             redirect_handler=show,

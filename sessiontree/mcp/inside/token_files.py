@@ -28,7 +28,7 @@ class TokenPlace:
         self._url = url
 
     def read(self) -> dict[str, Any] | None:
-        """Return ``{url, issuer, resource, token_url, client, tokens, expires_at}``; None = none is stored."""
+        """Return what is stored: url, issuer, resource, token_url, client, tokens, expires_at; or None."""
         found = self._find()
         return None if found is None else found[1]
 
