@@ -18,7 +18,7 @@ from sessiontree.contracts.mcp import ServerCall, ServerInput, ServerReply
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.mcp.confinement import confined
 from sessiontree.mcp.pins import PinnedTool, tools_of_listing
-from sessiontree.mcp.server_process import ServerFound, ServerProcess, ServerUnavailable
+from sessiontree.mcp.server_process import ServerFound, ServerProcess, ServerUnavailable, lost_call
 from sessiontree.mcp.server_tools import GivenServer
 from sessiontree.mcp.settings import ReachedServer
 
@@ -41,7 +41,7 @@ class ServerConnection:
         self.reached = reached
         self._now_s = now_s
         self._process: ServerProcess | None = None
-        self._starting = asyncio.Lock()
+        self._starting: asyncio.Task[ServerProcess] | None = None
         self._failures = 0
         self._not_before_s = 0.0
         self._why = ""
@@ -87,14 +87,16 @@ class ServerConnection:
             )
 
     async def _connected(self) -> ServerProcess:
-        async with self._starting:
-            if self._process is not None and not self._process.is_over:
-                return self._process
+        if self._process is not None and not self._process.is_over:
+            return self._process
+        if self._starting is None or self._starting.done():
             wait_s = self._not_before_s - self._now_s()
             if wait_s > 0:
                 raise ExecutionError(f"{self._why}; it is started again in {wait_s:.0f} s at the earliest")
-            self._process = await self._started()
-            return self._process
+            self._starting = asyncio.create_task(self._started())
+        # A caller whose time is over leaves the start to those that follow.
+        self._process = await asyncio.shield(self._starting)
+        return self._process
 
     async def _started(self) -> ServerProcess:
         process = ServerProcess(self.reached.name, self._note_end, self._take_tools)
@@ -129,6 +131,8 @@ class ServerConnection:
     def _reply_in(self, answer: Mapping[str, Any]) -> ServerReply:
         name = self.reached.name
         error = answer.get("error")
+        if isinstance(error, dict) and error.get("kind") == "lost":
+            raise lost_call(name, str(error.get("reason", "")))
         if isinstance(error, dict):
             raise ExecutionError(f"the MCP server {name} refused the call: {error.get('reason', '')}")
         reply = answer.get("reply")
@@ -144,6 +148,9 @@ class ServerConnection:
 
     async def close(self) -> None:
         """End its process."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait({self._starting})
         if self._process is not None:
             await self._process.close()
 

@@ -40,6 +40,14 @@ class ServerUnavailable(ExecutionError):
         self.said = said
 
 
+def lost_call(server: str, reason: str) -> ExecutionError:
+    """Return the error of a call whose server was lost before it replied."""
+    return ExecutionError(
+        f"the MCP server {server} was lost during the call ({reason}); "
+        "whether the call was carried out is unknown"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ServerFound:
     """What a server said when it was connected to."""
@@ -222,12 +230,7 @@ class ServerProcess:
         self._over = True
         for asked in self._asked.values():
             if not asked.done():
-                asked.set_exception(
-                    ExecutionError(
-                        f"the MCP server {self._name} was lost during the call ({reason}); "
-                        "whether the call was carried out is unknown"
-                    )
-                )
+                asked.set_exception(lost_call(self._name, reason))
         self._on_end(reason)
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, Final, cast
 
 from sessiontree.contracts.context import MCP, ToolContext
 from sessiontree.contracts.errors import ConfigError, ExecutionError
-from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.mcp import InputResponses, ServerCall, ServerInput, ServerReply
 from sessiontree.contracts.results import ToolResult
@@ -99,9 +100,19 @@ class ServerTool(RawTool):
         if reply.is_error:
             raise ExecutionError(f"{self.tool} of the MCP server {self.server} failed: {text}")
         output: JsonValue = text
-        if reply.structured is not None and text.strip() != dump_json(reply.structured):
+        if not _repeats(text, reply.structured):
             output = {"text": text, "structured": reply.structured} if text else reply.structured
         return ToolResult(output, images=reply.images)
+
+
+def _repeats(text: str, structured: JsonValue) -> bool:
+    """Return whether structured content says nothing that the text does not say."""
+    if structured is None or structured == {"result": text}:
+        return True
+    try:
+        return bool(json.loads(text) in (structured, {"result": structured}))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _description_of(server: str, settings: McpServer, pinned: PinnedTool) -> str:

@@ -154,7 +154,8 @@ class Connection:
                     allow_claimed=True,
                 )
             except MCPError as error:
-                raise CallFailed("server", error.message[:2_000]) from error
+                kind = "lost" if error.code == types.CONNECTION_CLOSED else "server"
+                raise CallFailed(kind, error.message[:2_000]) from error
             except RuntimeError as error:  # structured content that does not fit its schema
                 raise CallFailed("server", str(error)[:2_000]) from error
             if isinstance(result, types.CallToolResult):

@@ -1,0 +1,53 @@
+"""Trees with the tools of a real MCP server, which the owner accepted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from sessiontree.api.mcp_servers import write_pin
+from sessiontree.mcp.pins import PinnedServer, PinnedTool, identity_of, tools_of_listing
+from sessiontree.mcp.server_pool import start_server
+from sessiontree.mcp.server_process import ServerProcess
+from sessiontree.mcp.settings import McpServer, TierName, reach
+from tests.behaviour.tree_fixtures import Opener
+
+PROGRAM: Final = Path(__file__).with_name("mcp_server_program.py")
+READING: Final[Mapping[str, TierName]] = dict.fromkeys(
+    ("add", "point", "picture", "link", "environment", "fail", "wait", "fill"), "read-only"
+)
+
+
+_LISTED: Final[dict[str, dict[str, PinnedTool]]] = {}
+"""What the server lists, by its mode: asked once in a process."""
+
+
+def fixture_server(place: Path, mode: str = "modern", **settings: Any) -> McpServer:
+    """Return the server of the tests; it leaves its notes in a directory."""
+    return McpServer(command=sys.executable, args=(str(PROGRAM), mode, str(place)), **settings)
+
+
+def pin_place(open_tree: Opener) -> Path:
+    """Return the state directory of the trees of a test."""
+    return open_tree.state_dir if open_tree.shared is None else open_tree.shared.state_dir
+
+
+async def accept(state_dir: Path, **servers: McpServer) -> None:
+    """Accept servers as they are now, as ``sessiontree mcp accept`` does."""
+    for name, server in servers.items():
+        mode = server.args[1]
+        if mode not in _LISTED:
+            process = ServerProcess(name)
+            found = await start_server(reach(name, server), process)
+            _LISTED[mode], _ = tools_of_listing(found.tools)
+            await process.close()
+        tools = _LISTED[mode]
+        write_pin(state_dir, name, PinnedServer(identity=identity_of(server), tools=tuple(tools.values())))
+
+
+def notes(place: Path) -> list[str]:
+    """Return what the server noted."""
+    file = place / "calls.txt"
+    return file.read_text().splitlines() if file.exists() else []
