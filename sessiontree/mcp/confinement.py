@@ -13,6 +13,15 @@ from sessiontree.sandbox.environment import check_workspace, mount_words, runnin
 from sessiontree.sandbox.kernel_support import bubblewrap
 
 
+def _program_words(program: str, place: str) -> list[str]:
+    """Return the words that show the environment of a program that is not the system's, read-only."""
+    folder = Path(program).parent
+    prefix = folder.parent if folder.name == "bin" else folder
+    if prefix.is_relative_to("/usr") or prefix.is_relative_to(place) or prefix == Path("/"):
+        return []
+    return ["--ro-bind", str(prefix), str(prefix)]
+
+
 def confined(reached: ReachedServer) -> ReachedServer:
     """Return a server whose command has no network, and changes only its working directory.
 
@@ -30,6 +39,7 @@ def confined(reached: ReachedServer) -> ReachedServer:
         )
     mounts = mount_words(place, (), running_interpreter(), Bounds())
     # Its variables stay out of the command line, which other processes can read.
-    words = [bubblewrap(), *(word for word in mounts if word != "--clearenv")]
+    words = [bubblewrap(), *(word for word in mounts[:-2] if word != "--clearenv")]
+    words += [*_program_words(program, place), *mounts[-2:]]
     words += ["--chdir", place, "--", program, *reached.command[1:]]
     return replace(reached, command=tuple(words), env={**reached.env, "HOME": HOME, "TMPDIR": TMP})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -123,7 +123,7 @@ def _description_of(server: str, settings: McpServer, pinned: PinnedTool) -> str
 
 
 def make_tools(
-    name: str, settings: McpServer, pinned: PinnedServer, taken: Mapping[str, object]
+    name: str, settings: McpServer, pinned: PinnedServer, taken: Collection[str]
 ) -> Iterator[tuple[ServerTool, PinnedTool] | str]:
     """Yield the tools of a server, or why one of them can't be used.
 

@@ -128,11 +128,11 @@ async def greet(ctx: Context[Any, Any]) -> str | types.InputRequiredResult:
             names.append(answer.data.name)
         return f"hello {' and '.join(names)}"
     state = json.loads(base64.b64decode(ctx.request_state or "e30="))
-    given = ctx.input_responses or {}
-    for key, response in given.items():
-        if getattr(response, "action", "") != "accept":
-            return f"not greeted: {getattr(response, 'action', '')}"
-        state[key] = (response.content or {})["name"]  # type: ignore[union-attr]
+    for key, given in (ctx.input_responses or {}).items():
+        response = types.ElicitResult.model_validate(given, from_attributes=True)
+        if response.action != "accept":
+            return f"not greeted: {response.action}"
+        state[key] = (response.content or {})["name"]
     for key in ("first", "second"):
         if key not in state:
             kept = base64.b64encode(json.dumps(state).encode()).decode()

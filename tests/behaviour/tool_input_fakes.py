@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from sessiontree.contracts.context import ToolContext
@@ -19,7 +20,7 @@ class AskingTool(RawTool):
     name = "book"
     description = "Books a place; asks how."
     tier: ClassVar[PermissionTier] = PermissionTier.WORKSPACE
-    parameters = {  # noqa: RUF012 - a class variable, as for every such tool
+    parameters: Mapping[str, JsonValue] = {
         "type": "object",
         "properties": {"rounds": {"type": "integer"}},
         "required": ["rounds"],
