@@ -229,6 +229,11 @@ if TYPE_CHECKING:
     from sessiontree.contracts.kinds import TierLabel as TierLabel
     from sessiontree.contracts.kinds import Wait as Wait
     from sessiontree.contracts.kinds import WorkspaceAccess as WorkspaceAccess
+    from sessiontree.contracts.mcp import InputResponses as InputResponses
+    from sessiontree.contracts.mcp import ServerCall as ServerCall
+    from sessiontree.contracts.mcp import ServerInput as ServerInput
+    from sessiontree.contracts.mcp import ServerReply as ServerReply
+    from sessiontree.contracts.mcp import ServerTools as ServerTools
     from sessiontree.contracts.memory import MemoryHit as MemoryHit
     from sessiontree.contracts.memory import MemoryQuery as MemoryQuery
     from sessiontree.contracts.memory import MemoryRecord as MemoryRecord
@@ -341,6 +346,9 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tool import ToolFlag as ToolFlag
     from sessiontree.contracts.tool import optional_string_enum as optional_string_enum
     from sessiontree.contracts.tool import string_enum as string_enum
+    from sessiontree.contracts.tool_inputs import AnsweredInput as AnsweredInput
+    from sessiontree.contracts.tool_inputs import InputNeeded as InputNeeded
+    from sessiontree.contracts.tool_inputs import ToolInput as ToolInput
     from sessiontree.contracts.tree_config import ShardRow as ShardRow
     from sessiontree.contracts.tree_config import TreeSummary as TreeSummary
     from sessiontree.contracts.tree_config import Via as Via
@@ -352,6 +360,7 @@ if TYPE_CHECKING:
     from sessiontree.hooks.results import TrimResults as TrimResults
     from sessiontree.journal.record import JournalRecord as JournalRecord
     from sessiontree.mcp.settings import McpServer as McpServer
+    from sessiontree.mcp.settings import TierName as TierName
     from sessiontree.memory.settings import EmbedderSettings as EmbedderSettings
     from sessiontree.memory.settings import HashingSettings as HashingSettings
     from sessiontree.memory.settings import HTTPSettings as HTTPSettings
@@ -593,7 +602,9 @@ _ROOMS = {
     "hooks.results": ("AddMetadata", "TrimResults"),
     "journal.record": ("JournalRecord",),
     "runtime.progress": ("Progress", "ProgressReader"),
-    "mcp.settings": ("McpServer",),
+    "mcp.settings": ("McpServer", "TierName"),
+    "contracts.mcp": ("InputResponses", "ServerCall", "ServerInput", "ServerReply", "ServerTools"),
+    "contracts.tool_inputs": ("AnsweredInput", "InputNeeded", "ToolInput"),
     "memory.settings": (
         "EmbedderSettings",
         "HTTPSettings",

@@ -21,8 +21,7 @@ from sessiontree.contracts.errors import ConfigError, ToolError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.settings import meant
 from sessiontree.mcp.pins import PinnedServer, PinnedTool, changes_between, identity_of, tools_of_listing
-from sessiontree.mcp.server_pool import start_server
-from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable
+from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.settings import TIERS, McpServer, TierName, reach
 from sessiontree.mcp.tool_names import tool_name
 

@@ -1,5 +1,7 @@
 """Facts of one session: what happened, as journaled. They contain no rules.
 
+Long because every fact of a session is one class here.
+
 Each fact is stored with its session, cause and time; the fields here are the remaining data.
 """
 

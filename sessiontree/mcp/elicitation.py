@@ -40,7 +40,7 @@ LEFT_OUT: Final = "Leave it out"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FormPart:
     """One question: a member of a form, or a whole request without members."""
 
     key: str
@@ -119,23 +119,23 @@ class Elicitation:
         """Whether nothing is left to ask."""
         return not self._open_parts()
 
-    def _open_parts(self) -> list[Part]:
+    def _open_parts(self) -> list[FormPart]:
         found = []
         for key, request in self.requests.items():
             if key in self.ends:
                 continue
             answered = self.given.get(key, {})
             members = _members_of(request)
-            found += [Part(key, name) for name in members if name not in answered]
+            found += [FormPart(key, name) for name in members if name not in answered]
             if not members:
-                found.append(Part(key, ""))
+                found.append(FormPart(key, ""))
         return found[:MAX_QUESTIONS]
 
     def questions(self) -> list[QuestionItem]:
         """Return the next questions, in the order of the requests and of their members."""
         return [self._question(part) for part in self._open_parts()]
 
-    def _question(self, part: Part) -> QuestionItem:
+    def _question(self, part: FormPart) -> QuestionItem:
         request = self.requests[part.key]
         params = request.get("params") or {}
         said = str(params.get("message", ""))[:MAX_MESSAGE_CHARS]

@@ -11,14 +11,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError
+from sessiontree.contracts.errors import ConfigError, ExecutionError, PermissionDenied, ToolError
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.mcp import ServerCall, ServerInput, ServerReply
 from sessiontree.contracts.messages import ImageContent
-from sessiontree.mcp.confinement import confined
 from sessiontree.mcp.pins import PinnedTool, tools_of_listing
-from sessiontree.mcp.server_process import ServerFound, ServerProcess, ServerUnavailable, lost_call
+from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, lost_call, start_server
 from sessiontree.mcp.server_tools import GivenServer
 from sessiontree.mcp.settings import ReachedServer
 
@@ -103,11 +102,15 @@ class ServerConnection:
         try:
             found = await start_server(self.reached, process)
             self._take_tools(found.tools)
-        except ToolError as error:
+        except ServerUnavailable as error:
             self._note_failure(error.message)
-            if isinstance(error, ServerUnavailable) and error.said:
+            if error.said:
                 _LOG.warning("MCP server %s said before it failed: %s", self.reached.name, error.said)
-            raise
+            raise ExecutionError(error.message) from error
+        except (ConfigError, ToolError) as error:
+            process.kill()
+            self._note_failure(f"the MCP server {self.reached.name} can't be used: {error}")
+            raise ExecutionError(self._why) from error
         except asyncio.CancelledError:
             process.kill()
             raise
@@ -153,17 +156,6 @@ class ServerConnection:
             await asyncio.wait({self._starting})
         if self._process is not None:
             await self._process.close()
-
-
-async def start_server(reached: ReachedServer, process: ServerProcess) -> ServerFound:
-    """Start a connection's process; return what the server said.
-
-    Raises:
-        ConfinementUnavailable: this machine can't confine the server.
-        ServerUnavailable: it can't be connected to.
-    """
-    placed = await asyncio.to_thread(confined, reached) if reached.confine else reached
-    return await process.start({"do": "connect", **placed.to_order()}, reached.connect_s)
 
 
 class ServerPool:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
-from sessiontree.contracts.errors import ExecutionError, Timeout
+from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError, Timeout
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.interpreter.import_guard import words_for
 from sessiontree.mcp.frames import FrameFault, frame_of, read_message
+from sessiontree.mcp.settings import ReachedServer
+from sessiontree.sandbox.command_bounds import HOME, TMP, Bounds
+from sessiontree.sandbox.environment import check_workspace, mount_words, running_interpreter
+from sessiontree.sandbox.kernel_support import bubblewrap
 from sessiontree.sandbox.process_tree import ProcessIdentity, process_of
 from sessiontree.sandbox.socket_process import SocketProcess
 
@@ -25,8 +31,8 @@ SPARE_S: Final = 15.0
 """What its own start may take in addition to the server's."""
 
 
-class ServerUnavailable(ExecutionError):
-    """A server that can't be connected to now.
+class ServerUnavailable(Exception):
+    """A server can't be connected to now.
 
     Args:
         message: Why.
@@ -36,6 +42,7 @@ class ServerUnavailable(ExecutionError):
 
     def __init__(self, message: str, *, needs_login: bool = False, said: str = "") -> None:
         super().__init__(message)
+        self.message = message
         self.needs_login = needs_login
         self.said = said
 
@@ -258,3 +265,46 @@ class ServerProcess:
         task = asyncio.ensure_future(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+
+async def start_server(reached: ReachedServer, process: ServerProcess) -> ServerFound:
+    """Start a connection's process; return what the server said.
+
+    Raises:
+        ConfinementUnavailable: this machine can't confine the server.
+        ServerUnavailable: it can't be connected to.
+    """
+    placed = await asyncio.to_thread(confined, reached) if reached.confine else reached
+    return await process.start({"do": "connect", **placed.to_order()}, reached.connect_s)
+
+
+def _program_words(program: str, place: str) -> list[str]:
+    """Return the words that show the environment of a program that is not the system's, read-only."""
+    folder = Path(program).parent
+    prefix = folder.parent if folder.name == "bin" else folder
+    if prefix.is_relative_to("/usr") or prefix.is_relative_to(place) or prefix == Path("/"):
+        return []
+    return ["--ro-bind", str(prefix), str(prefix)]
+
+
+def confined(reached: ReachedServer) -> ReachedServer:
+    """Return a server whose command has no network, and changes only its working directory.
+
+    Raises:
+        ConfinementUnavailable: this machine can't confine it, or its directory can't be used.
+    """
+    place = str(Path(reached.cwd or "/").resolve())
+    check_workspace(place)
+    if not Path(place).is_dir():
+        raise ConfinementUnavailable(f"{place!r} is not a directory", "create the server's cwd")
+    program = shutil.which(reached.command[0], path=reached.env.get("PATH"))
+    if program is None:
+        raise ConfinementUnavailable(
+            f"the program {reached.command[0]!r} of the MCP server {reached.name} was not found", "install it"
+        )
+    mounts = mount_words(place, (), running_interpreter(), Bounds())
+    # Its variables stay out of the command line, which other processes can read.
+    words = [bubblewrap(), *(word for word in mounts[:-2] if word != "--clearenv")]
+    words += [*_program_words(program, place), *mounts[-2:]]
+    words += ["--chdir", place, "--", program, *reached.command[1:]]
+    return replace(reached, command=tuple(words), env={**reached.env, "HOME": HOME, "TMPDIR": TMP})

@@ -72,7 +72,6 @@ from sessiontree.runtime.outside_handles import (
     can_speak,
 )
 from sessiontree.runtime.progress import ProgressHub, ProgressRelay
-from sessiontree.runtime.server_calls import ServerToolsHandle
 from sessiontree.runtime.session_rights import (
     CanvasHandle,
     ChannelHandle,
@@ -84,6 +83,7 @@ from sessiontree.runtime.session_rights import (
     MemoryHandle,
     MemoryWriterHandle,
     PreviewsHandle,
+    ServerToolsHandle,
     SessionsHandle,
     StatusHandle,
     SubtreeHandle,
@@ -582,8 +582,7 @@ class HostCore:
 
     def _embody(self, adopt: Adopt, state: RunnerState | None) -> SessionRunner:
         equipment = self._equip(adopt.equipment)
-        workspace = Path(adopt.workspace)
-        skills = equipment.skills_for(adopt.spec)
+        workspace, skills = Path(adopt.workspace), equipment.skills_for(adopt.spec)
         if self._process is not None:
             check_seen(adopt.workspace, *(skill.folder for skill in skills.values()))
             self._process.begin()

@@ -7,8 +7,10 @@ Long because each handle has a class here.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType, MappingProxyType
@@ -21,13 +23,13 @@ from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKin
 from sessiontree.contracts.child_workspaces import ChildChanges, ChildWorkspaces
 from sessiontree.contracts.context import BROWSER, SPEECH, VISION, SessionRights
 from sessiontree.contracts.cron import Cron, CronTable, JobChange, JobRow, JobRun
-from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionClosed
+from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionClosed, SessionTreeError
 from sessiontree.contracts.http_requests import HttpSender
 from sessiontree.contracts.image_facts import ImageInspector
 from sessiontree.contracts.jobs import Jobs
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.mcp import ServerTools
+from sessiontree.contracts.mcp import ServerCall, ServerReply, ServerTools
 from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.nodes import Nodes
 from sessiontree.contracts.ports import (
@@ -646,6 +648,34 @@ class PreviewsHandle:
         """Publish a page at an address of the supervisor's machine."""
         link = self._link
         return await link.services().publish(link.grant, name, files, entry)
+
+
+class ServerToolsHandle:
+    """Calls tools of the tree's MCP servers.
+
+    Args:
+        link: Leads to the supervisor.
+    """
+
+    __slots__ = ("_dropping", "_link")
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._dropping: set[asyncio.Task[None]] = set()
+
+    async def call(self, call: ServerCall) -> ServerReply:
+        """Call a tool at its server; a caller that is cancelled drops the call there, too."""
+        try:
+            return await self._link.services().call_server(self._link.grant, call)
+        except asyncio.CancelledError:
+            dropping = asyncio.create_task(self._drop(call.key))
+            self._dropping.add(dropping)
+            dropping.add_done_callback(self._dropping.discard)
+            raise
+
+    async def _drop(self, key: str) -> None:
+        with suppress(SessionTreeError):  # the session is let go: nobody waits for the reply then
+            await self._link.services().drop_server_call(self._link.grant, key)
 
 
 class MemoryHandle:

@@ -574,8 +574,7 @@ class Delegation:
 
     def ask_for(self, wanted: ToolInput, state: SessionState, key: str) -> stimuli.CallHandedOver:
         """Return the stimulus by which a running call asks a person for input."""
-        call = state.calls[key]
-        at_ms = self._now_ms()
+        call, at_ms = state.calls[key], self._now_ms()
         expires_at_ms = at_ms + int(self._dispatcher.answer_s * 1000)
         return stimuli.CallHandedOver(
             at_ms, client_id_of(state, call), call.final, expires_at_ms, to_person=True, input=wanted

@@ -516,11 +516,9 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         channel=_handle(CHANNEL, kind, channel, RecordingChannel), browser=_handle(BROWSER, kind, browser),
         memory_writer=_handle(MEMORY_WRITER, kind, memory_writer),
         sessions=_handle(SESSIONS, kind, sessions, lambda: RecordingSessions(SESSION_IDS[kind])),
-        subtree=_handle(SUBTREE, kind, subtree, RecordingSubtree),
-        previews=_handle(PREVIEWS, kind, previews), jobs=_handle(JOBS, kind, jobs),
-        child_workspaces=_handle(CHILD_WORKSPACES, kind, child_workspaces),
-        canvas=_handle(CANVAS, kind, canvas), cron=_handle(CRON, kind, cron), mcp=_handle(MCP, kind, mcp),
-    )  # fmt: skip
+        subtree=_handle(SUBTREE, kind, subtree, RecordingSubtree), previews=_handle(PREVIEWS, kind, previews),
+        jobs=_handle(JOBS, kind, jobs), child_workspaces=_handle(CHILD_WORKSPACES, kind, child_workspaces),
+        canvas=_handle(CANVAS, kind, canvas), cron=_handle(CRON, kind, cron), mcp=_handle(MCP, kind, mcp))  # fmt: skip
     return ToolContext(rights, call_id, signals or CallSignals(time.monotonic() + 60))
 
 

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from sessiontree.api.mcp_servers import write_pin
 from sessiontree.mcp.pins import PinnedServer, PinnedTool, identity_of, tools_of_listing
-from sessiontree.mcp.server_pool import start_server
-from sessiontree.mcp.server_process import ServerProcess
+from sessiontree.mcp.server_process import ServerProcess, start_server
 from sessiontree.mcp.settings import McpServer, TierName, reach
 from tests.behaviour.tree_fixtures import Opener
 

@@ -48,7 +48,7 @@ class _Held:
     answer: asyncio.Future[dict[str, Any]] | None = None
 
 
-class Connection:
+class OwnedConnection:
     """A connection to one server; use it once.
 
     Args:
@@ -96,7 +96,7 @@ class Connection:
         """Make a call, or go on with one; return its reply, or what the server needs first.
 
         Raises:
-            CallFailed: there is no reply.
+            CallFailed: it has no reply.
         """
         state = order.get("state")
         if isinstance(state, str) and state.startswith(HELD_PREFIX):

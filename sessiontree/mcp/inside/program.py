@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from sessiontree.mcp.frames import FrameFault, frame_of, read_message
-from sessiontree.mcp.inside.connection import CallFailed, Connection
+from sessiontree.mcp.inside.connection import CallFailed, OwnedConnection
 from sessiontree.mcp.inside.http_streams import HttpStreams
 from sessiontree.mcp.inside.login import log_in
 from sessiontree.mcp.inside.server_streams import ServerStreams
@@ -25,7 +25,7 @@ SETTLE_S: Final = 0.5
 """How long the library may take to notice that its streams have ended."""
 
 
-class Orders:
+class ConnectionOrders:
     """Takes the parent's orders and answers them.
 
     Args:
@@ -53,7 +53,7 @@ class Orders:
     async def _connect(self, order: dict[str, Any]) -> None:
         streams = ServerStreams(order["command"], order["env"], order["cwd"]) if order["command"] else None
         http = HttpStreams(order["url"], order["headers"], order["tokens"])
-        connection = Connection(http.open() if streams is None else streams.open(), self._tell)
+        connection = OwnedConnection(http.open() if streams is None else streams.open(), self._tell)
 
         async def ready(found: dict[str, Any]) -> None:
             process = None if streams is None else streams.process
@@ -83,7 +83,7 @@ class Orders:
             with suppress(OSError):
                 await self._tell({"failed": {"kind": kind, "reason": reason[:REASON_CHARS], "said": said}})
 
-    async def _listen(self, connection: Connection) -> None:
+    async def _listen(self, connection: OwnedConnection) -> None:
         with suppress(EOFError, FrameFault, OSError):
             while True:
                 order = await read_message(self._reader)
@@ -100,7 +100,7 @@ class Orders:
             task.cancel()
         await self._tell({"id": number, "cancelled": True})
 
-    async def _call(self, connection: Connection, number: int, order: dict[str, Any]) -> None:
+    async def _call(self, connection: OwnedConnection, number: int, order: dict[str, Any]) -> None:
         try:
             answer: dict[str, Any] = {"reply": await connection.call(order)}
         except CallFailed as error:
@@ -146,7 +146,7 @@ async def _main(descriptor: int) -> None:
     near = socket.socket(fileno=descriptor)
     near.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=near)
-    await Orders(reader, writer).serve()
+    await ConnectionOrders(reader, writer).serve()
     writer.close()
 
 

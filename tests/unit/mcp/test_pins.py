@@ -74,7 +74,7 @@ def test_hostile_listings_are_bounded_and_refused_by_name() -> None:
 
 
 def test_only_accepted_tools_with_a_usable_schema_are_made(tmp_path: Path) -> None:
-    """A schema that is none leaves one tool out; a description is marked as the server's own words."""
+    """An invalid schema leaves one tool out; a description is marked as the server's own words."""
     server = McpServer(command="x", tiers={"read": "read-only"})
     with pytest.warns(PolicyWarning, match="never accepted"):
         assert server_tools({"one": server}, tmp_path, ()) == ((), ())
