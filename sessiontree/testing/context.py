@@ -505,8 +505,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         tree_id: Names the tree.
         signals: The call's signals, to cancel it or to watch it; by default the call has one minute.
     """
-    rights = replace(
-        _rights_without_handles(kind, root, config or AgentConfig(), status, tree_id),
+    rights = replace(_rights_without_handles(kind, root, config or AgentConfig(), status, tree_id),
         reader=_handle(READER, kind, reader, lambda: WorkspaceReader(root)),
         memory=_handle(MEMORY, kind, memory), web=_handle(WEB, kind, web), http=_handle(HTTP, kind, http),
         images=_handle(IMAGES, kind, images, ImageProcess), vision=_handle(VISION, kind, vision),
@@ -518,7 +517,8 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         sessions=_handle(SESSIONS, kind, sessions, lambda: RecordingSessions(SESSION_IDS[kind])),
         subtree=_handle(SUBTREE, kind, subtree, RecordingSubtree), previews=_handle(PREVIEWS, kind, previews),
         jobs=_handle(JOBS, kind, jobs), child_workspaces=_handle(CHILD_WORKSPACES, kind, child_workspaces),
-        canvas=_handle(CANVAS, kind, canvas), cron=_handle(CRON, kind, cron), mcp=_handle(MCP, kind, mcp))  # fmt: skip
+        canvas=_handle(CANVAS, kind, canvas), cron=_handle(CRON, kind, cron), mcp=_handle(MCP, kind, mcp),
+    )  # fmt: skip
     return ToolContext(rights, call_id, signals or CallSignals(time.monotonic() + 60))
 
 
