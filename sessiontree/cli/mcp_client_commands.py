@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sessiontree.cli.mcp_commands import commands
+from sessiontree.cli.mcp_commands import commands as commands
 from sessiontree.cli.options import AsJson, ConfigFile, StateDir, run_body
 
 _Server = Annotated[str, typer.Argument(metavar="SERVER", help="A server's name in the configuration.")]

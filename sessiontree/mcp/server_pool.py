@@ -134,7 +134,7 @@ class ServerConnection:
     def _reply_in(self, answer: Mapping[str, Any]) -> ServerReply:
         name = self.reached.name
         error = answer.get("error")
-        if isinstance(error, dict) and error.get("kind") == "lost":
+        if isinstance(error, dict) and error.get("kind") in {"lost", "gone"}:
             raise lost_call(name, str(error.get("reason", "")))
         if isinstance(error, dict):
             raise ExecutionError(f"the MCP server {name} refused the call: {error.get('reason', '')}")

@@ -168,6 +168,7 @@ class ServerProcess:
             self._writer.write(frame_of({**order, "id": number}))
             async with asyncio.timeout(limit_s):
                 answer: dict[str, Any] = await asked
+            self._note_loss(answer)
             return answer
         except FrameFault as error:
             raise ExecutionError(f"the call can't be sent to the MCP server {self._name}: {error}") from error
@@ -180,6 +181,13 @@ class ServerProcess:
         finally:
             if self._asked.get(number) is asked:
                 del self._asked[number]
+
+    def _note_loss(self, answer: Mapping[str, Any]) -> None:
+        """End a connection whose server has ended, before its process says so: the next call must not use it."""
+        error = answer.get("error")
+        if isinstance(error, dict) and error.get("kind") == "lost":
+            self._end(str(error.get("reason", "")))
+            self.kill()
 
     def _drop(self, number: int) -> None:
         """Have a call dropped; a process that does not confirm it is stuck, and is ended."""

@@ -102,7 +102,7 @@ class OwnedConnection:
         if isinstance(state, str) and state.startswith(HELD_PREFIX):
             held = self._held.pop(state, None)
             if held is None:
-                raise CallFailed("lost", "the server that asked was restarted; the call is gone")
+                raise CallFailed("gone", "the server that asked was restarted; the call is gone")
             self._give(held, order.get("responses") or {})
         else:
             held = _Held(asyncio.create_task(self._run(order)))

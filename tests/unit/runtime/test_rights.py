@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import CAPABILITIES, SessionRights, capabilities_of
+from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.mcp import ServerCall, ServerReply
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.runtime.outside_handles import LocalNode
 from sessiontree.runtime.session_rights import PORTS, Handles, build_rights
@@ -70,6 +72,13 @@ CHANGING = (
 """What no Worker holds."""
 
 
+class AbsentServers:
+    """Servers of which none answers."""
+
+    async def call(self, call: ServerCall) -> ServerReply:
+        raise ExecutionError(f"no server is called {call.server!r}")
+
+
 def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
     """Whatever a host could hand out, a session holds only what its kind may ever hold."""
     handles = Handles(
@@ -94,6 +103,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         child_workspaces=MappedChanges({}),
         canvas=RecordingCanvas(),
         nodes=LocalNode(),
+        mcp=AbsentServers(),
         runtime=FixedRuntime(),
     )
 
