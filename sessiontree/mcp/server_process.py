@@ -183,7 +183,7 @@ class ServerProcess:
                 del self._asked[number]
 
     def _note_loss(self, answer: Mapping[str, Any]) -> None:
-        """End a connection whose server has ended, before its process says so: the next call must not use it."""
+        """End a connection whose server has ended before its process says so: no call may use it."""
         error = answer.get("error")
         if isinstance(error, dict) and error.get("kind") == "lost":
             self._end(str(error.get("reason", "")))
@@ -211,8 +211,6 @@ class ServerProcess:
     async def close(self) -> None:
         """End it, with the server's process."""
         self._end("it was closed")
-        if self._writer is not None:
-            self._writer.close()  # the process then ends the server gently, and itself
         with suppress(TimeoutError):
             async with asyncio.timeout(CANCEL_S):
                 await self._process.gone()
@@ -243,6 +241,8 @@ class ServerProcess:
         if self._over:
             return
         self._over = True
+        if self._writer is not None:
+            self._writer.close()  # the process then ends the server gently, and itself
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_exception(lost_call(self._name, reason))

@@ -32,7 +32,8 @@ class AskingTool(RawTool):
         taken: list[JsonValue] = []
         if ctx.answered is not None:
             state: Any = ctx.answered.state
-            taken = [*state["taken"], *[answer["text"] for answer in ctx.answered.answers]]  # type: ignore[index, call-overload]
+            answers: Any = ctx.answered.answers
+            taken = [*state["taken"], *[answer["text"] for answer in answers]]
         if len(taken) == params["rounds"]:
             return json_result({"taken": taken})
         question = QuestionItem(question=f"Part {len(taken) + 1}?")
