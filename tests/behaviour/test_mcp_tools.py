@@ -30,7 +30,7 @@ async def test_a_worker_uses_what_the_owner_lowered(open_tree: Opener, tmp_path:
     """Results are marked text, structured content, images and links; an error of the server is the tool's."""
     server = fixture_server(tmp_path, tiers=READING)
     await accept(pin_place(open_tree), fix=server)
-    calls = [
+    calls: Any = [
         [fix("add", a=1, b=2), fix("point", x=3), fix("picture"), fix("link"), fix("fail")],
         [fix("fill", chars=300_000)],
         "done",
