@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -106,7 +107,18 @@ async def read_json(request: Request) -> Any:
         ConfigError: it is not JSON, or its client has gone.
         LimitError: it is too long, or takes too long.
     """
+    body = await read_bounded(request)
     try:
-        return json.loads(await read_bounded(request))
+        value = json.loads(body, parse_constant=_finite, parse_float=_finite)
+        if b"\\u" in body:  # half a character is no text: nobody could send it back, or keep it
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the request is not JSON: {error}") from error
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is not a number that JSON has")
+    return number

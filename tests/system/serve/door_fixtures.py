@@ -17,6 +17,7 @@ from sessiontree import Model, PolicyConfig, Runtime, ToolPolicy
 from sessiontree.doors.conversations import Conversations
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
+from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.clock import machine_ms
 from sessiontree.serve.door_guard import DoorGuard
 from sessiontree.serve.door_routes import DoorRoutes
@@ -65,6 +66,11 @@ class Door:
         """Return a client that sends what it is given, as this token or as nobody."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return httpx.AsyncClient(base_url=self.origin, headers=headers, timeout=60)
+
+    async def records(self, tree_id: str) -> list[JournalRecord]:
+        """Return all that the journal has of a tree of the first token, oldest first."""
+        principal = self.tokens.all()[0].principal
+        return await (await self.conversations.find(principal, tree_id)).log.list_records()
 
     async def stream(self, token: str, body: dict[str, Any]) -> list[dict[str, Any]]:
         """Ask for a stream, and return its events; it ends as the specification says."""
