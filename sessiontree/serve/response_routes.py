@@ -25,7 +25,7 @@ from sessiontree.serve.door_stream import DoorStream, sent
 
 
 @dataclass(frozen=True, slots=True)
-class _StreamedResponse:
+class _ResponseStream:
     """One stream of a response."""
 
     frame: ResponseFrame
@@ -59,7 +59,7 @@ class ResponseRoutes:
             begun = await begin_response(exchange, previous, asked)
             frame = _frame_of(exchange, begun.response_id, given)
             if given.stream:
-                streamed = _StreamedResponse(frame, begun, live, previous, machine_ms() // 1000)
+                streamed = _ResponseStream(frame, begun, live, previous, machine_ms() // 1000)
                 return DoorStream(self._stream(streamed, asked), held.pop_all())
             if given.background:
                 return JSONResponse(response_of(frame, exchange.log.fold, await exchange.heard(begun)))
@@ -81,7 +81,7 @@ class ResponseRoutes:
             begun = Begun(exchange, response_id, None)
             after = _number_in(request.query_params.get("starting_after"))
             at_s = logged.start.at_ms // 1000
-            streamed = _StreamedResponse(frame, begun, live, logged.previous, at_s, after)
+            streamed = _ResponseStream(frame, begun, live, logged.previous, at_s, after)
             return DoorStream(self._stream(streamed, None), held.pop_all())
 
     async def cancel(self, request: Request, token: DoorToken) -> Response:
@@ -94,7 +94,7 @@ class ResponseRoutes:
         return await self.show(request, token)
 
     async def _stream(
-        self, streamed: _StreamedResponse, asked: ClientRequest | None
+        self, streamed: _ResponseStream, asked: ClientRequest | None
     ) -> AsyncIterator[dict[str, str]]:
         events = ResponseEvents(streamed.frame, streamed.after)
         for event in events.begin(streamed.previous, streamed.at_s):
@@ -135,7 +135,7 @@ def _frame_of(exchange: DoorExchange, response_id: str, given: ResponseRequest |
     )
 
 
-def _events_of(events: ResponseEvents, streamed: _StreamedResponse, news: News) -> Any:
+def _events_of(events: ResponseEvents, streamed: _ResponseStream, news: News) -> Any:
     if isinstance(news, TextPiece):
         return events.piece(news.text)
     if isinstance(news, NewItems):

@@ -76,7 +76,12 @@ async def test_malformed_requests_are_refused(tmp_path: Path, count: int) -> Non
                 if answer.status_code != 200:
                     assert answer.json()["error"]["message"]
                     assert token not in answer.text
-            for name in ("..%2f..%2fetc%2fpasswd", "%00", "t" * 5_000, "t0123456789abcdef_" + "0" * 24 + "-1"):
+            for name in (
+                "..%2f..%2fetc%2fpasswd",
+                "%00",
+                "t" * 5_000,
+                "t0123456789abcdef_" + "0" * 24 + "-1",
+            ):
                 assert (await client.get(f"/v1/responses/{name}")).status_code in {404, 414}
             answer = await client.post("/v1/responses", json={"model": "default", "input": "x"})
             assert answer.json()["status"] == "completed"
