@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
@@ -59,6 +59,11 @@ class EditorRights:
     """Directories that a session may work in or below; empty = any."""
     context_of: Callable[[Path, str], int | None] = lambda _, __: None
     """Returns the size of the context of an agent's model in a workspace; None = not known."""
+
+    def principal_at(self, root: Path) -> DoorPrincipal:
+        """Return the principal, as it may act in a workspace: what the owner says of that applies."""
+        given = self.principal.rights.model_copy(update={"workspace": str(root)})
+        return replace(self.principal, rights=given)
 
 
 @asynccontextmanager
@@ -132,9 +137,7 @@ class TreeAgent:
         async with _typed_errors():
             root = self._root_of(cwd, given)
             conversations = self._conversations_at(root)
-            conversation = await conversations.begin(
-                self._rights.principal, self._rights.agent, workspace=str(root)
-            )
+            conversation = await conversations.begin(self._rights.principal_at(root), self._rights.agent)
             session = self._keep(conversation, root)
         _soon(session.begin)
         return NewSessionResponse(session_id=session.session_id)
@@ -164,7 +167,7 @@ class TreeAgent:
                 raise ConfigError(f"the session works in {tree.workspace!r}, not in {str(root)!r}")
             if (open_here := self._sessions.pop(session_id, None)) is not None:
                 await open_here.close()
-            conversation = await conversations.find(self._rights.principal, session_id)
+            conversation = await conversations.find(self._rights.principal_at(root), session_id)
             session = self._keep(conversation, root)
             await session.replay(is_shown=is_shown)
             return session

@@ -32,6 +32,8 @@ from sessiontree.doors.principals import DoorPrincipal, DoorRights
 from tests.behaviour.effect_fakes import TOOLS
 
 ALLOW: Final = "allow_once"
+CONTEXT_TOKENS: Final = 1_000
+"""Size of the context of every model."""
 Choose = Callable[[Any], Awaitable[str]]
 """Returns the id of the option that a person chooses for a tool call; empty = they cancel."""
 
@@ -189,7 +191,7 @@ async def open_editor(
             serve_editor(
                 LineTransport(reader, write),
                 lambda _: conversations,
-                EditorRights(principal, "default", (workspace.resolve(),)),
+                EditorRights(principal, "default", (workspace.resolve(),), lambda _, __: CONTEXT_TOKENS),
                 lambda: (conversations,),
             )
         )

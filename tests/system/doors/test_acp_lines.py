@@ -61,12 +61,13 @@ async def test_each_bad_line_is_answered(tmp_path: Path) -> None:
         assert await editor.prompt(await editor.begin()) == "end_turn"
 
 
-async def test_many_bad_lines_are_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.long)])
+async def test_many_bad_lines_are_answered(tmp_path: Path, count: int) -> None:
     """Hundreds of mutations of a request, and answers to nothing: none ends the agent."""
     random = Random(4)
     good = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "session/load", "params": {"cwd": "/", "x": 1}})
     lines = []
-    for _ in range(300):
+    for _ in range(count):
         changed = bytearray(good.encode())
         for _ in range(random.randint(1, 4)):
             changed[random.randrange(len(changed))] = random.randrange(32, 256)

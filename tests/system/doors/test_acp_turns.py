@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sessiontree import FunctionModel, ModelRequest, ScriptedModel, script_call
+from sessiontree.contracts.messages import AssistantMessage, TextContent, Usage
 from sessiontree.doors.conversations import Conversation
 from sessiontree.journal.record import kind_in
 from tests.behaviour.effect_fakes import effects
@@ -289,6 +290,26 @@ async def test_phases_of_a_program_are_the_plan(tmp_path: Path) -> None:
         ]
         assert plans[-1] == [("read", "completed"), ("write", "completed")]
         assert plans[0][-1][1] == "in_progress"
+
+
+async def test_usage_is_that_of_context_and_tree(tmp_path: Path) -> None:
+    """``used`` is the newest context of Main; the cost is that of all turns, also after a load."""
+
+    def reply(request: ModelRequest) -> AssistantMessage:
+        usage = Usage(input_tokens=100 * request.turn, output_tokens=5, cost_usd=0.25)
+        return AssistantMessage((TextContent("yes"),), usage=usage)
+
+    async with open_editor(tmp_path, FunctionModel(reply)) as editor:
+        session = await editor.begin()
+        for _ in range(2):
+            assert await editor.prompt(session) == "end_turn"
+        await editor.connection.load_session(session_id=session, cwd=str(editor.workspace))
+        found = [
+            (each.used, each.size, each.cost.amount, each.cost.currency)
+            for each in editor.fake.updates
+            if each.session_update == "usage_update"
+        ]
+        assert found == [(105, 1_000, 0.25, "USD"), (205, 1_000, 0.5, "USD")] * 2
 
 
 async def test_a_turn_that_fails_is_an_error(tmp_path: Path) -> None:
