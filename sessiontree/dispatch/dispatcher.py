@@ -118,7 +118,7 @@ class Dispatcher:
         self._command_fingerprint = command_fingerprint
         self._protection = protection
         self._after_untrusted = policy.policy.after_untrusted
-        self._max_tier = policy.policy.max_tier
+        self._max_tier = policy.max_tier_for(())
 
     def prepare(
         self,
@@ -150,7 +150,8 @@ class Dispatcher:
             return _reject_unreadable(key, entry, call.unread)
         try:
             params, arguments = entry.compiled.validate(call.arguments)
-            return self._assign_tier(key, call.id, entry, params, arguments, taint)
+            judged = self._assign_tier(key, call.id, entry, params, arguments, taint)
+            return self._within(judged, asked_by) if asked_by else judged
         except ValidationError as error:
             digest = _digest_of_invalid(entry.name, call.arguments)
             return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
@@ -174,8 +175,24 @@ class Dispatcher:
         withheld = self._policy.withheld_from(askers)
         return withheld if all(each.is_owner for each in askers) else withheld | self._table.for_owners
 
+    def _within(
+        self, judged: PreparedCall | ImmediateOutcome, askers: tuple[Principal, ...]
+    ) -> PreparedCall | ImmediateOutcome:
+        """Return a call as judged, or why it may not be made for these askers."""
+        most = self._policy.max_tier_for(askers)
+        if not isinstance(judged, PreparedCall) or judged.call.tier <= most:
+            return judged
+        tier, tool = PermissionTier(judged.call.tier), judged.entry.tool
+        reason = f"{tier.label} calls may not be made for this sender: {most.label} at most (max_tier)"
+        return self._blocked_outcome(judged.call.key, judged.provider_id, tool, tier, reason)
+
     async def run_before_hooks(
-        self, prepared: PreparedCall, hooks: HookChain, ctx: HookContext, taint: str = ""
+        self,
+        prepared: PreparedCall,
+        hooks: HookChain,
+        ctx: HookContext,
+        taint: str = "",
+        asked_by: tuple[Principal, ...] = (),
     ) -> tuple[PreparedCall | ImmediateOutcome, tuple[HookFault, ...]]:
         """Run the hooks before a prepared call; arguments that they change are validated and judged again."""
         key, call_id, entry = prepared.call.key, prepared.provider_id, prepared.entry
@@ -200,7 +217,7 @@ class Dispatcher:
             except Exception as error:  # noqa: BLE001 - the same for what hooks made of a call
                 failed = _failed_check(entry.name, self._rights.session_id, error)
                 return self._error_outcome(key, call_id, entry.name, failed, "error"), faults
-            return judged, faults
+            return self._within(judged, asked_by), faults
         return prepared, faults
 
     def _assign_tier(

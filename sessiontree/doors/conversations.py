@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -122,7 +123,11 @@ class Conversation:
             self._close_later(self)
 
     def send(
-        self, text: str, images: Sequence[ImageContent] = (), settings: ModelSettings | None = None
+        self,
+        text: str,
+        images: Sequence[ImageContent] = (),
+        settings: ModelSettings | None = None,
+        group: str = "",
     ) -> Turn:
         """Send a message as the principal, and return its turn.
 
@@ -130,6 +135,7 @@ class Conversation:
             text: The message.
             images: Images that belong to it.
             settings: Settings of the model until the reply; None = the tree's.
+            group: Group of the policy in which it is sent, which can only remove rights; empty = none.
 
         Raises:
             ConfigError: the text is empty, or an image is not valid.
@@ -138,7 +144,7 @@ class Conversation:
         self.note_cost()
         check_budget(self.principal, self._spending)
         turn_id = new_turn_id(self.conversation_id)
-        sender = self.principal.sender
+        sender = replace(self.principal.sender, group=group)
         send = self.tree.main.send
         reply = send(text, sender=sender, images=images, message_id=turn_id, settings=settings)
         return Turn(turn_id, reply)

@@ -25,6 +25,11 @@ DEFAULT_AGENT = "default"
 """What a client calls the agent of Main if the owner's configuration names no other."""
 
 
+def tier_group(label: str) -> str:
+    """Return the group of messages whose turns make calls up to this tier, below that of the rights."""
+    return f"tier:{label}"
+
+
 class DoorRights(StrictSettings):
     """What a principal may do: bounds of each tree that it opens by a door."""
 
@@ -99,7 +104,11 @@ class DoorPrincipal:
         policy = allow_hosted(options.get("policy") or PolicyConfig(), client_tools)
         allowed = PermissionTier.from_label(rights.tier)
         before = PermissionTier.from_label(policy.max_tier or rights.tier)
-        changes: dict[str, Any] = {"max_tier": min(allowed, before).label}
+        lower = {tier_group(tier.label): tier.label for tier in PermissionTier if tier < allowed}
+        changes: dict[str, Any] = {
+            "max_tier": min(allowed, before).label,
+            "max_tier_by_group": {**policy.max_tier_by_group, **lower},
+        }
         if rights.tools is not None:
             changes["max_tools"] = (*rights.tools, *client_tools)
         budget = options.get("budget") or Budget()

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.kinds import SystemAnswer, TierLabel
+from sessiontree.contracts.kinds import PermissionTier, SystemAnswer, TierLabel
 from sessiontree.contracts.settings import MessagePolicy, StrictSettings, faults_of
 from sessiontree.policy.catalog import Profile
 
@@ -100,6 +100,8 @@ class PolicyConfig(_Written):
     max_tier: TierLabel | None = None
     """No session holds a tool above this tier, and no call above it runs or asks for an approval; None = each
     tier is possible."""
+    max_tier_by_group: Mapping[str, TierLabel] = Field(default_factory=dict)
+    """The same while a session acts for somebody in a group, and for trees whose channel belongs to it."""
     max_tools: tuple[PolicyEntry, ...] | None = None
     """The tools that a session holds at most, whatever other lists add; None = all."""
     after_untrusted: SystemAnswer = "allow"
@@ -111,6 +113,12 @@ class PolicyConfig(_Written):
     """What Branches may send to people: who, how often, how long. Limits of Main's channel also apply."""
     strict: bool = False
     """Whether an entry that does not name a tool is an error instead of a warning."""
+
+    def max_tier_of(self, group: str) -> PermissionTier:
+        """Return the highest tier of a call in a group."""
+        labels = (self.max_tier, self.max_tier_by_group.get(group))
+        found = [PermissionTier.from_label(label) for label in labels if label is not None]
+        return min(found, default=PermissionTier.ELEVATED)
 
 
 def parse_policy(text: str, *, form: Literal["json", "toml"], place: str) -> PolicyConfig:

@@ -132,10 +132,10 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
     kind = standing.kind
     gone = tuple(row.name for row in words.rows if kind not in row.kinds)
     yield Step(f"kind {kind}", gone=gone, why=f"no {kind} holds it")
-    if config.max_tier is not None:
-        most = PermissionTier.from_label(config.max_tier)
+    most = config.max_tier_of(standing.group)
+    if most is not PermissionTier.ELEVATED:
         above = tuple(row.name for row in words.rows if row.tier > most)
-        yield Step("max tier", gone=above, why=f"the policy allows {config.max_tier} at most (max_tier)")
+        yield Step("max tier", gone=above, why=f"the policy allows {most.label} at most (max_tier)")
     if config.max_tools is not None:
         yield Step("max tools", allow=config.max_tools)
     if not standing.has_channel:

@@ -190,7 +190,7 @@ class HookInterceptor:
         faults: tuple[HookFault, ...] = ()
         if isinstance(checked, PreparedCall):
             checked, faults = await self._dispatcher.run_before_hooks(
-                checked, self._chain, self._context, taint
+                checked, self._chain, self._context, taint, asked.asked_by
             )
         if isinstance(checked, RejectedCall):
             checked, more = await self._reworded(checked, asked.call.id)

@@ -30,12 +30,15 @@ from acp.schema import (
     SessionInfo,
     SessionListCapabilities,
     SessionResumeCapabilities,
+    SetSessionConfigOptionResponse,
+    SetSessionModeResponse,
 )
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.tree_config import TreeSummary
 from sessiontree.doors.acp.editor_session import Editor, EditorSession
 from sessiontree.doors.acp.json_lines import LineTransport
+from sessiontree.doors.acp.options import TIER, check_tier, modes_at, options_at
 from sessiontree.doors.acp.prompts import read_prompt
 from sessiontree.doors.conversations import ConflictError, Conversations, NotFoundError
 from sessiontree.doors.principals import DoorPrincipal
@@ -140,19 +143,19 @@ class TreeAgent:
             conversation = await conversations.begin(self._rights.principal_at(root), self._rights.agent)
             session = self._keep(conversation, root)
         _soon(session.begin)
-        return NewSessionResponse(session_id=session.session_id)
+        return NewSessionResponse(session_id=session.session_id, **_choices_of(session))
 
     async def load_session(self, cwd: str, session_id: str, **given: Any) -> LoadSessionResponse:
         """Resume a tree, and send its whole history before this answers."""
         session = await self._reopen(cwd, session_id, given, is_shown=True)
         _soon(session.begin)
-        return LoadSessionResponse()
+        return LoadSessionResponse(**_choices_of(session))
 
     async def resume_session(self, cwd: str, session_id: str, **given: Any) -> ResumeSessionResponse:
         """Resume a tree without its history."""
         session = await self._reopen(cwd, session_id, given, is_shown=False)
         _soon(session.begin)
-        return ResumeSessionResponse()
+        return ResumeSessionResponse(**_choices_of(session))
 
     async def _reopen(
         self, cwd: str, session_id: str, given: dict[str, Any], *, is_shown: bool
@@ -212,6 +215,24 @@ class TreeAgent:
         if (session := self._sessions.get(session_id)) is not None:
             await session.cancel()
 
+    async def set_session_mode(self, mode_id: str, session_id: str, **_: Any) -> SetSessionModeResponse:
+        """Set the tier of the prompts that follow, within that of the rights."""
+        async with _typed_errors():
+            session = self._session(session_id)
+            session.tier = check_tier(mode_id, session.most_tier)
+        return SetSessionModeResponse()
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: object, **_: Any
+    ) -> SetSessionConfigOptionResponse:
+        """Set an option of the prompts that follow, and return all options."""
+        async with _typed_errors():
+            session = self._session(session_id)
+            if config_id != TIER:
+                raise ConfigError(f"the only option is {TIER!r}")
+            session.tier = check_tier(value, session.most_tier)
+        return SetSessionConfigOptionResponse(config_options=_choices_of(session)["config_options"])
+
     async def authenticate(self, method_id: str, **_: Any) -> None:
         """Refuse: no method was offered.
 
@@ -256,6 +277,12 @@ class TreeAgent:
         if self._rights.roots and not any(root.is_relative_to(each) for each in self._rights.roots):
             raise ConfigError(f"cwd {cwd[:200]!r} is not in a directory that sessions may work in")
         return root
+
+
+def _choices_of(session: EditorSession) -> dict[str, Any]:
+    """Return what may be chosen for a session, as members of an answer."""
+    tier, most = session.tier, session.most_tier
+    return {"modes": modes_at(tier, most), "config_options": options_at(tier, most)}
 
 
 def _soon(begin: Callable[[], None]) -> None:

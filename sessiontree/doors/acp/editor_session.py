@@ -25,11 +25,13 @@ from sessiontree.contracts.session_facts import RunFinished
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.doors.acp.channel import EditorChannel
 from sessiontree.doors.acp.elicitations import form_of, reply_of, text_of
+from sessiontree.doors.acp.options import tiers_up_to
 from sessiontree.doors.acp.permissions import answer_of, call_of, options_of
 from sessiontree.doors.acp.replies import message_chunk
 from sessiontree.doors.acp.tool_calls import progress_of, text_content
 from sessiontree.doors.acp.updates import TreeUpdates, Update
 from sessiontree.doors.conversations import Conversation
+from sessiontree.doors.principals import tier_group
 from sessiontree.doors.turns import Turn
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.runtime.progress import Progress, ProgressReader
@@ -97,6 +99,13 @@ class EditorSession:
         self._moved = asyncio.Condition()
         """Held while updates are sent, so that they keep their order; notified after each fact."""
         self._tasks: list[asyncio.Task[None]] = []
+        self.tier: str = self.most_tier
+        """The highest tier of calls for prompts that follow."""
+
+    @property
+    def most_tier(self) -> str:
+        """The tier of its principal's rights."""
+        return self.conversation.principal.rights.tier
 
     @property
     def session_id(self) -> str:
@@ -118,6 +127,9 @@ class EditorSession:
                 if is_shown:
                     await self._send(update)
             self._seq = record.seq
+        for tier in tiers_up_to(self.most_tier)[:-1]:  # what was chosen holds until something else is
+            if self._updates.group == tier_group(tier):
+                self.tier = tier
 
     def begin(self) -> None:
         """Send updates from now on, and ask what waits."""
@@ -149,7 +161,8 @@ class EditorSession:
         """
         if len(self._prompts) >= MAX_PROMPTS:
             raise ConfigError(f"{MAX_PROMPTS} prompts of this session are open; wait for one to end")
-        turn = self.conversation.send(text, images)
+        group = "" if self.tier == self.most_tier else tier_group(self.tier)
+        turn = self.conversation.send(text, images, group=group)
         prompt = self._prompts[turn.turn_id] = _Prompt(asyncio.get_running_loop().create_future())
         ending = asyncio.create_task(self._end_unheard(turn, prompt))
         try:

@@ -96,6 +96,8 @@ class TreeUpdates:
         self.replies = ReplyStream()
         self.requests: dict[str, str] = {}
         """The tool calls of approval requests that were not decided, by request."""
+        self.group = ""
+        """The group in which the newest message of a person was sent."""
         self._root = root
         self._context_tokens = context_tokens
         self._is_own = is_own
@@ -137,6 +139,7 @@ class TreeUpdates:
     def _of_main(self, fact: Any) -> Iterator[Update]:
         match fact:
             case said.MessageReceived(message_id=message_id, message=message) if message.origin == "user":
+                self.group = fact.asked_by[-1].group if fact.asked_by else ""
                 if not self._is_own(message_id):
                     yield from _message_of_user(message_id, message.content)
             case said.TurnStarted(turn=turn) | said.TurnRetried(turn=turn):

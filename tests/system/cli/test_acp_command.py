@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from acp import connect_to_agent, text_block
@@ -46,7 +46,7 @@ class AgentProcess:
         self.process = process
         self.fake = fake
         self.connection: Any = connect_to_agent(
-            fake, process.stdin, process.stdout, use_unstable_protocol=True
+            cast("Any", fake), process.stdin, process.stdout, use_unstable_protocol=True
         )
 
     async def end(self) -> int:

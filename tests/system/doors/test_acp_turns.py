@@ -271,6 +271,39 @@ async def test_an_editor_gets_no_more_than_its_tier(tmp_path: Path) -> None:
         assert [states[-1] for states in editor.fake.calls.values()] == ["failed", "failed", "completed"]
 
 
+async def test_a_tier_can_be_lowered_and_never_passes_the_rights(tmp_path: Path) -> None:
+    """A prompt at a lower tier changes nothing, in children either; what was chosen holds after a restart."""
+
+    def reply(request: ModelRequest) -> Any:
+        heard = [message.to_wire()["role"] for message in request.messages]
+        if heard[-1] == "toolResult":
+            return "done"
+        if request.session_id == "main" and request.messages[-1].text == "spawn":
+            return script_call("sessions_spawn", kind="branch", task="write")
+        return [script_call(tool, text=request.session_id) for tool in ("append", "sly")]
+
+    async with open_editor(tmp_path, FunctionModel(reply), tier="Workspace") as editor:
+        new = await editor.connection.new_session(cwd=str(editor.workspace))
+        session, (option,) = new.session_id, new.config_options
+        assert (option.id, option.current_value) == ("tier", "Workspace")
+        assert [each.value for each in option.options] == ["ReadOnly", "Workspace"]
+        for chosen in ("System", "Elevated", "", "readonly"):
+            code, _ = await refusal_of(editor.connection.set_session_mode(session_id=session, mode_id=chosen))
+            assert code == -32602
+        await editor.connection.set_config_option(session_id=session, config_id="tier", value="ReadOnly")
+        for text in ("go", "spawn"):
+            assert await editor.prompt(session, text) == "end_turn"
+        assert effects(editor.workspace) == []
+    async with open_editor(tmp_path, FunctionModel(reply), tier="Workspace") as editor:
+        loaded = await editor.connection.load_session(session_id=session, cwd=str(editor.workspace))
+        assert (loaded.config_options[0].current_value, loaded.modes.current_mode_id) == ("ReadOnly",) * 2
+        assert await editor.prompt(session) == "end_turn"
+        assert effects(editor.workspace) == []
+        await editor.connection.set_session_mode(session_id=session, mode_id="Workspace")
+        assert await editor.prompt(session) == "end_turn"
+        assert [text for _, text in effects(editor.workspace)] == ["main", "main"]
+
+
 PHASES = """
 phase("read")
 phase("write")
