@@ -54,6 +54,8 @@ class ReplyStream:
         self._dropped = 0
         self._is_torn = False
         """Whether a piece of this reply was lost: the rest waits for the whole."""
+        self._has_run_on = False
+        """Whether the end of a reply was lost: pieces of the next one may have been taken for its own."""
 
     def take(self, event: Event, dropped: int) -> Iterator[Chunk]:
         """Yield what an event of Main's progress adds; ``dropped`` is how many events were lost so far."""
@@ -77,7 +79,7 @@ class ReplyStream:
 
     def begin(self, turn: int) -> Iterator[Chunk]:
         """Yield the pieces that came before the fact that their turn has started."""
-        self._turn, self._is_torn = turn, len(self._early) == MAX_EARLY
+        self._turn, self._is_torn = turn, self._has_run_on or len(self._early) == MAX_EARLY
         self._text, self._thoughts = _Stream(), _Stream()
         while self._early and self._turn is not None:
             yield from self.take(*self._early.popleft())
@@ -94,5 +96,6 @@ class ReplyStream:
 
     def drop(self) -> None:
         """Forget the reply that was written: its turn has ended."""
+        self._has_run_on = self._turn is not None and self._is_torn
         self._turn = None
         self._text, self._thoughts = _Stream(), _Stream()

@@ -36,18 +36,25 @@ def test_each_reply_is_sent_once(replies: list[tuple[str, str]], data: st.DataOb
             key = (chunk.message_id, chunk.session_update)
             sent[key] = sent.get(key, "") + chunk.content.text
 
-    for turn, (text, thoughts) in enumerate(replies, 1):
-        events = list(pieces_of(text, thoughts))
-        early = data.draw(st.integers(0, len(events)))
-        for number, event in enumerate(events):
-            if number == early:
-                keep(stream.begin(turn))
+    def come(events: list[Any]) -> None:
+        nonlocal dropped
+        for event in events:
             if data.draw(st.integers(0, 3)) == 0:
                 dropped += 1
             else:
                 keep(stream.take(event, dropped))
-        if early == len(events):
-            keep(stream.begin(turn))
+
+    left = [list(pieces_of(*reply)) for reply in replies]
+    for turn, (text, thoughts) in enumerate(replies, 1):
+        events = left[turn - 1]
+        early = data.draw(st.integers(0, len(events)))
+        come(events[:early])
+        keep(stream.begin(turn))
+        come(events[early:])
+        if turn < len(left):  # the next reply begins before the fact of this one is read
+            ahead = data.draw(st.integers(0, 2))
+            come(left[turn][:ahead])
+            del left[turn][:ahead]
         keep(stream.end(turn, AssistantMessage((ThinkingContent(thoughts), TextContent(text)))))
     assert sent == {
         (f"main.{turn}", f"agent_{kind}_chunk"): whole
