@@ -77,6 +77,8 @@ def list_tools(trees: Conversations) -> list[TreeTool]:
         TreeTool(trees, "protocol_error_job", lambda _: "look x", {}, agent="spent"),
         TreeTool(trees, "confirm_delete", lambda a: f"launch {a['filename']}", {"filename": "string"}),
         TreeTool(trees, "multi_input", lambda _: "twice", {}),
+        TreeTool(trees, "test_simple_text", lambda _: "say This is a text.", {}, is_task=False),
+        TreeTool(trees, "test_error_handling", lambda _: "fail 0", {}, is_task=False),
         TreeTool(trees, MIXED, lambda a: f"say Hello, {a['name']}!", {"name": "string"}),
     ]
 
