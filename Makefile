@@ -2,7 +2,7 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-suites setup-page setup-clients screenshots setup-bench demo demo-landing test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
+.PHONY: help setup setup-local setup-suites setup-page setup-clients setup-conformance conformance screenshots setup-bench demo demo-landing test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
   test-changed room hooks release setup-lab setup-formats setup-release mutation setup-mutation
 
 # Another environment's modules must not leak into this one.
@@ -61,6 +61,19 @@ setup-clients: setup ## install clients of others' making, 10 MB, from npm (test
 	@cmp -s .ci/clients/package-lock.json .ci/clients/node_modules/.built || { cd .ci/clients \
 	  && npm ci --ignore-scripts --legacy-peer-deps --no-audit --no-fund --loglevel=error >&2 \
 	  && cp package-lock.json node_modules/.built; }
+
+# The suite's release on npm is older than the protocol. MCP_SUITE names another place to take it from.
+MCP_SUITE ?= https://github.com/modelcontextprotocol/conformance
+MCP_SUITE_COMMIT := c321dd32035556e6769d3724a8ee97d87c3faaac
+
+setup-conformance: setup ## build the conformance suite of MCP in .ci/conformance, with Node 22 or newer
+	@test -f .ci/conformance/dist/index.js || { rm -rf .ci/conformance \
+	  && git clone --quiet $(MCP_SUITE) .ci/conformance && cd .ci/conformance \
+	  && git checkout --quiet $(MCP_SUITE_COMMIT) \
+	  && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2 && npm run --silent build >&2; }
+
+conformance: setup-conformance ## ask the MCP server by that suite, and compare with what is known to pass
+	$(BIN)/python .ci/conformance.py $(ARGS)
 
 PICTURES := pages/test_pictures.py notebooks/test_widget_pictures.py bench/view/test_run_pictures.py
 
