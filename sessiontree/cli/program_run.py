@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sessiontree import (
-    AgentSpec,
     ConfigError,
     Configuration,
-    PolicyConfig,
     SessionResult,
     SessionTree,
     ValidationError,
 )
 from sessiontree.api.program_files import read_programs
+from sessiontree.api.program_grants import grant_program
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.cli.configured_tree import checked_workspace, load_configuration, tree_options
 from sessiontree.cli.run import TYPED, TaskRun, terminal_channel
@@ -26,7 +24,6 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.program_tool import SavedProgram, SavedText
 from sessiontree.contracts.settings import suggestion
-from sessiontree.policy.compiled import PolicyWarning
 from sessiontree.schema.compiled import compile_tool
 
 
@@ -172,27 +169,3 @@ _NAMES: tuple[tuple[type, str], ...] = (
     (list, "array"),
     (dict, "object"),
 )
-
-
-def grant_program(options: dict[str, Any], name: str) -> None:
-    """Let the sessions of a new tree hold a saved program that its owner named on the command line.
-
-    What the owner denies stays denied, and the tools that the program calls are judged as ever.
-
-    Args:
-        options: The arguments of the tree; changed.
-        name: The program.
-    """
-    policy: PolicyConfig = options["policy"]
-    lists = policy.tools
-    if lists.profile is None and not lists.also_allow:  # the owner did not write this list
-        warnings.filterwarnings("ignore", r"tools\.alsoAllow adds to a profile's list", PolicyWarning)
-    update: dict[str, Any] = {"also_allow": (*(lists.also_allow or ()), name)}
-    if lists.allow is not None:
-        update["allow"] = (*lists.allow, name)
-    options["policy"] = policy.model_copy(update={"tools": lists.model_copy(update=update)})
-    agents: dict[str, AgentSpec] = options["agents"]
-    options["agents"] = {
-        agent: spec if spec.tools is None else spec.model_copy(update={"tools": (*spec.tools, name)})
-        for agent, spec in agents.items()
-    }

@@ -17,6 +17,8 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from sessiontree.api.app import take_app
+from sessiontree.api.program_files import read_programs
+from sessiontree.api.program_grants import grant_program
 from sessiontree.api.runtime import Runtime
 from sessiontree.api.session_tree import SessionTree
 from sessiontree.api.stored_trees import StoredTrees
@@ -26,6 +28,7 @@ from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotF
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.program_tool import SavedText
 from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
 from sessiontree.doors.client_tools import add_hosted, declared_in, tier_in
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal
@@ -185,7 +188,11 @@ class Conversation:
         """Return whether a turn goes on, or waits for an answer; false if nobody can know."""
         try:
             turns = await self.log.read()
-            return any(turn.ended is None for turn in turns.values()) and not await self.is_over()
+            if await self.is_over():
+                return False
+            if not turns:  # what a saved program does is no turn of Main
+                return bool(self.tree.main.status().children)
+            return any(turn.ended is None for turn in turns.values())
         except SessionTreeError:
             return False
 
@@ -240,6 +247,7 @@ class Conversations:
         workspace: str | None = None,
         hosted: Mapping[str, Mapping[str, JsonValue]] | None = None,
         is_kept: bool = True,
+        program: str | None = None,
     ) -> Conversation:
         """Open a new tree.
 
@@ -249,6 +257,7 @@ class Conversations:
             workspace: Its directory; None = that of the principal's rights. A door checks that it may be.
             hosted: What the client declared of the tools that it hosts, by name.
             is_kept: False = no client finds it by an id, and it is erased when the door is closed.
+            program: A saved program of :meth:`list_programs` that its sessions may run.
 
         Raises:
             ConfigError: the agent is unknown or not one of the principal's, a tool can't be used, or too many
@@ -267,8 +276,21 @@ class Conversations:
             options["purpose"] = principal.passing_purpose
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SchemaWarning)  # the client's schemas are not the owner's to mend
+            if program is not None:
+                grant_program(options, program)
             tree = SessionTree(place, runtime=self._runtime, **options)
         return await self._keep(principal, await tree.start())
+
+    def list_programs(self, principal: DoorPrincipal) -> list[SavedText]:
+        """Return the saved programs of the owner that a principal may run: those that its rights name.
+
+        Raises:
+            ConfigError: the owner's configuration can't be used.
+        """
+        named = principal.rights.tools or ()
+        folder = self._options_for(principal.rights.workspace, None).get("programs") if named else None
+        found = read_programs(Path(folder))[0] if folder is not None else {}
+        return [found[name] for name in named if name in found]
 
     async def fork(self, conversation: Conversation, seq: int) -> Conversation:
         """Return a new conversation that shares the first facts of another one.

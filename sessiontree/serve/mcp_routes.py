@@ -33,7 +33,7 @@ def find_principal(ctx: ServerRequestContext[Any, Any]) -> DoorPrincipal:
 
 def make_door(conversations: Conversations) -> McpDoor:
     """Return the door of a server: its tools begin and steer the trees of whoever asks."""
-    return McpDoor(conversations, ConversationTools(conversations).list_tools(), find_principal)
+    return McpDoor(conversations, ConversationTools(conversations).list_tools, find_principal)
 
 
 class McpRoutes:

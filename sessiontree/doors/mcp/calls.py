@@ -50,8 +50,8 @@ class DoorTool(Protocol):
     def name(self) -> str:
         """What clients call it by."""
 
-    def describe(self, principal: DoorPrincipal) -> types.Tool | None:
-        """Return what clients see of it; None = the principal may not call it."""
+    def describe(self, principal: DoorPrincipal) -> types.Tool:
+        """Return what a client sees of it."""
 
     async def call(self, asked: ToolAsked) -> HandlerResult:
         """Carry a call out.

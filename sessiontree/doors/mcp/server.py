@@ -45,6 +45,8 @@ INSTRUCTIONS: Final = (
 Asked = ServerRequestContext[Any, Any]
 FindPrincipal = Callable[[Asked], DoorPrincipal]
 """Returns who makes a request."""
+Catalog = Callable[[DoorPrincipal], Sequence[DoorTool]]
+"""Returns the tools that a principal may call; of two with one name the first one counts."""
 
 
 class NamedTask(types.RequestParams):
@@ -64,15 +66,13 @@ class McpDoor:
 
     Args:
         conversations: The trees of all principals.
-        tools: What clients may call.
+        catalog: Returns what a principal may call.
         find_principal: Says who makes a request.
     """
 
-    def __init__(
-        self, conversations: Conversations, tools: Sequence[DoorTool], find_principal: FindPrincipal
-    ) -> None:
+    def __init__(self, conversations: Conversations, catalog: Catalog, find_principal: FindPrincipal) -> None:
         self._conversations = conversations
-        self._tools = {tool.name: tool for tool in tools}
+        self._catalog = catalog
         self._find_principal = find_principal
         self.server: Server[Any] = Server(
             "sessiontree",
@@ -89,13 +89,12 @@ class McpDoor:
 
     async def _list_tools(self, ctx: Asked, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         principal = self._find_principal(ctx)
-        described = (tool.describe(principal) for tool in self._tools.values())
-        return types.ListToolsResult(tools=[tool for tool in described if tool is not None])
+        return types.ListToolsResult(tools=[tool.describe(principal) for tool in self._catalog(principal)])
 
     async def _call_tool(self, ctx: Asked, params: types.CallToolRequestParams) -> HandlerResult:
         principal = self._find_principal(ctx)
-        tool = self._tools.get(params.name)
-        if tool is None or tool.describe(principal) is None:
+        tool = next((each for each in self._catalog(principal) if each.name == params.name), None)
+        if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"no tool is called {params.name[:100]!r}")
 
         async def report(progress: float, message: str) -> None:
@@ -142,7 +141,7 @@ class McpDoor:
         work = await self._find_task(ctx, params)
         with work.conversation:
             if (await work.report()).status not in ENDED:
-                await work.conversation.interrupt()
+                await work.cancel()
         return {"resultType": "complete"}
 
     async def _find_task(self, ctx: Asked, params: NamedTask) -> Work:

@@ -19,7 +19,7 @@ async def serve_stdio(conversations: Conversations, principal: DoorPrincipal) ->
         conversations: The trees; closed at the end.
         principal: Who the program is.
     """
-    door = McpDoor(conversations, ConversationTools(conversations).list_tools(), lambda _: principal)
+    door = McpDoor(conversations, ConversationTools(conversations).list_tools, lambda _: principal)
     try:
         async with stdio_server() as (incoming, outgoing):
             await door.server.run(incoming, outgoing, door.server.create_initialization_options())

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from mcp import types
@@ -16,6 +17,7 @@ from mcp.server.context import HandlerResult
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.program_tool import SavedProgram, SavedText
 from sessiontree.contracts.settings import faults_of
 from sessiontree.doors.conversations import Conversation, Conversations, NotFoundError
 from sessiontree.doors.mcp.calls import (
@@ -30,8 +32,9 @@ from sessiontree.doors.mcp.calls import (
     list_requests,
 )
 from sessiontree.doors.mcp.forms import FormReply, answer_form, check_reply, list_waiting
-from sessiontree.doors.mcp.work import WorkReport, WorkStatus, find_work, work_of
+from sessiontree.doors.mcp.work import ENDED, WorkReport, WorkStatus, begin_program, find_newest, work_of
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal
+from sessiontree.schema.compiled import compile_tool
 from sessiontree.tree.report import ReceiptLine
 
 MAX_TEXT: Final = 500_000
@@ -168,10 +171,8 @@ class TypedTool:
     hints: Callable[[DoorPrincipal], types.ToolAnnotations]
     is_for: Callable[[DoorPrincipal], bool] = lambda _: True
 
-    def describe(self, principal: DoorPrincipal) -> types.Tool | None:
-        """Return what clients see of it; None = the principal may not call it."""
-        if not self.is_for(principal):
-            return None
+    def describe(self, principal: DoorPrincipal) -> types.Tool:
+        """Return what a client sees of it."""
         return types.Tool(
             name=self.name,
             description=self.description,
@@ -194,6 +195,42 @@ class TypedTool:
         return await self.carry_out(asked, given)
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramRunTool:
+    """A saved program of the owner: a call of it runs in a tree of its own."""
+
+    conversations: Conversations
+    saved: SavedText
+
+    @property
+    def name(self) -> str:
+        """What clients call it by: the name of its file."""
+        return self.saved.name
+
+    def describe(self, principal: DoorPrincipal) -> types.Tool:
+        """Return what a client sees of it: its parameters are those of its ``main``."""
+        return types.Tool(
+            name=self.name,
+            description=self.saved.description,
+            input_schema=dict(self.saved.parameters),
+            output_schema=WorkAnswer.model_json_schema(),
+            annotations=_hint_work(principal),
+        )
+
+    async def call(self, asked: ToolAsked) -> HandlerResult:
+        """Run it.
+
+        Raises:
+            ValidationError: an argument does not fit its ``main``.
+            SessionTreeError: it can't begin.
+        """
+        _, inputs = compile_tool(SavedProgram(self.saved)).validate(dict(asked.arguments))
+        conversation = await self.conversations.begin(asked.principal, program=self.name)
+        with conversation:
+            work = await begin_program(conversation, self.saved, inputs)
+            return await answer_work(asked, work, WAIT_S)
+
+
 class ConversationTools:
     """The tools for conversations.
 
@@ -204,8 +241,21 @@ class ConversationTools:
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
 
-    def list_tools(self) -> Sequence[DoorTool]:
-        """Return the tools."""
+    def list_tools(self, principal: DoorPrincipal) -> Sequence[DoorTool]:
+        """Return the tools that a principal may call: those for conversations, and saved programs.
+
+        Raises:
+            ConfigError: the owner's configuration can't be used.
+        """
+        programs = (
+            ProgramRunTool(self._conversations, each) for each in self._conversations.list_programs(principal)
+        )
+        own = [tool for tool in self._own if tool.is_for(principal)]
+        names = {tool.name for tool in own}
+        return [*own, *(tool for tool in programs if tool.name not in names)]
+
+    @cached_property
+    def _own(self) -> Sequence[TypedTool]:
         return (
             TypedTool(
                 "run_tree",
@@ -283,18 +333,16 @@ class ConversationTools:
     async def _cancel(self, asked: ToolAsked, given: CancelWork) -> HandlerResult:
         conversation = await self._conversations.find(asked.principal, given.conversation)
         with conversation:
-            lines = await conversation.interrupt()
-            receipt = Receipt(conversation=conversation.conversation_id, sessions=_rows_of(lines))
+            work = await find_newest(conversation)
+            if work is not None and (await work.report()).status not in ENDED:
+                await work.cancel()
+            rows = _rows_of(conversation.tree.receipt())
+            receipt = Receipt(conversation=conversation.conversation_id, sessions=rows)
             return complete(receipt, "\n".join(f"{row.session}: {row.status}" for row in receipt.sessions))
 
     async def _status_of(self, conversation: Conversation) -> types.CallToolResult:
-        turns = await conversation.log.read()
-        report = None
-        if turns:
-            unfinished = [each.turn_id for each in turns.values() if each.ended is None]
-            named = unfinished[0] if unfinished else next(reversed(turns))
-            work = await find_work(self._conversations, conversation.principal, named)
-            report = await work.report()
+        work = await find_newest(conversation)
+        report = None if work is None else await work.report()
         usage = conversation.tree.usage()
         status = ConversationStatus(
             conversation=conversation.conversation_id,

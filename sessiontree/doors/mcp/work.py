@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from sessiontree.contracts.jsonable import dump_readable
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.doors.conversations import ConflictError, Conversation, Conversations
+from sessiontree.contracts.program_tool import SavedText
+from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
 from sessiontree.doors.mcp.forms import Waiting, list_waiting
 from sessiontree.doors.principals import DoorPrincipal
-from sessiontree.doors.turns import HeardTurn, Turn
+from sessiontree.doors.turns import HeardTurn, Turn, new_turn_id
 
 WorkStatus: TypeAlias = Literal["working", "input_required", "completed", "cancelled", "failed"]
+FIRST_FACTS: Final = 64
+"""Among so many of a tree's first facts is the start of its program."""
 ENDED: tuple[WorkStatus, ...] = ("completed", "cancelled", "failed")
 
 
@@ -42,8 +49,32 @@ class WorkReport:
         return "failed" if self.status == "completed" and self.error else self.status
 
 
+class Work(Protocol):
+    """What a client began, and follows."""
+
+    @property
+    def conversation(self) -> Conversation:
+        """Where it goes on."""
+
+    @property
+    def work_id(self) -> str:
+        """Its id."""
+
+    async def until_durable(self) -> None:
+        """Wait until the journal has it."""
+
+    async def until_ended(self) -> None:
+        """Wait until it has ended."""
+
+    async def report(self) -> WorkReport:
+        """Return its state."""
+
+    async def cancel(self) -> None:
+        """Stop it."""
+
+
 @dataclass(frozen=True, slots=True)
-class Work:
+class TurnWork:
     """One turn of a conversation."""
 
     conversation: Conversation
@@ -78,6 +109,10 @@ class Work:
         changed_ms = turn.end_ms or log.changed_ms
         return WorkReport(status, turn.at_ms, changed_ms, turn.ended.text, turn.ended.error or "")
 
+    async def cancel(self) -> None:
+        """Interrupt it, and what its children do."""
+        await self.conversation.interrupt()
+
     async def _report_unfinished(self, turn: HeardTurn) -> WorkReport:
         log = self.conversation.log
         turns = await log.read()
@@ -98,9 +133,68 @@ class Work:
         return WorkReport(status, turn.at_ms, changed_ms, error=result.summary or result.status.value)
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramWork:
+    """One run of a saved program: a Branch of a tree of its own."""
+
+    conversation: Conversation
+    work_id: str
+    session_id: str
+    created_ms: int
+
+    async def until_durable(self) -> None:
+        """Return at once: it was begun when the journal had it."""
+
+    async def until_ended(self) -> None:
+        """Wait until it has ended."""
+        await self.conversation.tree.session(self.session_id).result()
+
+    async def report(self) -> WorkReport:
+        """Return its state; the answer is the program's value as JSON."""
+        tree, log = self.conversation.tree, self.conversation.log
+        await log.read()
+        lines = {line.session_id: line.status for line in tree.receipt()}
+        if not lines[self.session_id].is_final:
+            waiting = list_waiting(tree)
+            if waiting and not self.conversation.principal.rights.approves:
+                return WorkReport("working", self.created_ms, log.changed_ms, waits_for_owner=True)
+            status: WorkStatus = "input_required" if waiting else "working"
+            return WorkReport(status, self.created_ms, log.changed_ms, waiting=waiting)
+        result = await tree.session(self.session_id).result()
+        if result.status is SessionStatus.COMPLETED:
+            text = result.output if isinstance(result.output, str) else dump_readable(result.output)
+            return WorkReport("completed", self.created_ms, log.changed_ms, text)
+        ended: WorkStatus = "cancelled" if result.status is SessionStatus.CANCELLED else "completed"
+        return WorkReport(ended, self.created_ms, log.changed_ms, error=result.summary or result.status.value)
+
+    async def cancel(self) -> None:
+        """End it, and everything below it."""
+        name = self.conversation.principal.name
+        await self.conversation.tree.session(self.session_id).cancel(f"cancelled by {name}")
+
+
 def work_of(conversation: Conversation, turn: Turn) -> Work:
     """Return the work of a turn that was asked for just now."""
-    return Work(conversation, turn.turn_id)
+    return TurnWork(conversation, turn.turn_id)
+
+
+async def begin_program(conversation: Conversation, saved: SavedText, inputs: Mapping[str, Any]) -> Work:
+    """Begin a saved program in a new tree; durable when this returns.
+
+    Raises:
+        SpawnRefused, LimitExceeded: a rule or a limit forbids it.
+    """
+    work_id = new_turn_id(conversation.conversation_id)
+    await conversation.tree.main.spawn(
+        "branch",
+        f"Run {saved.name}.",
+        program=saved.name,
+        inputs=dict(inputs),
+        budget=saved.budget,
+        label=_label_in(work_id),
+        stays_open=False,
+    )
+    return await _find_program(conversation, work_id)
 
 
 async def find_work(conversations: Conversations, principal: DoorPrincipal, work_id: str) -> Work:
@@ -111,6 +205,39 @@ async def find_work(conversations: Conversations, principal: DoorPrincipal, work
         ConfigError: too many trees are open, or the tree can't be resumed.
     """
     conversation = await conversations.find_by_turn(principal, work_id)
-    work = Work(conversation, work_id)
-    await conversation.find_turn(work_id)
-    return work
+    if await conversation.log.read():
+        await conversation.find_turn(work_id)
+        return TurnWork(conversation, work_id)
+    return await _find_program(conversation, work_id)
+
+
+async def find_newest(conversation: Conversation) -> Work | None:
+    """Return the work that goes on longest, else the newest one; None = the conversation has none yet."""
+    turns = await conversation.log.read()
+    if turns:
+        unfinished = [each.turn_id for each in turns.values() if each.ended is None]
+        return TurnWork(conversation, unfinished[0] if unfinished else next(reversed(turns)))
+    found = await _list_programs(conversation)
+    return found[0] if found else None
+
+
+async def _find_program(conversation: Conversation, work_id: str) -> Work:
+    for each in await _list_programs(conversation):
+        if each.work_id == work_id:
+            return each
+    raise NotFoundError(f"nothing is called {work_id[:100]!r}")
+
+
+async def _list_programs(conversation: Conversation) -> list[ProgramWork]:
+    log, tree_id = conversation.log, conversation.conversation_id
+    first = await log.supervisor.read(tree_id, 0, FIRST_FACTS, 0.0)
+    return [
+        ProgramWork(conversation, f"{tree_id}_{fact.spec.label}", fact.spec.session_id, record.at_ms)
+        for record in first
+        for fact in record.facts
+        if isinstance(fact, SessionSpawned) and fact.spec.parent == MAIN and fact.spec.label is not None
+    ]
+
+
+def _label_in(work_id: str) -> str:
+    return work_id.rpartition("_")[2]

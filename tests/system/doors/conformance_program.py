@@ -117,7 +117,8 @@ class SuiteRoutes(McpRoutes):
 async def main(place: Path) -> None:
     """Serve until killed."""
     trees, guard = make_trees(place), DoorGuard(TokenFile(place / "state"))
-    door = McpDoor(trees, [*ConversationTools(trees).list_tools(), *list_tools(trees)], find_principal)
+    own = ConversationTools(trees)
+    door = McpDoor(trees, lambda who: [*own.list_tools(who), *list_tools(trees)], find_principal)
     ask_before(door)
     token = make_token(place, tier="Elevated", approves=True, max_open=10_000)
     server = PageServer(place / "state", Address(), SuiteRoutes(guard, door, token))

@@ -77,7 +77,9 @@ async def obey(request: ModelRequest) -> Any:
 
 def make_options(workspace: str, agent: str | None) -> dict[str, Any]:
     """Return the arguments of a tree; the agent ``spent`` may make no call at all."""
+    folder = Path(workspace).parent / "programs"
     return {
+        **({"programs": folder} if folder.is_dir() else {}),
         "model": AsyncFunctionModel(obey),
         "tools": (*TOOLS, Pause()),
         "policy": PolicyConfig(tools=ToolPolicy(allow=("*",))),
