@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -20,12 +20,18 @@ from sessiontree.serve.response_routes import ResponseRoutes
 
 Answer: TypeAlias = Callable[[Request, DoorToken], Awaitable[Response]]
 
+_PASSING: Final = frozenset({408, 429})
+"""Refusals of what may succeed later."""
+
 
 def refusal(status: int, message: str, code: str) -> Response:
     """Return an error as clients of the protocol know it."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     error = {"message": message, "type": kind, "param": None, "code": code}
-    return JSONResponse({"error": error}, status, CHALLENGE if status == 401 else {})
+    headers = dict(CHALLENGE) if status == 401 else {}
+    if status not in _PASSING:
+        headers["x-should-retry"] = "false"  # else clients try again by themselves, and a turn runs again
+    return JSONResponse({"error": error}, status, headers)
 
 
 class DoorRoutes:

@@ -10,6 +10,7 @@ import pytest
 
 from sessiontree import FunctionModel, ModelRequest, script_call
 from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.doors import client_tools
 from tests.system.serve.door_fixtures import Door, open_door, refused
 from tests.system.serve.response_oracle import check_events, check_response
 
@@ -205,3 +206,39 @@ async def test_the_stream_of_a_call_is_valid(tmp_path: Path) -> None:
         check_events(second)
         kept = await door.client(token).responses.retrieve(second[-1]["response"]["id"])
         assert kept.output_text == "heard sun and sun"
+
+
+async def test_a_call_that_nobody_answers_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn goes on without it; its output is refused, and the next message is not."""
+    monkeypatch.setattr(client_tools, "CALL_S", 0.5)
+    async with open_door(tmp_path, caller("Rome")) as door:
+        token = door.make_token()
+        first = await ask(door, token, input="ask")
+        rome = calls_in(first)["Rome"]
+        conversation = await door.conversations.find(
+            door.tokens.all()[0].principal, first.id.partition("_")[0]
+        )
+        assert await conversation.log.until_ended(first.id) is not None
+        attempt = door.client(token).responses.create(
+            model="default", input=[output(rome, "sun")], previous_response_id=first.id
+        )
+        status, said = await refused(attempt)
+        assert (status, "expired" in said) == (400, True)
+        second = await ask(door, token, input="more ", previous_response_id=first.id)
+        assert "more heard" in second.output_text
+        assert (await door.client(token).responses.retrieve(first.id)).output == first.output
+
+
+async def test_a_client_does_not_try_again_what_can_t_succeed(tmp_path: Path) -> None:
+    """A turn that failed is not run again by the client's own retries."""
+    asked: list[str] = []
+
+    def fail(request: ModelRequest) -> str:
+        asked.append(request.messages[-1].text)
+        raise ValueError("no")
+
+    async with open_door(tmp_path, FunctionModel(fail)) as door:
+        client = door.client(door.make_token()).with_options(max_retries=2)
+        attempt = client.chat.completions.create(model="default", messages=[{"role": "user", "content": "x"}])
+        assert (await refused(attempt))[0] == 500
+        assert asked == ["x"]
