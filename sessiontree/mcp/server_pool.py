@@ -17,7 +17,7 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.mcp import ServerCall, ServerInput, ServerReply
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.mcp.pins import PinnedTool, tools_of_listing
-from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, lost_call, start_server
+from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.server_tools import GivenServer
 from sessiontree.mcp.settings import ReachedServer
 
@@ -47,6 +47,11 @@ class ServerConnection:
         self._calls = 0
         self.tools: Mapping[str, PinnedTool] = {}
         """The tools that the server lists now."""
+
+    @property
+    def server_pid(self) -> int | None:
+        """The id of the server's own process; None = none runs on this machine."""
+        return None if self._process is None else self._process.server_pid
 
     @property
     def pid(self) -> int | None:
@@ -134,8 +139,6 @@ class ServerConnection:
     def _reply_in(self, answer: Mapping[str, Any]) -> ServerReply:
         name = self.reached.name
         error = answer.get("error")
-        if isinstance(error, dict) and error.get("kind") in {"lost", "gone"}:
-            raise lost_call(name, str(error.get("reason", "")))
         if isinstance(error, dict):
             raise ExecutionError(f"the MCP server {name} refused the call: {error.get('reason', '')}")
         reply = answer.get("reply")
@@ -232,6 +235,10 @@ class ServerPool:
     def pids(self) -> list[int]:
         """Return the ids of all its processes."""
         return [pid for each in self._connections.values() if (pid := each.pid) is not None]
+
+    def server_pids(self) -> list[int]:
+        """Return the ids of the processes of its servers."""
+        return [pid for each in self._connections.values() if (pid := each.server_pid) is not None]
 
     async def close(self) -> None:
         """End all connections."""

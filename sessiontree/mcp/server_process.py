@@ -99,6 +99,11 @@ class ServerProcess:
         return self._process.pid
 
     @property
+    def server_pid(self) -> int | None:
+        """The id of the server's own process; None = it is not of this machine."""
+        return None if self._server is None else self._server.pid
+
+    @property
     def is_over(self) -> bool:
         """Whether it takes no calls any more."""
         return self._over
@@ -168,7 +173,7 @@ class ServerProcess:
             self._writer.write(frame_of({**order, "id": number}))
             async with asyncio.timeout(limit_s):
                 answer: dict[str, Any] = await asked
-            self._note_loss(answer)
+            self._check_answered(answer)
             return answer
         except FrameFault as error:
             raise ExecutionError(f"the call can't be sent to the MCP server {self._name}: {error}") from error
@@ -182,12 +187,20 @@ class ServerProcess:
             if self._asked.get(number) is asked:
                 del self._asked[number]
 
-    def _note_loss(self, answer: Mapping[str, Any]) -> None:
-        """End a connection whose server has ended before its process says so: no call may use it."""
+    def _check_answered(self, answer: Mapping[str, Any]) -> None:
+        """Refuse the answer that the server was lost; then the connection takes no more calls.
+
+        Raises:
+            ExecutionError: it was lost.
+        """
         error = answer.get("error")
-        if isinstance(error, dict) and error.get("kind") == "lost":
-            self._end(str(error.get("reason", "")))
+        if not isinstance(error, dict) or error.get("kind") not in {"lost", "gone"}:
+            return
+        reason = str(error.get("reason", ""))
+        if error["kind"] == "lost":
+            self._end(reason)
             self.kill()
+        raise lost_call(self._name, reason)
 
     def _drop(self, number: int) -> None:
         """Have a call dropped; a process that does not confirm it is stuck, and is ended."""

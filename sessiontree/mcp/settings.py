@@ -19,6 +19,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.settings import StrictSettings, suggestion
 
 TierName: TypeAlias = Literal["read-only", "workspace", "system", "elevated"]
+"""The tier of a tool's calls, as a configuration writes it."""
 TIERS: Final[Mapping[TierName, PermissionTier]] = {
     "read-only": PermissionTier.READ_ONLY,
     "workspace": PermissionTier.WORKSPACE,

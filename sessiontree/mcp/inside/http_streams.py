@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -24,8 +25,6 @@ class StoredTokens(httpx2.Auth):
     Args:
         place: Where the tokens are.
     """
-
-    requires_response_body = True
 
     def __init__(self, place: TokenPlace) -> None:
         self._place = place
@@ -75,7 +74,7 @@ class StoredTokens(httpx2.Auth):
             response = yield _refresh_request(stored, tokens["refresh_token"])
             if response.status_code != 200:
                 return
-            given = response.json()
+            given = json.loads(await response.aread())
             if isinstance(given, dict) and isinstance(given.get("access_token"), str):
                 renewed = {**tokens, **given}
                 expires = _expiry_of(renewed)

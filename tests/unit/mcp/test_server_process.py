@@ -1,0 +1,134 @@
+"""A connection's process against hostile servers and kills: bounded, typed, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessiontree import ConfigError, ExecutionError, Timeout
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.mcp import ServerCall
+from sessiontree.mcp.pins import tools_of_listing
+from sessiontree.mcp.server_pool import ServerPool
+from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
+from sessiontree.mcp.server_tools import GivenServer
+from sessiontree.mcp.settings import McpServer, ReachedServer, reach
+
+pytestmark = pytest.mark.slow
+PROGRAM = Path(__file__).with_name("hostile_server_program.py")
+CALL: dict[str, Any] = {"tool": "one", "arguments": {}}
+
+
+def hostile(kind: str) -> ReachedServer:
+    """Return how to reach a server that misbehaves."""
+    return reach(kind, McpServer(command=sys.executable, args=(str(PROGRAM), kind)))
+
+
+async def gone(pid: int) -> None:
+    """Wait until a process has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    over, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(descriptor, over.set)
+    try:
+        async with asyncio.timeout(60):
+            await over.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+async def test_garbage_is_passed_over_and_large_things_are_bounded() -> None:
+    """Lines that are no messages change nothing; a large schema is refused by name, a long text is cut."""
+    process = ServerProcess("garbage")
+    found = await start_server(hostile("garbage"), process)
+    tools, refused = tools_of_listing(found.tools)
+    assert (list(tools), list(refused)) == (["one"], ["huge"])
+    assert (await process.call(CALL, 20))["reply"]["text"] == "late"
+    await process.close()
+
+
+@pytest.mark.long
+async def test_a_long_result_is_cut() -> None:
+    """Text and images have their bounds, and a note says what was left out."""
+    process = ServerProcess("huge")
+    await start_server(hostile("huge"), process)
+    reply = (await process.call(CALL, 20))["reply"]
+    assert (len(reply["images"]), len(reply["text"]) < 2**20 + 200) == (16, True)
+    assert "24 parts of the result were left out" in reply["text"]
+    await process.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["endless", "flood"])
+async def test_an_endless_result_ends_the_connection_and_the_server(kind: str) -> None:
+    """The call ends with a typed error; both processes are gone."""
+    process = ServerProcess(kind)
+    await start_server(hostile(kind), process)
+    server, pid = process.server_pid, process.pid
+    assert server is not None
+    assert pid is not None
+    with pytest.raises(ExecutionError, match="whether the call was carried out is unknown"):
+        await process.call(CALL, 60)
+    await gone(server)
+    await gone(pid)
+    await process.close()
+
+
+@pytest.mark.long
+async def test_ten_thousand_tools_are_refused() -> None:
+    """The listing is bounded; the error says so."""
+    process = ServerProcess("many")
+    found = await start_server(hostile("many"), process)
+    with pytest.raises(ConfigError, match="more than 1,000 tools"):
+        tools_of_listing(found.tools)
+    await process.close()
+
+
+async def test_a_result_after_the_time_out_reaches_nobody() -> None:
+    """The next call of the same connection gets its own result."""
+    process = ServerProcess("late")
+    await start_server(hostile("late"), process)
+    with pytest.raises(Timeout):
+        await process.call(CALL, 0.1)
+    assert (await process.call(CALL, 30))["reply"]["text"] == "late"
+    await process.close()
+
+
+@pytest.mark.parametrize("killed", ["connection", pytest.param("server", marks=pytest.mark.long)])
+async def test_a_kill_leaves_no_process_and_the_pool_starts_again(killed: str) -> None:
+    """SIGKILL of either process ends the other one; the next call has new ones."""
+    pool, reached = ServerPool(), hostile("garbage")
+    process = ServerProcess("garbage")
+    tools, _ = tools_of_listing((await start_server(reached, process)).tools)
+    await process.close()
+    pool.tree_opened("t", (GivenServer(reached, {"one": (tools["one"], PermissionTier.READ_ONLY)}),))
+    call = ServerCall("garbage", "one", {}, "k", 30)
+    assert (await pool.call("t", SessionKind.WORKER, call)).text == "late"
+    (before,) = pool.pids()
+    server = next(iter(pool.server_pids()))
+    os.kill(before if killed == "connection" else server, signal.SIGKILL)
+    await gone(before)
+    await gone(server)
+    assert (await pool.call("t", SessionKind.WORKER, call)).text == "late"
+    (after,) = pool.pids()
+    assert after != before
+    await pool.close()
+    await gone(after)
+
+
+async def test_a_program_that_is_no_server_is_unavailable_with_its_last_words() -> None:
+    """The error is typed; what the program said is for the owner alone."""
+    entry = McpServer(command=sys.executable, args=("-c", "import sys; sys.exit('no such repository')"))
+    process = ServerProcess("broken")
+    with pytest.raises(ServerUnavailable, match="its process has ended") as raised:
+        await start_server(reach("broken", entry), process)
+    assert raised.value.said == "no such repository"
