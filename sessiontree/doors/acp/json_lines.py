@@ -146,7 +146,10 @@ class LineTransport:
             if self._scanned > MAX_LINE_BYTES:
                 self._buffer.clear()
                 self._scanned, self._is_skipping = 0, True
-            data = await self._reader.read(_CHUNK)
+            try:
+                data = await self._reader.read(_CHUNK)
+            except ConnectionError:
+                data = b""  # an editor that was killed has gone as one that has closed its end
             if not data:
                 rest = b"" if self._is_skipping else bytes(self._buffer)
                 self._buffer.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -27,7 +27,7 @@ from sessiontree import Model, PermissionTier, PolicyConfig, Runtime, ToolPolicy
 from sessiontree.doors.acp.agent import EditorRights, serve_editor
 from sessiontree.doors.acp.channel import EditorChannel
 from sessiontree.doors.acp.json_lines import LineTransport
-from sessiontree.doors.conversations import Conversation, Conversations
+from sessiontree.doors.conversations import Conversation, Conversations, OptionsFor
 from sessiontree.doors.principals import DoorPrincipal, DoorRights
 from tests.behaviour.effect_fakes import TOOLS, Append, Words
 
@@ -172,9 +172,22 @@ async def refusal_of(attempt: Awaitable[Any]) -> tuple[int, str]:
 
 @asynccontextmanager
 async def open_editor(
-    place: Path, model: Model, fake: EditorFake | None = None, *, forms: bool = False, **rights: Any
+    place: Path,
+    model: Model | OptionsFor,
+    fake: EditorFake | None = None,
+    *,
+    forms: bool = False,
+    **rights: Any,
 ) -> AsyncIterator[OpenEditor]:
-    """Connect an editor to an agent with local trees over one state directory."""
+    """Connect an editor to an agent with local trees over one state directory.
+
+    Args:
+        place: The directory of state and workspace.
+        model: The model of all trees, or what returns their arguments.
+        fake: The editor; None = one that allows everything.
+        forms: Whether it shows forms.
+        rights: Members of DoorRights.
+    """
     workspace = place / "workspace"
     workspace.mkdir(exist_ok=True)
     policy = PolicyConfig(tools=ToolPolicy(allow=("*",)))
@@ -184,7 +197,7 @@ async def open_editor(
 
     conversations = Conversations(
         lambda: Runtime(place / "state", backend="local"),
-        options_for,
+        model if callable(model) else options_for,
         lambda principal: EditorChannel((principal.principal_id,)),
     )
     given = DoorRights(**{"tier": "Elevated", "approves": True, "workspace": str(workspace), **rights})
@@ -220,4 +233,5 @@ async def open_editor(
             await own_writer.wait_closed()
             await serving
             writer.close()
-            await writer.wait_closed()
+            with suppress(ConnectionError):  # the editor had gone before it read all
+                await writer.wait_closed()
