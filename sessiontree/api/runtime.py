@@ -39,6 +39,7 @@ _LATE = {
     "cluster_shards": "sessiontree.backends.ray.node_shards:ClusterShards",
     "node_work": "sessiontree.backends.ray.node_tasks:NodeWork",
     "call_on_nodes": "sessiontree.backends.ray.node_tasks:call_on_nodes",
+    "cluster_calls": "sessiontree.backends.ray.node_tasks:cluster_calls",
     "local": "sessiontree.backends.local.backend:LocalBackend",
     "shard": "sessiontree.api.shards:Shard",
     "sharded": "sessiontree.api.shards:ShardedBackend",

@@ -390,3 +390,32 @@ def view(
     Exit codes: 0 ended or written, 2 no such run, or it can't be served.
     """
     run_body("bench view", **locals())
+
+
+@commands.command("inspect-worker")
+def inspect_worker(
+    definition: Annotated[
+        str, typer.Argument(metavar="DEFINITION", help="A Python file that calls inspect_ai's eval_set().")
+    ],
+    log_dir: Annotated[
+        str,
+        typer.Option(metavar="DIR", help="Where the logs go; on a cluster, a directory of every node."),
+    ] = "logs",
+    env: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Requirements of its environment [default: inspect_ai and inspect_evals]."
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="How many tasks run at a time.")] = 4,
+    attempts: Annotated[int, typer.Option(help="How often a task is begun at most.")] = 3,
+    address: Annotated[
+        str | None, typer.Option(help="Run the workers on this Ray cluster: auto, or host:port.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an eval set of inspect_ai, a worker for each task; run it again to go on with what is left.
+
+    Exit codes: 0 every task is complete, 1 some are not, 2 can't begin.
+    """
+    run_body("bench inspect-worker", **locals())

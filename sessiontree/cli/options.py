@@ -51,6 +51,7 @@ BODIES = {
     "bench rescore": "sessiontree.bench.mend_commands:rescore",
     "bench pause": "sessiontree.bench.mend_commands:pause",
     "bench resume": "sessiontree.bench.mend_commands:resume",
+    "bench inspect-worker": "sessiontree.bench.inspect_sets.worker_command:inspect_worker",
     "bench set": "sessiontree.bench.mend_commands:set_settings",
     "tokens create": "sessiontree.cli.tokens:create",
     "tokens list": "sessiontree.cli.tokens:show_list",

@@ -1,11 +1,12 @@
-"""One task on each node of a cluster: one that prepares an environment there, or one that works for long."""
+"""Tasks on a cluster: one on each node, which prepares an environment or works for long; or anywhere."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
 
 import ray
@@ -163,3 +164,56 @@ class NodeWork:
             self._say(f"lost the program on node {name}: {words_of(error).splitlines()[0]}")
         else:
             self._is_done = True
+
+
+@asynccontextmanager
+async def cluster_calls(address: str, say: Say) -> AsyncIterator[ClusterCalls]:
+    """Connect to a cluster whose nodes can be given calls, and leave it at the end.
+
+    Args:
+        address: ``host:port`` or ``auto``.
+        say: Gets a line when a call is lost.
+
+    Raises:
+        ConfigError: no cluster can be reached there.
+    """
+    async with connected_to(address):
+        yield ClusterCalls(say)
+
+
+class ClusterCalls:
+    """Calls functions on whichever node has a CPU free, each in a process of its own environment.
+
+    Args:
+        say: Gets a line when a call is lost.
+    """
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    async def call(self, function: Callable[..., Any], *given: object) -> Any:
+        """Call a function of a module that every node has; a cancelled call is killed.
+
+        Returns:
+            What it returned; None if its process or node was lost.
+
+        Raises:
+            ConfigError: it raised; says what.
+        """
+        options: dict[str, Any] = {"num_cpus": 1, "max_retries": 0}
+        python = program_python()
+        if python is not None:
+            options["runtime_env"] = {"py_executable": shlex.quote(python)}
+        make: Any = ray.remote(function)
+        task = make.options(**options).remote(*given)
+        answer = asyncio.wrap_future(task.future())
+        try:
+            return await answer
+        except RayTaskError as error:
+            raise ConfigError(words_of(error.cause)) from error
+        except RayError as error:
+            self._say(f"lost a process on the cluster: {words_of(error).splitlines()[0]}")
+            return None
+        finally:
+            if not answer.done() or answer.cancelled():
+                ray.cancel(task, force=True)

@@ -12,6 +12,7 @@ import pytest
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 LAZY_DOORS = {
     "sessiontree/__init__.py",
+    "sessiontree/bench/inspect_sets/worker_command.py",
     "sessiontree/bench/result_commands.py",
     "sessiontree/bench/results/results.py",
     "sessiontree/bench/results/run_facts.py",

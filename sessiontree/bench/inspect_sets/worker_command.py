@@ -1,0 +1,68 @@
+"""The command ``sessiontree bench inspect-worker``."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from sessiontree import ConfigError
+from sessiontree.api.paths import absolute_path
+from sessiontree.bench.run_commands import COMMAND, INCOMPLETE, BenchScreen
+from sessiontree.bench.suite.environment import LOCKS, environment_of
+
+_RUNNER: Final = "sessiontree.bench.inspect_sets.set_runner"
+"""Loaded in the environment that has inspect_ai."""
+
+
+def inspect_worker(  # noqa: PLR0913 - each option is a parameter
+    screen: BenchScreen,
+    *,
+    definition: str,
+    log_dir: str,
+    env: str | None,
+    workers: int,
+    attempts: int,
+    address: str | None,
+    as_json: bool,
+) -> int:
+    """Run an eval set of inspect_ai, task by task; return the exit code.
+
+    With ``as_json`` one object: ``log_dir`` and ``tasks``, in the definition's order.
+
+    Raises:
+        ConfigError: the eval set can't begin; says why.
+    """
+    file = absolute_path(definition, "DEFINITION")
+    if not file.is_file():
+        raise ConfigError(
+            f"the definition {str(file)!r} is not a file; name a Python file that calls eval_set()"
+        )
+    if workers < 1 or attempts < 1:
+        raise ConfigError(f"--workers is {workers} and --attempts {attempts}; give numbers from 1 on")
+    environment = environment_of(LOCKS / "inspect.txt" if env is None else Path(env))
+    if not environment.is_current:
+        environment.prepare(_say)
+        environment.take_over([*COMMAND, *sys.argv[1:]])
+    runner: Any = importlib.import_module(_RUNNER)
+    place = absolute_path(log_dir, "--log-dir")
+    order = runner.SetOrder(file, place, workers, attempts, address)
+    tasks = asyncio.run(runner.run_set(order, _say))
+    if as_json:
+        screen.raw(json.dumps({"log_dir": str(place), "tasks": [asdict(each) for each in tasks]}))
+    else:
+        for each in tasks:
+            state = "complete" if each.is_complete else "incomplete"
+            errors = f", {each.errors} ended in an error" if each.errors else ""
+            screen.line(
+                f"{each.task} ({each.model}): {state}, {each.scored} of {each.planned} scored{errors}"
+            )
+    return 0 if all(each.is_complete for each in tasks) else INCOMPLETE
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
