@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from sessiontree.api.trajectories.model_requests import EDGES_KEY
 from sessiontree.api.trajectories.open_calls import OpenCalls
 from sessiontree.api.trajectories.semantic_edges import SemanticEdges
 from sessiontree.api.trajectories.session_steps import SessionSteps, further_amounts
@@ -19,6 +18,7 @@ from sessiontree.api.trajectories.step_spool import StepSpool, to_bytes
 from sessiontree.contracts import tree_facts
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.request_names import EDGES_KEY
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.claim import journal_holding

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from sessiontree.api.trajectories.model_requests import request_name, turn_of
 from sessiontree.api.trajectories.open_calls import OpenCalls
 from sessiontree.contracts import session_facts, tree_facts
+from sessiontree.contracts.request_names import request_name, turn_of
 from sessiontree.contracts.stimuli import Incoming
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.journal.record import JournalRecord

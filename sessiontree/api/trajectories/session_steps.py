@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from sessiontree.api.trajectories.model_requests import request_name
 from sessiontree.api.trajectories.step_spool import StepSpool
 from sessiontree.contracts import session_facts, tree_facts
 from sessiontree.contracts.jsonable import JsonValue
@@ -21,6 +20,7 @@ from sessiontree.contracts.messages import (
     UserMessage,
 )
 from sessiontree.contracts.programs import key_in_program
+from sessiontree.contracts.request_names import request_name
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.tree.lifecycle import checked_usage
 

@@ -24,6 +24,7 @@ from pydantic_ai.tools import ToolDefinition
 from sessiontree.contracts.errors import ModelError, ModelUnreachable
 from sessiontree.contracts.messages import StopReason, Usage
 from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.request_names import REQUEST_HEADER, request_name
 from sessiontree.models.port import CallPiece, ModelPiece, ModelRequest, Piece, StopPiece, ThinkingPiece
 from sessiontree.models.providers.call_limits import Ended, queue_of
 from sessiontree.models.providers.conversation import model_messages, replay_of
@@ -205,11 +206,18 @@ class ProviderCalls:
                     request.settings, provider, self._of.timeouts, self._model.unsupported_settings
                 ),
                 **_response_format(request, is_constrained=self._of.is_constrained),
+                **self._name(request),
             },
             model_request_parameters=ModelRequestParameters(
                 function_tools=tools, instruction_parts=instructions
             ),
         )
+
+    def _name(self, request: ModelRequest) -> dict[str, Any]:
+        """Return what says to another address than the provider's own which request this is."""
+        if self._of.is_priced or "extra_headers" in self._model.unsupported_settings:
+            return {}
+        return {"extra_headers": {REQUEST_HEADER: request_name(request.session_id, request.turn)}}
 
     def _end_of(self, response: Any) -> Iterator[Piece]:
         """Yield what is known about a reply once it is complete.

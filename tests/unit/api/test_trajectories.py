@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.api.trajectories.atif_export import TreeTrajectory
-from sessiontree.api.trajectories.model_requests import EDGES_KEY, MAX_CHARS, request_name, turn_of
 from sessiontree.api.trajectories.semantic_edges import edges_of
 from sessiontree.api.trajectories.step_spool import StepSpool
 from sessiontree.contracts import session_facts
@@ -30,6 +29,7 @@ from sessiontree.contracts.messages import (
     Usage,
     UserMessage,
 )
+from sessiontree.contracts.request_names import EDGES_KEY, MAX_CHARS, request_name, turn_of
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.record import JournalRecord
 from tests.unit.api.trajectory_fixtures import facts_on_disk, grow, trajectory_of

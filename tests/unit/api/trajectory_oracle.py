@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sessiontree.api.trajectories.model_requests import EDGES_KEY
 from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.request_names import EDGES_KEY
 from sessiontree.contracts.session_facts import ContextCompacted, TurnReplied
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import SessionSpawned, UsageCharged, VisionAnswered

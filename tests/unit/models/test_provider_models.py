@@ -38,6 +38,7 @@ from sessiontree.contracts.messages import (
     message_from_wire,
 )
 from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.request_names import REQUEST_HEADER
 from sessiontree.models.local_model import LocalModel
 from sessiontree.models.port import ModelRequest, ToolSpec
 from sessiontree.models.providers.conversation import replay_of
@@ -601,3 +602,12 @@ async def test_a_key_is_sent_and_never_shown(asking: Asking) -> None:
     assert any(KEY in value for value in sent.values())
     assert KEY not in repr(asking.model)
     assert KEY not in repr(vars(asking.model))
+
+
+async def test_a_server_of_the_owners_hears_which_request_it_is(asking: Asking) -> None:
+    """A trainer between us and a model joins its records with the edges; a provider hears nothing."""
+    await asking.reply()
+    asking.model.is_priced = True  # as if its own address were the fake's
+    await asking.reply()
+    named = [request.headers.get(REQUEST_HEADER.lower()) for request in asking.fake.requests]
+    assert named == [None if asking.provider == "mistral" else "main:1", None]
