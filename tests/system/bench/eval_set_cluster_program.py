@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ray.cluster_utils import Cluster
 
@@ -21,18 +21,16 @@ LOOPBACK: dict[str, Any] = {"node_ip_address": "127.0.0.1", "num_cpus": 1}
 DEFINITION = Path(__file__).with_name("eval_set_definition.py")
 
 
-def heard(lines: IO[str], word: str, happened: threading.Event) -> list[str]:
-    """Read lines to their end, and set the event at the first that has a word; return all."""
-    said = []
-    for line in lines:
-        said.append(line)
-        if word in line:
-            happened.set()
-    return said
+def wait_for_workers(base: Path, runner: subprocess.Popen[str]) -> None:
+    """Wait until all three tasks have a worker, one on each node."""
+    moment = threading.Event()
+    while len(list(base.glob("begun-*"))) < 3:
+        assert runner.poll() is None, "the command has ended"
+        moment.wait(0.1)
 
 
 def main() -> None:
-    """Start the cluster, run the command, and kill a node once a task has begun."""
+    """Start the cluster, run the command, and kill a node while each node has a worker."""
     base = Path(sys.argv[1])
     make: Any = Cluster
     (base / "DEATHS").write_text("1")
@@ -44,26 +42,28 @@ def main() -> None:
             command = [sys.executable, "-m", "sessiontree.cli", "bench", "inspect-worker", str(DEFINITION)]
             command += ["--log-dir", "logs", "--address", cluster.address, "--workers", "3"]
             command += ["--attempts", "6", "--json"]
-            begun, said = threading.Event(), list[str]()
-            with subprocess.Popen(
-                command,
-                cwd=base,
-                env={**os.environ, "XDG_DATA_HOME": str(base), "XDG_CACHE_HOME": str(base)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            ) as runner:
+            os.mkfifo(base / "GO")
+            with (
+                (base / "said").open("w") as said,
+                subprocess.Popen(
+                    command,
+                    cwd=base,
+                    env={**os.environ, "XDG_DATA_HOME": str(base), "XDG_CACHE_HOME": str(base)},
+                    stdout=subprocess.PIPE,
+                    stderr=said,
+                    text=True,
+                ) as runner,
+            ):
                 assert runner.stdout is not None
-                assert runner.stderr is not None
-                errors = runner.stderr
-                reader = threading.Thread(target=lambda: said.extend(heard(errors, "begun", begun)))
-                reader.start()
-                begun.wait()
+                wait_for_workers(base, runner)
                 cluster.remove_node(lost, allow_graceful=False)
-                out = runner.stdout.read()
-                reader.join()
+                with (base / "GO").open("w"):
+                    out = runner.stdout.read()
             found = json.loads(out) if out else {}
-            print(json.dumps({"code": runner.returncode, "said": said, **found}), flush=True)  # noqa: T201
+            print(
+                json.dumps({"code": runner.returncode, "said": (base / "said").read_text(), **found}),
+                flush=True,
+            )  # noqa: T201
         finally:
             cluster.shutdown()
 

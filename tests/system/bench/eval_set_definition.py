@@ -1,7 +1,8 @@
 """An eval set of three tasks whose samples note that they were solved, for the runner of eval sets.
 
 ``DEATHS`` in the working directory names how many workers of the task ``mortal`` kill themselves at its third
-sample. Each solved sample appends its task and id to ``SOLVED``.
+sample. Each solved sample appends its task and id to ``SOLVED``. If there is a pipe ``GO``, a worker says that it
+has begun, and waits until somebody has the pipe open for writing.
 """
 
 import os
@@ -16,6 +17,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 SOLVED = Path.cwd() / "SOLVED"
 DEATHS = Path.cwd() / "DEATHS"
+GO = Path.cwd() / "GO"
 
 
 @solver
@@ -23,6 +25,9 @@ def note(name: str) -> Solver:
     """Note each sample; the third one of a mortal task may be its worker's last."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
+        if GO.exists():
+            (Path.cwd() / f"begun-{name}").touch()
+            os.close(os.open(GO, os.O_RDONLY))
         left = int(DEATHS.read_text()) if name == "mortal" and DEATHS.exists() else 0
         if state.sample_id == 3 and left:
             DEATHS.write_text(str(left - 1))

@@ -240,4 +240,5 @@ def test_a_lost_ray_node_costs_no_score(tmp_path: Path, short_path: Path) -> Non
     """Three raylets, one killed, and a worker that kills itself: each sample is scored once."""
     found = played(CLUSTER, tmp_path, short_path)
     assert found["code"] == 0, found["said"]
+    assert "was lost with its process or node" in found["said"]
     check_counts(found, tmp_path)
