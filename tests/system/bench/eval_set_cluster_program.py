@@ -18,7 +18,7 @@ from ray.cluster_utils import Cluster
 from sessiontree.backends.ray.engine_servers import loopback_only
 
 LOOPBACK: dict[str, Any] = {"node_ip_address": "127.0.0.1", "num_cpus": 1}
-DEFINITION = Path(__file__).with_name("eval_set_definition.py")
+DEFINITION = Path(__file__).with_name("eval_set_program.py")
 
 
 def wait_for_workers(base: Path, runner: subprocess.Popen[str]) -> None:
@@ -60,10 +60,8 @@ def main() -> None:
                 with (base / "GO").open("w"):
                     out = runner.stdout.read()
             found = json.loads(out) if out else {}
-            print(
-                json.dumps({"code": runner.returncode, "said": (base / "said").read_text(), **found}),
-                flush=True,
-            )  # noqa: T201
+            found |= {"code": runner.returncode, "said": (base / "said").read_text()}
+            print(json.dumps(found), flush=True)  # noqa: T201
         finally:
             cluster.shutdown()
 

@@ -29,7 +29,7 @@ from tests.system.backends.ray.test_cluster import played, short_path
 
 __all__ = ["short_path"]  # a fixture
 CLUSTER = Path(__file__).with_name("eval_set_cluster_program.py")
-DEFINITION = Path(__file__).with_name("eval_set_definition.py")
+DEFINITION = Path(__file__).with_name("eval_set_program.py")
 PATIENCE_S = 600
 TASK: dict[str, Any] = {
     "name": "plain", "registry_name": "plain", "args": {}, "args_hash": "0a", "model": "mockllm/model",

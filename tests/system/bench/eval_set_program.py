@@ -1,8 +1,8 @@
 """An eval set of three tasks whose samples note that they were solved, for the runner of eval sets.
 
 ``DEATHS`` in the working directory names how many workers of the task ``mortal`` kill themselves at its third
-sample. Each solved sample appends its task and id to ``SOLVED``. If there is a pipe ``GO``, a worker says that it
-has begun, and waits until somebody has the pipe open for writing.
+sample. Each solved sample appends its task and id to ``SOLVED``. If there is a pipe ``GO``, a worker says
+that it has begun, and waits until somebody has the pipe open for writing.
 """
 
 import os
