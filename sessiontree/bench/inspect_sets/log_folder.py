@@ -15,8 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from inspect_ai._eval.evalset import eval_set_id_for_log_dir, list_all_eval_logs
-from inspect_ai.log import read_eval_log, read_eval_log_sample_summaries, write_log_dir_manifest
+from inspect_ai._eval.evalset import eval_set_id_for_log_dir, task_identifier
+from inspect_ai.log import (
+    list_eval_logs,
+    read_eval_log,
+    read_eval_log_sample_summaries,
+    write_log_dir_manifest,
+)
 from inspect_ai.log._recorders.buffer.buffer import cleanup_sample_buffers_for_log
 
 from sessiontree import ConfigError
@@ -42,6 +47,18 @@ class TaskCount:
     log: str = ""
     """File name of its log; empty = it has none."""
     is_complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLog:
+    """A log of the directory."""
+
+    info: Any
+    """What inspect knows by its name."""
+    header: Any
+    """What it says of itself; None = it can't be read."""
+    identifier: str
+    """Of its task; empty = it can't be read."""
 
 
 class LogFolder:
@@ -81,44 +98,55 @@ class LogFolder:
         """Return the id of the eval set in it; the first command makes one if the definition gives none."""
         return str(eval_set_id_for_log_dir(str(self.path), given))
 
-    def newest(self, task: CapturedTask) -> Any | None:
+    def newest(self, task: CapturedTask) -> FoundLog | None:
         """Return the newest log of a task; None = it has none."""
         logs = self._logs_of(task)
         return logs[0] if logs else None
 
-    def _logs_of(self, task: CapturedTask) -> list[Any]:
-        logs = [
-            each for each in list_all_eval_logs(str(self.path)) if each.task_identifier == task.identifier
-        ]
+    def _logs_of(self, task: CapturedTask) -> list[FoundLog]:
+        logs = [each for each in self._logs() if each.identifier == task.identifier]
         return sorted(logs, key=lambda log: log.info.mtime or 0, reverse=True)
+
+    def _logs(self) -> Iterator[FoundLog]:
+        """Yield all logs. What a worker is writing, or was when it was killed, may be unreadable."""
+        for info in list_eval_logs(str(self.path)):
+            try:
+                header = read_eval_log(info, header_only=True)
+                found = FoundLog(info, header, task_identifier(header, None))
+            except Exception:  # noqa: BLE001 - half a log may be broken in any way
+                found = FoundLog(info, None, "")
+            yield found
 
     def finish(self, set_id: str, captured: CapturedSet) -> list[TaskCount]:
         """Remove what later attempts replace, list what is left for inspect's viewer, and count it."""
-        counts, rows = [], []
+        counts, rows, done = [], [], set()
         for task in captured.tasks:
             logs = self._logs_of(task)
             complete = [log for log in logs if is_complete(log, task)]
             kept = complete[0] if complete else next(iter(logs), None)
             if complete:
                 self._remove(log for log in logs if log is not kept)
+                done.add(complete[0].header.eval.task_id)
             counts.append(_count(task, kept))
             rows.append(_row(task, task.identifier if kept is None else kept.header.eval.task_id))
+        self._remove(log for log in self._logs() if log.header is None and log.info.task_id in done)
         listing = json.dumps({"eval_set_id": set_id, "tasks": rows})
         fresh = self.work / "eval-set.new"
         fresh.write_text(listing, "utf-8")
         fresh.replace(self.path / "eval-set.json")
-        write_log_dir_manifest(str(self.path))
+        if all(log.header is not None for log in self._logs()):  # half a log would end the listing
+            write_log_dir_manifest(str(self.path))
         return counts
 
-    def _remove(self, logs: Iterator[Any]) -> None:
+    def _remove(self, logs: Iterator[FoundLog]) -> None:
         """Remove logs whose workers have all ended, with the samples that they had buffered."""
         for log in logs:
-            if log.header.status == "started":
+            if log.header is None or log.header.status == "started":
                 cleanup_sample_buffers_for_log(log.info.name)
             Path(log.info.name.removeprefix("file://")).unlink(missing_ok=True)
 
 
-def is_complete(log: Any, task: CapturedTask) -> bool:
+def is_complete(log: FoundLog, task: CapturedTask) -> bool:
     """Whether a log holds all samples of its task; those that ended in an error count."""
     if log.header.status != "success" or log.header.invalidated:
         return False
@@ -128,7 +156,7 @@ def is_complete(log: Any, task: CapturedTask) -> bool:
     return len(found) >= task.planned
 
 
-def _count(task: CapturedTask, log: Any | None) -> TaskCount:
+def _count(task: CapturedTask, log: FoundLog | None) -> TaskCount:
     if log is None:
         return TaskCount(task.name, task.model, task.planned)
     samples: Sequence[Any] = read_eval_log(log.info.name).samples or ()

@@ -95,9 +95,12 @@ class EvalSetRun:
         """Work until every task is complete or was begun often enough; see :func:`run_set`."""
         captured = await self._capture()
         set_id = self._folder.id_of(captured.set_id)
-        async with asyncio.TaskGroup() as tasks:
-            for number, task in enumerate(captured.tasks):
-                tasks.create_task(self._work(set_id, number, task))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for number, task in enumerate(captured.tasks):
+                    tasks.create_task(self._work(set_id, number, task))
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from group  # what ends one task ends the command
         return await asyncio.to_thread(self._folder.finish, set_id, captured)
 
     async def _capture(self) -> CapturedSet:
