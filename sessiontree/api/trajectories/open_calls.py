@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.contracts import session_facts
+from sessiontree.contracts import session_facts, tree_facts
 from sessiontree.contracts.programs import key_in_program
 from sessiontree.contracts.session_ids import SessionIds, session_key
 from sessiontree.contracts.tree_config import TreeConfig
@@ -41,6 +41,8 @@ class OpenCalls:
             case session_facts.CallResolved(key=key):
                 _, call_id = self._open.get(session, {}).pop(key, ("", ""))
                 self._keys.pop((session, call_id), None)
+            case tree_facts.TreeForked(config=config):
+                self._config = config
             case session_facts.SessionForked():
                 self._rename(record)
 

@@ -208,7 +208,8 @@ class TreeAgent:
         async with _typed_errors():
             session = self._session(session_id)
             text, images = read_prompt(prompt)
-            return PromptResponse(stop_reason=await session.prompt(text, images))
+            stopped = await session.prompt(text, images)
+            return PromptResponse(stop_reason=stopped, field_meta=session.edges.take())
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         """Interrupt the turn of a session; a session that is not open has none."""

@@ -28,6 +28,7 @@ from sessiontree.doors.acp.elicitations import form_of, reply_of, text_of
 from sessiontree.doors.acp.options import tiers_up_to
 from sessiontree.doors.acp.permissions import answer_of, call_of, options_of
 from sessiontree.doors.acp.replies import message_chunk
+from sessiontree.doors.acp.request_edges import RequestEdges
 from sessiontree.doors.acp.tool_calls import progress_of, text_content
 from sessiontree.doors.acp.updates import TreeUpdates, Update
 from sessiontree.doors.conversations import Conversation
@@ -89,6 +90,8 @@ class EditorSession:
         self._editor = editor
         self._prompts: dict[str, _Prompt] = {}
         self._updates = TreeUpdates(root, context_tokens, self._prompts.__contains__)
+        self.edges = RequestEdges()
+        """Edges between the requests of its tree, for answers to prompts."""
         self._facts = conversation.tree.events()
         self._progress: ProgressReader = conversation.tree.progress()
         self._arrived: deque[tuple[Progress, int]] = deque()
@@ -123,6 +126,7 @@ class EditorSession:
             record = await anext(self._facts, None)
             if record is None:  # Main has ended
                 break
+            self.edges.add(record, is_past=True)
             for update in self._updates.take(record):
                 if is_shown:
                     await self._send(update)
@@ -238,6 +242,7 @@ class EditorSession:
                 async with self._moved:
                     if record.session == MAIN and kind_in(record.text) in _ENDS_A_REPLY:
                         await self._catch_up()
+                    self.edges.add(record, is_past=False)
                     for update in self._updates.take(record):
                         await self._send(update)
                     self._seq = record.seq
