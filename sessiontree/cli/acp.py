@@ -114,7 +114,7 @@ class _Serving:
         self._backend = backend
         self._model = model
         self._agent = agent
-        self._opened: dict[Path, Any] = {}
+        self._opened: dict[tuple[Path, str | None], Any] = {}
 
     def opened(self) -> tuple[Any, ...]:
         """Return what keeps trees so far."""
@@ -163,19 +163,20 @@ class _Serving:
         size: int | None = spec.config.context_tokens or getattr(model, "context_tokens", None)
         return size
 
-    def conversations_at(self, workspace: Path) -> Any:
-        """Return what keeps the trees of a workspace."""
+    def conversations_at(self, workspace: Path, tree_id: str | None) -> Any:
+        """Return what keeps new trees of a workspace, or those of the journal that has a tree."""
         place = self._state_dir or self._find_state_dir(workspace, None)
-        if place not in self._opened:
+        if (place, tree_id) not in self._opened:
             make_channel = load("sessiontree.doors.acp.channel:EditorChannel")
-            self._opened[place] = load("sessiontree.cli.door:make_conversations")(
+            self._opened[place, tree_id] = load("sessiontree.cli.door:make_conversations")(
                 place,
                 self._config,
                 self._backend,
                 model=self._model,
+                tree_id=tree_id,
                 channel_for=lambda principal: make_channel((principal.principal_id,)),
             )
-        return self._opened[place]
+        return self._opened[place, tree_id]
 
 
 async def _open_streams(pipes: _Pipes) -> tuple[asyncio.StreamReader, Callable[[bytes], Awaitable[None]]]:

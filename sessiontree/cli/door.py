@@ -63,6 +63,7 @@ def make_conversations(
     backend: BackendName,
     *,
     model: str | None = None,
+    tree_id: str | None = None,
     channel_for: Callable[[DoorPrincipal], HumanChannel] = DoorPrincipal.channel,
 ) -> Conversations:
     """Return the conversations of a door; the configuration is read again for each of their trees.
@@ -72,6 +73,7 @@ def make_conversations(
         config: File of the owner's configuration; None = the default one.
         backend: What runs their trees.
         model: The model that an option names; None = what the configuration says.
+        tree_id: A tree whose journal is meant; None = one that no other process has open.
         channel_for: Returns the channel of a tree's Main.
     """
 
@@ -79,7 +81,9 @@ def make_conversations(
         configured = load_configuration(config, Path(workspace))
         return tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
 
-    return Conversations(lambda: Runtime(state_dir, backend=backend), options_for, channel_for)
+    return Conversations(
+        lambda: Runtime(state_dir, backend=backend, tree_id=tree_id), options_for, channel_for
+    )
 
 
 def list_agents(state_dir: Path, config: Path | None) -> tuple[str, ...]:

@@ -407,7 +407,7 @@ class Conversations:
     async def release(self, released: Conversation) -> None:
         """Close the tree of a conversation at once if nobody uses it; it can be continued later."""
         async with self._changing(released.conversation_id):  # nobody resumes it before it is closed
-            if released.users == 0:
+            if released.users == 0 and self._open.get(released.conversation_id) is released:
                 await self._close(released)
 
     async def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,15 +40,16 @@ from sessiontree.doors.acp.editor_session import Editor, EditorSession
 from sessiontree.doors.acp.json_lines import LineTransport
 from sessiontree.doors.acp.options import TIER, check_tier, modes_at, options_at
 from sessiontree.doors.acp.prompts import read_prompt
-from sessiontree.doors.conversations import ConflictError, Conversations, NotFoundError
+from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
 from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.version import VERSION
 
 _LOG = logging.getLogger("sessiontree")
 PAGE: Final = 100
 """Sessions of one answer to ``session/list``."""
-ConversationsAt = Callable[[Path], Conversations]
-"""Returns what keeps the trees of a workspace; the same for the same workspace."""
+ConversationsAt = Callable[[Path, "str | None"], Conversations]
+"""Returns what keeps the new trees of a workspace, the same for the same workspace; or, for the id of a tree
+that is in another journal, what keeps those of that journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,8 @@ class TreeAgent:
         self._client: Client | None = None
         self._has_forms = False
         self._sessions: dict[str, EditorSession] = {}
+        self._used: dict[Path, list[Conversations]] = {}
+        """What keeps the trees of each workspace, by journal: editors that run at once have one each."""
         self._opening = asyncio.Lock()
 
     def on_connect(self, conn: Client) -> None:
@@ -139,7 +142,7 @@ class TreeAgent:
         """Open a new tree over a directory."""
         async with _typed_errors():
             root = self._root_of(cwd, given)
-            conversations = self._conversations_at(root)
+            conversations = self._used_at(root)[0]
             conversation = await conversations.begin(self._rights.principal_at(root), self._rights.agent)
             session = self._keep(conversation, root)
         _soon(session.begin)
@@ -162,15 +165,16 @@ class TreeAgent:
     ) -> EditorSession:
         async with _typed_errors(), self._opening:
             root = self._root_of(cwd, given)
-            conversations = self._conversations_at(root)
-            own = {each.tree_id: each for each in await conversations.list_trees(self._rights.principal)}
+            own = {
+                each.tree_id: each for each in await self._used_at(root)[0].list_trees(self._rights.principal)
+            }
             if (tree := own.get(session_id)) is None:
                 raise NotFoundError(f"no session here is called {session_id[:100]!r}")
             if tree.workspace != str(root):
                 raise ConfigError(f"the session works in {tree.workspace!r}, not in {str(root)!r}")
             if (open_here := self._sessions.pop(session_id, None)) is not None:
                 await open_here.close()
-            conversation = await conversations.find(self._rights.principal_at(root), session_id)
+            conversation = await self._find(root, session_id)
             session = self._keep(conversation, root)
             await session.replay(is_shown=is_shown)
             return session
@@ -182,12 +186,9 @@ class TreeAgent:
         async with _typed_errors():
             root = self._root_of(cwd if cwd is not None else str(Path.cwd()), {})
             begin = int(cursor) if cursor is not None and cursor.isascii() and cursor.isdigit() else 0
-            found = await self._conversations_at(root).list_trees(self._rights.principal)
-        here = [
-            each
-            for each in found
-            if each.workspace is not None and (cwd is None or each.workspace == str(root))
-        ]
+            found = await self._used_at(root)[0].list_trees(self._rights.principal)
+        here = [each for each in found if cwd is None or each.workspace == str(root)]
+        here.sort(key=lambda tree: (-tree.written_at_ms, tree.tree_id))
         page = here[begin : begin + PAGE]
         more = begin + PAGE < len(here)
         return ListSessionsResponse(
@@ -200,7 +201,8 @@ class TreeAgent:
             session = self._session(session_id)
             del self._sessions[session_id]
             await session.close()
-            await self._conversations_at(session.root).release(session.conversation)
+            for each in self._used_at(session.root):
+                await each.release(session.conversation)
         return CloseSessionResponse()
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> PromptResponse:
@@ -241,6 +243,26 @@ class TreeAgent:
             RequestError: always.
         """
         raise RequestError.invalid_params({"details": "this agent needs no login"})
+
+    def _used_at(self, root: Path) -> list[Conversations]:
+        if root not in self._used:
+            self._used[root] = [self._conversations_at(root, None)]
+        return self._used[root]
+
+    async def _find(self, root: Path, session_id: str) -> Conversation:
+        """Return a conversation from whichever journal has it.
+
+        Raises:
+            JournalError: another process has that journal open.
+        """
+        principal, used = self._rights.principal_at(root), self._used_at(root)
+        for each in used:
+            with suppress(NotFoundError):
+                return await each.find(principal, session_id)
+        made = self._conversations_at(root, session_id)
+        found = await made.find(principal, session_id)
+        used.append(made)
+        return found
 
     def _session(self, session_id: str) -> EditorSession:
         session = self._sessions.get(session_id)

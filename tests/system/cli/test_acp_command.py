@@ -18,7 +18,7 @@ from acp.schema import ClientCapabilities
 
 from tests.system.cli.command_fixtures import COMMAND, Program
 from tests.system.cli.provider_fixtures import heard_provider, replies
-from tests.system.doors.editor_fixtures import EditorFake
+from tests.system.doors.editor_fixtures import EditorFake, refusal_of
 
 CALL = json.dumps({"command": "echo once >> ran.txt; echo printed", "elevated": True})
 CONFIG = """
@@ -201,6 +201,25 @@ def test_a_wrong_option_is_an_error(program: Program, options: tuple[str, ...], 
     """It is said on stderr, and nothing is on the pipe."""
     done = program.run("acp", *options)
     assert (done.code, done.out, said in done.err) == (2, "", True)
+
+
+async def test_two_editors_share_a_workspace(program: Program, tmp_path: Path) -> None:
+    """A session that one has open is refused to the other by name, and can be loaded once it is free."""
+    work = str(tmp_path / "work")
+    with heard_provider(program, replies({"text": "yes"})):
+        async with (
+            started(program, tmp_path, "local", EditorFake()) as first,
+            started(program, tmp_path, "local", EditorFake()) as second,
+        ):
+            sessions = [(await each.connection.new_session(cwd=work)).session_id for each in (first, second)]
+            listed = await second.connection.list_sessions(cwd=work)
+            assert {each.session_id for each in listed.sessions} == set(sessions)
+            code, said = await refusal_of(second.connection.load_session(cwd=work, session_id=sessions[0]))
+            assert (code, f"process {first.process.pid} writes it" in said) == (-32603, True)
+            assert await first.end() == 0
+            await second.connection.load_session(cwd=work, session_id=sessions[0])
+            answer = await second.connection.prompt(session_id=sessions[0], prompt=[text_block("go")])
+            assert answer.stop_reason == "end_turn"
 
 
 NOISE = """

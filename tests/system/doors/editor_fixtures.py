@@ -213,7 +213,7 @@ async def open_editor(
         serving = asyncio.create_task(
             serve_editor(
                 LineTransport(reader, write),
-                lambda _: conversations,
+                lambda _, __: conversations,
                 EditorRights(principal, "default", (workspace.resolve(),), lambda _, __: CONTEXT_TOKENS),
                 lambda: (conversations,),
             )
