@@ -79,6 +79,9 @@ class McpDoor:
             version=VERSION,
             title="Trees of sessions",
             instructions=INSTRUCTIONS,
+            get_tool_input_schema=lambda _: (
+                None
+            ),  # no parameter is sent as a header; else each call lists all
             on_list_tools=self._list_tools,
         )
         self.server.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
