@@ -2,7 +2,7 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-suites setup-page setup-clients setup-conformance conformance screenshots setup-bench demo demo-landing test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
+.PHONY: help setup setup-local setup-suites setup-page setup-clients setup-conformance conformance setup-codex codex screenshots setup-bench demo demo-landing test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
   test-changed room hooks release setup-lab setup-formats setup-release mutation setup-mutation
 
 # Another environment's modules must not leak into this one.
@@ -74,6 +74,14 @@ setup-conformance: setup ## build the conformance suite of MCP in .ci/conformanc
 
 conformance: setup-conformance ## ask the MCP server by that suite, and compare with what is known to pass
 	$(BIN)/python .ci/conformance.py $(ARGS)
+
+setup-codex: setup ## install Codex CLI in .ci/codex, 430 MB, from npm
+	@cmp -s .ci/codex/package-lock.json .ci/codex/node_modules/.built || { cd .ci/codex \
+	  && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2 \
+	  && cp package-lock.json node_modules/.built; }
+
+codex: setup-codex ## let Codex CLI talk to a tree by its doors, and check what it did
+	$(BIN)/python -m tests.system.serve.codex_program
 
 PICTURES := pages/test_pictures.py notebooks/test_widget_pictures.py bench/view/test_run_pictures.py
 
