@@ -58,7 +58,7 @@ def acp(  # noqa: PLR0913 - each is an option of the command
     """
     pipes = _Pipes.take()
     try:
-        make_transport = load("sessiontree.doors.acp.json_lines:LineTransport")
+        make_transport = load("sessiontree.doors.acp.json_lines:MessageLines")
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"this command needs the extra acp ({error.name} is missing): {how_to_install('acp')}"
@@ -167,7 +167,7 @@ class _Serving:
         """Return what keeps new trees of a workspace, or those of the journal that has a tree."""
         place = self._state_dir or self._find_state_dir(workspace, None)
         if (place, tree_id) not in self._opened:
-            make_channel = load("sessiontree.doors.acp.channel:EditorChannel")
+            make_channel = load("sessiontree.doors.acp.editor_session:EditorChannel")
             self._opened[place, tree_id] = load("sessiontree.cli.door:make_conversations")(
                 place,
                 self._config,

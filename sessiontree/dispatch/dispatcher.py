@@ -118,7 +118,7 @@ class Dispatcher:
         self._command_fingerprint = command_fingerprint
         self._protection = protection
         self._after_untrusted = policy.policy.after_untrusted
-        self._max_tier = policy.max_tier_for(())
+        self._max_tier = policy.highest_tier_for(())
 
     def prepare(
         self,
@@ -179,7 +179,7 @@ class Dispatcher:
         self, judged: PreparedCall | ImmediateOutcome, askers: tuple[Principal, ...]
     ) -> PreparedCall | ImmediateOutcome:
         """Return a call as judged, or why it may not be made for these askers."""
-        most = self._policy.max_tier_for(askers)
+        most = self._policy.highest_tier_for(askers)
         if not isinstance(judged, PreparedCall) or judged.call.tier <= most:
             return judged
         tier, tool = PermissionTier(judged.call.tier), judged.entry.tool

@@ -215,7 +215,7 @@ class CompiledPolicy:
         if config.strict and self.warnings:
             raise ConfigError(f"the policy is strict, and {'; '.join(self.warnings)}")
         self._decisions: dict[Standing, ToolDecision] = {}
-        self.max_tier_of = config.max_tier_of
+        self.highest_tier_in = config.highest_tier_in
         """Returns the highest tier of a call in a group."""
         self.after_untrusted = config.after_untrusted
         """What happens to calls above ReadOnly in sessions that have taken in untrusted text."""
@@ -270,10 +270,10 @@ class SessionPolicy:
         met = {self._met_by(asker) for asker in askers}
         return frozenset().union(*(kept - self.policy.decide(standing).kept for standing in met))
 
-    def max_tier_for(self, askers: Iterable[Principal]) -> PermissionTier:
+    def highest_tier_for(self, askers: Iterable[Principal]) -> PermissionTier:
         """Return the highest tier of a call that is made for all of these principals."""
         groups = {self.standing.group, *(self._met_by(asker).group for asker in askers)}
-        return min(map(self.policy.max_tier_of, groups))
+        return min(map(self.policy.highest_tier_in, groups))
 
     def explain_to(self, tool: str, askers: Iterable[Principal]) -> Explanation:
         """Return why a tool is withheld from one of these principals, or else what happens to it."""

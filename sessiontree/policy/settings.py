@@ -114,7 +114,7 @@ class PolicyConfig(_Written):
     strict: bool = False
     """Whether an entry that does not name a tool is an error instead of a warning."""
 
-    def max_tier_of(self, group: str) -> PermissionTier:
+    def highest_tier_in(self, group: str) -> PermissionTier:
         """Return the highest tier of a call in a group."""
         labels = (self.max_tier, self.max_tier_by_group.get(group))
         found = [PermissionTier.from_label(label) for label in labels if label is not None]

@@ -132,7 +132,7 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
     kind = standing.kind
     gone = tuple(row.name for row in words.rows if kind not in row.kinds)
     yield Step(f"kind {kind}", gone=gone, why=f"no {kind} holds it")
-    most = config.max_tier_of(standing.group)
+    most = config.highest_tier_in(standing.group)
     if most is not PermissionTier.ELEVATED:
         above = tuple(row.name for row in words.rows if row.tier > most)
         yield Step("max tier", gone=above, why=f"the policy allows {most.label} at most (max_tier)")

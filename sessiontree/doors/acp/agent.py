@@ -37,7 +37,7 @@ from acp.schema import (
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.tree_config import TreeSummary
 from sessiontree.doors.acp.editor_session import Editor, EditorSession
-from sessiontree.doors.acp.json_lines import LineTransport
+from sessiontree.doors.acp.json_lines import MessageLines
 from sessiontree.doors.acp.options import TIER, check_tier, modes_at, options_at
 from sessiontree.doors.acp.prompts import read_prompt
 from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
@@ -95,7 +95,7 @@ class TreeAgent:
     """
 
     def __init__(
-        self, transport: LineTransport, conversations_at: ConversationsAt, rights: EditorRights
+        self, transport: MessageLines, conversations_at: ConversationsAt, rights: EditorRights
     ) -> None:
         self._transport = transport
         self._conversations_at = conversations_at
@@ -324,7 +324,7 @@ def _info_of(tree: TreeSummary) -> SessionInfo:
 
 
 async def serve_editor(
-    transport: LineTransport,
+    transport: MessageLines,
     conversations_at: ConversationsAt,
     rights: EditorRights,
     opened: Callable[[], Iterable[Conversations]],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +20,9 @@ from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.events import ToolExecutionUpdate
 from sessiontree.contracts.jsonable import dump_readable
 from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.questions import QuestionReply, QuestionRequest
+from sessiontree.contracts.questions import QuestionReply, QuestionRequest, Surface
 from sessiontree.contracts.session_facts import RunFinished
 from sessiontree.contracts.session_ids import MAIN
-from sessiontree.doors.acp.channel import EditorChannel
 from sessiontree.doors.acp.elicitations import form_of, reply_of, text_of
 from sessiontree.doors.acp.options import tiers_up_to
 from sessiontree.doors.acp.permissions import answer_of, call_of, options_of
@@ -50,6 +49,51 @@ class Withdrawing(Protocol):
     async def withdraw(self, tool_call_id: str) -> None:
         """Withdraw the request for a permission about a tool call."""
         ...
+
+
+class EditorDesk(Protocol):
+    """What shows requests and questions in an editor."""
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """Show a request and return the answer; None = it is not answered here."""
+        ...
+
+    async def ask_question(self, question: QuestionRequest) -> QuestionReply | None:
+        """Show a question and return the answer; None = it is not answered here."""
+        ...
+
+
+class EditorChannel:
+    """Asks in the editor that has opened the tree.
+
+    Args:
+        owners: Ids of the senders whose answers count.
+    """
+
+    surface: Surface = "editor"
+
+    def __init__(self, owners: Sequence[str] = ()) -> None:
+        self.owners = owners
+        self._asker: asyncio.Future[EditorDesk] = asyncio.get_running_loop().create_future()
+
+    def show_in(self, asker: EditorDesk) -> None:
+        """Ask by ``asker`` from now on, and what waits already first."""
+        if self._asker.done():
+            self._asker = asyncio.get_running_loop().create_future()
+        self._asker.set_result(asker)
+
+    async def send(self, text: str) -> None:
+        """Do nothing: messages are facts of the tree, which the editor follows."""
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """Ask in the editor, once it shows the tree."""
+        asker = await asyncio.shield(self._asker)
+        return await asker.ask(request)
+
+    async def ask_question(self, question: QuestionRequest) -> QuestionReply | None:
+        """Ask in the editor, once it shows the tree."""
+        asker = await asyncio.shield(self._asker)
+        return await asker.ask_question(question)
 
 
 @dataclass(slots=True)

@@ -61,7 +61,7 @@ def _answered_id(line: bytes) -> int | str | None:
     return found if isinstance(found, int | str) and not isinstance(found, bool) else None
 
 
-class LineTransport:
+class MessageLines:
     """The lines of a reader and a writer as messages; a line that is no message is answered with an error.
 
     Args:

@@ -25,8 +25,8 @@ from acp.schema import (
 
 from sessiontree import Model, PermissionTier, PolicyConfig, Runtime, ToolPolicy
 from sessiontree.doors.acp.agent import EditorRights, serve_editor
-from sessiontree.doors.acp.channel import EditorChannel
-from sessiontree.doors.acp.json_lines import LineTransport
+from sessiontree.doors.acp.editor_session import EditorChannel
+from sessiontree.doors.acp.json_lines import MessageLines
 from sessiontree.doors.conversations import Conversation, Conversations, OptionsFor
 from sessiontree.doors.principals import DoorPrincipal, DoorRights
 from tests.behaviour.effect_fakes import TOOLS, Append, Words
@@ -212,7 +212,7 @@ async def open_editor(
 
         serving = asyncio.create_task(
             serve_editor(
-                LineTransport(reader, write),
+                MessageLines(reader, write),
                 lambda _, __: conversations,
                 EditorRights(principal, "default", (workspace.resolve(),), lambda _, __: CONTEXT_TOKENS),
                 lambda: (conversations,),

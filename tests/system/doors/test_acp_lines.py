@@ -12,7 +12,7 @@ import pytest
 
 from sessiontree import ScriptedModel
 from sessiontree.doors.acp import json_lines
-from sessiontree.doors.acp.json_lines import LineTransport
+from sessiontree.doors.acp.json_lines import MessageLines
 from tests.system.doors.editor_fixtures import OpenEditor, open_editor
 
 REFUSED = (
@@ -85,7 +85,7 @@ class Pipe:
     def __init__(self) -> None:
         self.reader = asyncio.StreamReader()
         self.written: list[Any] = []
-        self.transport = LineTransport(self.reader, self._write)
+        self.transport = MessageLines(self.reader, self._write)
 
     async def _write(self, line: bytes) -> None:
         assert line.endswith(b"\n")
