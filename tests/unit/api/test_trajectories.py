@@ -77,6 +77,7 @@ def check_all(config: TreeConfig, records: list[JournalRecord]) -> dict[str, Any
     return trajectory
 
 
+@pytest.mark.covers("EXP1", "EXP2", "EXP3")
 @pytest.mark.parametrize("seed", [*SHORT, *(pytest.param(seed, marks=pytest.mark.long) for seed in LONG)])
 def test_sums_and_edges_are_those_of_the_journal(grown: Grown, seed: int) -> None:
     """Retries, summaries, forks, programs, reports and stopped children: all is counted, once."""
