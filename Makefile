@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-local setup-suites setup-page setup-clients setup-conformance conformance setup-codex codex screenshots setup-bench demo demo-landing test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
-  test-changed room hooks release setup-lab setup-formats setup-release mutation setup-mutation
+  test-changed room hooks release setup-lab setup-formats setup-servers setup-release mutation setup-mutation
 
 # Another environment's modules must not leak into this one.
 unexport PYTHONPATH PYTHONHOME
@@ -112,7 +112,7 @@ PYTEST := $(BIN)/pytest --dist=loadfile --no-loadscope-reorder
 test: setup-suites setup-page setup-lab setup-formats ## the whole suite, in as many processes as processors and memory allow
 	$(PYTEST) --numprocesses=auto -m 'not long' $(ARGS)
 
-test-long: setup-suites setup-page setup-lab setup-formats ## what is random, long or repeats; a short form of each is in test
+test-long: setup-suites setup-page setup-lab setup-formats setup-servers ## what is random, long or repeats; a short form of each is in test
 	SESSIONTREE_TEST_EXAMPLES=500 $(PYTEST) --numprocesses=auto -m 'long or hypothesis' --timeout=3600 $(ARGS)
 
 check: setup ## lint, floors, types and the tests of the pure rooms
@@ -174,6 +174,7 @@ lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
 	  | $(UV) $(COMPILE) - >$(SUITE_LOCKS)/inspect.txt
 	$(UV) $(COMPILE) --group release -o .ci/locks/release.txt
 	$(UV) $(COMPILE) --group lab -o .ci/locks/lab.txt
+	printf '%s\n' mcp-server-git mcp-server-time | $(UV) $(COMPILE) - >.ci/locks/servers.txt
 	printf '%s\n' harbor==0.25.0 verifiers==0.4.0 \
 	  | $(UV) $(COMPILE:3.11=3.12) --no-deps - >.ci/locks/formats.txt
 	echo pydantic | $(UV) $(COMPILE) -c requirements.lock - >>.ci/locks/formats.txt
@@ -182,7 +183,7 @@ lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
 	printf '%s\n' bfcl-eval==2026.3.23 mpmath | $(UV) $(COMPILE) --no-deps - >$(SUITE_LOCKS)/bfcl.txt
 
 clean: ## remove what can be made again
-	rm -rf .ci/page/node_modules .venv .venv-bench .venv-docs .venv-lab .venv-formats .venv-release .venv-mutation build dist mutants SURVEY.md $(CACHES)
+	rm -rf .ci/page/node_modules .venv .venv-bench .venv-docs .venv-lab .venv-formats .venv-servers .venv-release .venv-mutation build dist mutants SURVEY.md $(CACHES)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 hooks: setup ## have git run the hooks of .pre-commit-config.yaml at each commit
@@ -203,6 +204,13 @@ setup-lab setup-release setup-mutation: setup-%: setup
 	  && cp .ci/locks/$*.txt .venv-$*/.built; }
 
 # Readers of exports: their models alone, without what they need to run, and on an older Python than they run on.
+setup-servers: setup ## make .venv-servers: MCP servers of others' making, 60 MB (test-long does it itself)
+	@cmp -s .ci/locks/servers.txt .venv-servers/.built || { rm -rf .venv-servers \
+	  && $(BIN)/python -m venv .venv-servers \
+	  && .venv-servers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	    -r .ci/locks/servers.txt \
+	  && cp .ci/locks/servers.txt .venv-servers/.built; }
+
 setup-formats: setup ## make .venv-formats: what reads exported trajectories and edges, 60 MB (test does it itself)
 	@cmp -s .ci/locks/formats.txt .venv-formats/.built || { rm -rf .venv-formats \
 	  && $(BIN)/python -m venv .venv-formats \

@@ -45,6 +45,7 @@ from sessiontree.contracts.settings import Budget, Limits, MessagePolicy, meant,
 from sessiontree.contracts.tool import Tool, check_is_tool
 from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.mcp.server_tools import ServerTool
 from sessiontree.policy.compiled import PolicyWarning
 from sessiontree.policy.rules import rule_slips
 from sessiontree.policy.settings import PolicyConfig, parse_policy
@@ -369,6 +370,8 @@ def check_schemas(table: ToolTable, own: Collection[str]) -> ToolTable:
         ConfigError: a tool of this package has such a schema.
     """
     for entry in table:
+        if isinstance(entry.tool, ServerTool):
+            continue  # its schema is the server's, and nobody here can change it
         for slip in entry.compiled.warnings:
             if entry.name in own:
                 raise ConfigError(f"tool {entry.name!r}: {slip}")

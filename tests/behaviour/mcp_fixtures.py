@@ -34,16 +34,29 @@ def pin_place(open_tree: Opener) -> Path:
 
 
 async def accept(state_dir: Path, **servers: McpServer) -> None:
-    """Accept servers as they are now, as ``sessiontree mcp accept`` does."""
+    """Accept servers of the tests as they are now; each mode of them is asked once in a process."""
     for name, server in servers.items():
         mode = server.args[1]
         if mode not in _LISTED:
-            process = ServerProcess(name)
-            found = await start_server(reach(name, server), process)
-            _LISTED[mode], _ = tools_of_listing(found.tools)
-            await process.close()
-        tools = _LISTED[mode]
-        write_pin(state_dir, name, PinnedServer(identity=identity_of(server), tools=tuple(tools.values())))
+            _LISTED[mode] = await _list_tools(name, server)
+        _write(state_dir, name, server, _LISTED[mode])
+
+
+async def accept_listed(state_dir: Path, **servers: McpServer) -> None:
+    """Accept servers as they are now, as ``sessiontree mcp accept`` does."""
+    for name, server in servers.items():
+        _write(state_dir, name, server, await _list_tools(name, server))
+
+
+async def _list_tools(name: str, server: McpServer) -> dict[str, PinnedTool]:
+    process = ServerProcess(name)
+    found = await start_server(reach(name, server), process)
+    await process.close()
+    return tools_of_listing(found.tools)[0]
+
+
+def _write(state_dir: Path, name: str, server: McpServer, tools: Mapping[str, PinnedTool]) -> None:
+    write_pin(state_dir, name, PinnedServer(identity=identity_of(server), tools=tuple(tools.values())))
 
 
 def notes(place: Path) -> list[str]:

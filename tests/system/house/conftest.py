@@ -15,6 +15,7 @@ LEFT_OUT = {
     ".venv-docs",
     ".venv-lab",
     ".venv-formats",
+    ".venv-servers",
     ".venv-mutation",
     ".venv-release",
     "__pycache__",

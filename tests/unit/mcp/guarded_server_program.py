@@ -12,7 +12,8 @@ import secrets
 import socket
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlencode
 
@@ -118,6 +119,13 @@ async def guarded(
     await outer(scope, receive, send)
 
 
+@asynccontextmanager
+async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    """Run the server's own part."""
+    async with inner.router.lifespan_context(inner):
+        yield
+
+
 outer = Starlette(
     routes=[
         Route("/.well-known/oauth-protected-resource/mcp", resource),
@@ -130,7 +138,7 @@ outer = Starlette(
         Route("/refuse", control),
         Mount("/", inner),
     ],
-    lifespan=lambda app: inner.router.lifespan_context(inner),
+    lifespan=lifespan,
 )
 
 if __name__ == "__main__":
