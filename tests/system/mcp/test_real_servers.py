@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ async def test_workers_read_a_repository_and_a_branch_commits(tmp_path: Path) ->
     )
     await accept_listed(state, git=server)
     where = {"repo_path": str(place)}
-    reads = [script_call("mcp__git__git_status", **where), script_call("mcp__git__git_log", **where)]
+    reads: Any = [script_call("mcp__git__git_status", **where), script_call("mcp__git__git_log", **where)]
     writes = [
         script_call("mcp__git__git_add", **where, files=["b.txt"]),
         script_call("mcp__git__git_commit", **where, message="second"),
