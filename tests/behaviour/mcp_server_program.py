@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import mcp_types as types
+from mcp import types
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.utilities.types import Image

@@ -9,8 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import mcp_types as types
-from mcp import Client
+from mcp import Client, types
 from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import mcp_types as types
+from mcp import types
 
 MAX_TEXT_CHARS: Final = 2**20
 """Longest text of one result; the rest is cut."""

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import anyio
-import mcp_types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp import types
 from mcp.shared.message import SessionMessage
 
 MAX_LINE_BYTES: Final = 32 * 2**20
@@ -96,7 +96,7 @@ class ServerStreams:
             while not self.fault:
                 try:
                     line = await process.stdout.readuntil(b"\n")
-                    message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except asyncio.IncompleteReadError:
                     self.fault = "its process has ended"
                 except asyncio.LimitOverrunError:
