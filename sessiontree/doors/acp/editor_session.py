@@ -15,6 +15,7 @@ from acp.interfaces import Client
 from acp.schema import AcceptElicitationResponse, ElicitationFormSessionMode
 from pydantic import ValidationError
 
+from sessiontree.api.trajectories.request_edges import RequestEdges
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.events import ToolExecutionUpdate
@@ -27,7 +28,6 @@ from sessiontree.doors.acp.elicitations import form_of, reply_of, text_of
 from sessiontree.doors.acp.options import tiers_up_to
 from sessiontree.doors.acp.permissions import answer_of, call_of, options_of
 from sessiontree.doors.acp.replies import message_chunk
-from sessiontree.doors.acp.request_edges import RequestEdges
 from sessiontree.doors.acp.tool_calls import progress_of, text_content
 from sessiontree.doors.acp.updates import TreeUpdates, Update
 from sessiontree.doors.conversations import Conversation
