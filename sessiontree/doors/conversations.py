@@ -31,8 +31,7 @@ from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.program_tool import SavedText
 from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
 from sessiontree.doors.client_tools import add_hosted, declared_in, tier_in
-from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal
-from sessiontree.doors.spending import Spending
+from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal, Spending
 from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, new_turn_id
 from sessiontree.runtime.tree_fork import group_around
 from sessiontree.schema.dialect import SchemaWarning
