@@ -109,10 +109,10 @@ demo-landing: setup ## build a landing page with a scripted model, measure it, a
 # Parts are dealt out in the order of tests/conftest.py (long ones first), not by their number of tests.
 PYTEST := $(BIN)/pytest --dist=loadfile --no-loadscope-reorder
 
-test: setup-suites setup-page setup-lab setup-formats ## the whole suite, in as many processes as processors and memory allow
+test: setup-suites setup-page setup-clients setup-lab setup-formats ## the whole suite, in as many processes as processors and memory allow
 	$(PYTEST) --numprocesses=auto -m 'not long' $(ARGS)
 
-test-long: setup-suites setup-page setup-lab setup-formats setup-servers ## what is random, long or repeats; a short form of each is in test
+test-long: setup-suites setup-page setup-clients setup-lab setup-formats setup-servers ## what is random, long or repeats; a short form of each is in test
 	SESSIONTREE_TEST_EXAMPLES=500 $(PYTEST) --numprocesses=auto -m 'long or hypothesis' --timeout=3600 $(ARGS)
 
 check: setup ## lint, floors, types and the tests of the pure rooms

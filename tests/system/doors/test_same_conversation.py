@@ -13,7 +13,7 @@ from sessiontree import SessionTree
 from sessiontree.facts import RunFinished
 from tests.behaviour.effect_fakes import effects
 from tests.behaviour.fact_fixtures import records, until
-from tests.system.doors.door_talkers import DOORS, Inbox, Talker, open_talker
+from tests.system.doors.talker_fixtures import DOORS, Inbox, Talker, open_talker
 
 KEPT = frozenset({"text", "tool", "outcome", "kind", "decision", "status", "error", "origin"})
 """Members of facts that are the same through every door; others hold ids, times and who answered."""

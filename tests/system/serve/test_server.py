@@ -17,7 +17,7 @@ from sessiontree.serve.listen import Address, PageServer
 from sessiontree.serve.served_tree import ServedTree
 from sessiontree.serve.server import HEADERS, MAX_BODY
 from tests.behaviour.fact_fixtures import facts_of, until
-from tests.system.serve.sent_at_once import sends_at_once
+from tests.system.serve.sending_fixtures import sends_at_once
 from tests.system.serve.serve_fixtures import Browser, running, serving
 
 

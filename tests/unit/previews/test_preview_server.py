@@ -12,7 +12,7 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.previews import MAX_PAGE_BYTES, MAX_PAGE_FILES, page_type
 from sessiontree.previews.preview_server import PreviewServer
 from sessiontree.previews.preview_site import MAX_PAGES
-from tests.system.serve.sent_at_once import sends_at_once
+from tests.system.serve.sending_fixtures import sends_at_once
 
 FILES = {
     "index.html": b"<!doctype html><title>a</title>",
