@@ -191,7 +191,7 @@ class Conversation:
                 return False
             if not turns:  # what a saved program does is no turn of Main
                 return bool(self.tree.main.status().children)
-            return any(turn.ended is None for turn in turns.values())
+            return bool(self.log.unfinished)
         except SessionTreeError:
             return False
 

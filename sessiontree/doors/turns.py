@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sessiontree.api.backend import READ_AT_ONCE, READ_WAIT_S
@@ -81,6 +82,7 @@ class TurnLog:
         self.supervisor = supervisor
         self._tree_id = tree_id
         self._turns: dict[str, HeardTurn] = {}
+        self._unfinished: dict[str, HeardTurn] = {}
         self._after = 0
         self._changed_ms = 0
         self._reading = asyncio.Lock()  # of two readers each fact goes to one
@@ -94,6 +96,11 @@ class TurnLog:
     def changed_ms(self) -> int:
         """When that fact was recorded, in milliseconds since 1970; 0 = none was read."""
         return self._changed_ms
+
+    @property
+    def unfinished(self) -> Mapping[str, HeardTurn]:
+        """The turns without an end, as far as facts were read, oldest first."""
+        return self._unfinished
 
     async def read(self) -> dict[str, HeardTurn]:
         """Return all turns until now; facts that were read before are not read again.
@@ -166,9 +173,9 @@ class TurnLog:
             if isinstance(fact, MessageReceived) and fact.message.origin == "user":
                 previous = next(reversed(self._turns), None)
                 turn = HeardTurn(fact.message_id, previous, record.seq, record.at_ms)
-                self._turns[fact.message_id] = turn
+                self._turns[fact.message_id] = self._unfinished[fact.message_id] = turn
             elif isinstance(fact, RunFinished):
                 end = TurnEnd(fact.text if fact.error is None else "", fact.error, fact.interrupted)
                 for turn_id in fact.answers:
-                    if (answered := self._turns.get(turn_id)) is not None:
+                    if (answered := self._unfinished.pop(turn_id, None)) is not None:
                         answered.ended, answered.end_seq, answered.end_ms = end, record.seq, record.at_ms

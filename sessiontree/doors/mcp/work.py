@@ -115,8 +115,8 @@ class TurnWork:
 
     async def _report_unfinished(self, turn: HeardTurn) -> WorkReport:
         log = self.conversation.log
-        turns = await log.read()
-        is_first = next(each.turn_id for each in turns.values() if each.ended is None) == self.work_id
+        await log.read()
+        is_first = next(iter(log.unfinished), None) == self.work_id
         waiting = list_waiting(self.conversation.tree) if is_first else {}
         if waiting and not self.conversation.principal.rights.approves:
             return WorkReport("working", turn.at_ms, log.changed_ms, waits_for_owner=True)

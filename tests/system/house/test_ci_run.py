@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 SUMMARY = "===== 3 passed in 0.01s ====="
 SKIP = "SKIPPED [1] tests/unit/sandbox/test_exec.py:9: {reason}"
-TARGETS = "setup lint floors types setup-suites setup-page setup-clients test"
+TARGETS = "setup lint floors types setup-suites setup-page setup-clients setup-formats test"
 
 
 def run(checkout: Path, folder: Path, **recipes: str) -> tuple[int, str, str]:

@@ -24,6 +24,7 @@ from sessiontree.contracts import (
     senders,
     session_facts,
     stimuli,
+    tool_inputs,
     tree_config,
     tree_facts,
 )
@@ -43,7 +44,7 @@ from sessiontree.testing.strategies import instances_of
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
 ROOMS = (
     senders, cron, session_facts, tree_facts, stimuli, tree_config, approvals, client_tool, child_workspaces,
-    programs, rewind,
+    programs, rewind, tool_inputs,
 )  # fmt: skip
 Pack = Callable[[Any], str]
 
