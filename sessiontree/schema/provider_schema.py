@@ -556,12 +556,20 @@ class _Cleaner:
         if self._dialect.is_strict:
             if "object" in types:
                 schema = closed_object(schema, self._report, place)
+            elif named is not None:
+                schema = self._without_members(schema, place)
             if "array" in types:
                 schema = typed_items(schema, self._report, place)
             return typed_value(schema, self._report, place)
         if not self._dialect.has_null and "array" in types and "items" not in schema:
             return {**schema, "items": {}}
         return schema
+
+    def _without_members(self, schema: Schema, place: Place) -> Schema:
+        """Return the schema of values that are no objects without the keywords for objects alone."""
+        for keyword in sorted(schema.keys() & _OBJECT):
+            self._report.add(place, keyword, "same", "left out: its type is not object")
+        return {keyword: value for keyword, value in schema.items() if keyword not in _OBJECT}
 
     def _with_type(self, schema: Schema, place: Place) -> Schema:
         """Return the schema with the only type that its constraints can apply to, if there is one."""

@@ -23,6 +23,7 @@ from sessiontree.contracts.context import (
     HTTP,
     IMAGES,
     JOBS,
+    MCP,
     MEMORY,
     MEMORY_WRITER,
     NODES,
@@ -70,6 +71,7 @@ ALL: tuple[Capability[Any], ...] = (
     CANVAS,
     CRON,
     RUNTIME,
+    MCP,
 )
 Require = Callable[[ToolContext, Capability[Any]], Any]
 Narrow = Callable[[SessionRights, str, set[str]], SessionRights]

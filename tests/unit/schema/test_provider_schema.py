@@ -433,3 +433,16 @@ def test_a_lone_variant_that_closes_the_object_is_said_to_change_it() -> None:
     }
     cleaned = clean(schema, DIALECTS["openai"])
     assert ("oneOf", "wider") in {(loss.keyword, loss.effect) for loss in cleaned.losses}
+
+
+def test_a_strict_schema_of_another_type_has_no_keywords_of_objects() -> None:
+    """A definition that refers to an object and says another type would else keep its properties."""
+    both = {"type": "string", "$ref": "#/$defs/A"}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"a": {"description": "Mine.", "$ref": "#/$defs/B"}},
+        "required": ["a"],
+        "$defs": {"A": {"type": "object", "properties": {}, "required": []}, "B": both},
+    }
+    cleaned = clean(schema, dialect_named("openai-strict"))
+    assert cleaned.schema["properties"] == {"a": {"type": "string", "description": "Mine."}}
