@@ -540,8 +540,7 @@ def _outermost(state: SessionState, call: CallState) -> CallState:
 def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decision: Decision) -> None:
     """Settle what the other tree did or waited for: no effect is repeated, and no answer counts twice."""
     at_ms = stimulus.at_ms
-    is_of_other = call.needs is not None or call.final.tier > PermissionTier.READ_ONLY
-    if call.phase == "intended" or (call.phase == "delegated" and is_of_other):
+    if call.phase == "intended" or (call.phase == "delegated" and _acts_elsewhere(call)):
         resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms, UNKNOWN_IN_FORK))
     elif _outermost(state, call).outside:
         error = ExecutionError(
@@ -560,6 +559,11 @@ def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decis
         decision.facts.append(handed_over)
         event = ClientCallDelegated(client_id, call.final, ends_ms, call.to_person)
         decision.instructions.append(todo.ToTree(event))
+
+
+def _acts_elsewhere(call: CallState) -> bool:
+    """Whether a call that was handed over may have an effect that only the other tree hears of."""
+    return call.needs is not None or call.final.tier > PermissionTier.READ_ONLY
 
 
 def _skip(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:

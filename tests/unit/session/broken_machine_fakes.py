@@ -487,6 +487,7 @@ PLANTED: dict[str, tuple[str, Machine]] = {
     "who waits does not hear of an interrupt": ("ANSWER", changed(_leave_unanswered)),
     "an interrupt ends the session": ("CUT", changed(_end_for_good)),
     "a new host goes on though it is to stop": ("STOP", instead(stimuli.Recovered, _recover_as_ever)),
+    "a fork waits for what it has not begun": ("FORK", deaf(stimuli.Forked)),
     "deciding remembers": ("S38", instead(stimuli.Incoming, _remember_by_heart)),
     "something changes alongside the facts": ("S38", Machine(react=_beside_the_facts)),
     "replay counts otherwise": ("S38", evolving(facts.CallIntended, _by_identity)),

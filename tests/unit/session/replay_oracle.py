@@ -1,4 +1,7 @@
-"""S38: what a session is follows from its journaled facts alone, after every one of them."""
+"""What a session is follows from its journaled facts alone, after every one of them.
+
+S38: replay makes the same state. FORK: another tree can begin from it, and no effect is begun there again.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from sessiontree.contracts.codec import from_wire, pack_joined, parts_of
-from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.session_facts import CallResolved, SessionFact
+from sessiontree.contracts.stimuli import Forked, Stimulus
 from sessiontree.session.state import SessionState, initial
 from tests.unit.session.judge_oracle import Judge
 from tests.unit.session.machine_fixtures import Machine, through_json
@@ -51,6 +54,8 @@ class Replay:
 
     def step(self, live: SessionState, stimulus: Stimulus, facts: list[SessionFact]) -> None:
         """Judge one step the live state took."""
+        if self.judge.watches("FORK"):
+            self._forks(live, stimulus.at_ms)
         if not self.judge.watches("S38"):
             return
         decided = self._unchanged(self.machine.decide, stimulus)
@@ -72,6 +77,12 @@ class Replay:
         self.judge.require(
             self._form(live) == self._form(self.state), "S38", f"the live state differs after {stimulus}"
         )
+
+    def _forks(self, live: SessionState, at_ms: int) -> None:
+        decided = self.machine.decide(live, Forked(at_ms, 0))
+        settled = {fact.key for fact in decided.facts if isinstance(fact, CallResolved)}
+        gone = {key for key, call in live.calls.items() if call.phase == "intended" or call.outside}
+        self.judge.require(gone <= settled, "FORK", f"a fork would wait for {sorted(gone - settled)}")
 
     def _unchanged(self, decide: Callable[[SessionState, Any], Any], given: object) -> Any:
         before = self._form(self._beside)
