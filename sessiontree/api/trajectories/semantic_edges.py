@@ -60,6 +60,8 @@ class _LinkedSession:
     """By waiting message, the children whose reports it brings."""
     reports: dict[str, list[str]] = field(default_factory=dict)
     """By key of a program, the children that have reported to it."""
+    stopped: tuple[str, str] | None = None
+    """The request whose reply stopped it, and the status that it was to end with."""
     parked: set[str] = field(default_factory=set)
     """Keys of programs whose outcome comes as a message, because the model did not wait."""
 
@@ -89,13 +91,17 @@ class SemanticEdges:
         match fact:
             case tree_facts.SessionSpawned(spec=spec):
                 self._spawned(spec)
-            case tree_facts.SessionEnded(session=session):
+            case tree_facts.SessionEnded(session=session, status=status):
                 self._ended = session
+                yield from self._stopped(session, status)
             case tree_facts.Posted(session=parent, stimulus=Incoming(origin="child") as report):
                 if self._ended and self._parent_of(self._ended) == parent:
                     self._reports[parent, report.message_id] = self._ended
-            case tree_facts.CancelBegun(sessions=sessions, reason=reason):
-                yield from self._cancelled(record, sessions, reason)
+            case tree_facts.CancelBegun(sessions=sessions, reason=reason, status=status) if sessions:
+                source = self._canceller(record, sessions[0], reason)
+                for each in sessions:
+                    if source is not None and (stopped := self._sessions.get(each)) is not None:
+                        stopped.stopped = stopped.stopped or (source, status)
 
     def _parent_of(self, session: str) -> str:
         known = self._sessions.get(session)
@@ -108,14 +114,18 @@ class SemanticEdges:
         if (source := _asker(parent, key)) is not None:
             made.causes.append((source, "subagent_call"))
 
-    def _cancelled(
-        self, record: JournalRecord, sessions: tuple[str, ...], reason: str
-    ) -> Iterator[SemanticEdge]:
-        source = self._canceller(record, sessions[0], reason) if sessions else None
-        for name in sessions:
-            known = self._sessions.get(name)
-            if source is not None and known is not None and known.last not in {"", source}:
-                yield SemanticEdge(source, known.last, "subagent_cancel")
+    def _stopped(self, name: str, status: str) -> Iterator[SemanticEdge]:
+        """Yield the edge to a session that a reply stopped.
+
+        It is known at the end alone: an answer that was on its way when the session was stopped is journaled
+        after that.
+        """
+        known = self._sessions.get(name)
+        if known is None or known.stopped is None:
+            return
+        source, intended = known.stopped
+        if status == intended and known.last not in {"", source}:
+            yield SemanticEdge(source, known.last, "subagent_cancel")
 
     def _canceller(self, record: JournalRecord, head: str, reason: str) -> str | None:
         """Return the request whose reply stopped a session; None = no reply did."""

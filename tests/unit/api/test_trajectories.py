@@ -115,7 +115,8 @@ def _drop_metrics(trajectory: dict[str, Any]) -> None:
 
 
 def _turn_edge(trajectory: dict[str, Any]) -> None:
-    edge = trajectory["extra"][EDGES_KEY]["edges"][0]
+    edges = trajectory["extra"][EDGES_KEY]["edges"]
+    edge = next(edge for edge in edges if edge["type"] == "subagent_call")
     edge["source_request_id"], edge["target_request_id"] = (
         edge["target_request_id"],
         edge["source_request_id"],

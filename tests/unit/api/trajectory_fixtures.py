@@ -16,12 +16,14 @@ from sessiontree import (
     Limits,
     ModelError,
     ModelRequest,
+    PermissionTier,
     PolicyConfig,
     SessionFailed,
     SessionKind,
     SessionTree,
     ToolPolicy,
     script_call,
+    tool,
 )
 from sessiontree.api.trajectories.atif_export import TreeTrajectory
 from sessiontree.api.trajectories.step_spool import StepSpool
@@ -34,6 +36,7 @@ from sessiontree.journal.replay import read_config
 from sessiontree.models.answers import Answer
 
 PATIENCE_S = 60.0
+IDLE, STAY, STOP = "idle", "do nothing", "stop the child that is idle"
 ROOM = 9_000
 """How many characters the models take; a longer conversation is compacted."""
 PROGRAM = """
@@ -52,6 +55,10 @@ class Lots:
 
     def __call__(self, request: ModelRequest) -> Answer:
         """Return the answer to a question."""
+        if request.messages[-1].text == STAY:
+            return script_call("stay")
+        if request.messages[-1].text == STOP:
+            return script_call("subagents", action="kill", target=IDLE)
         place = (request.session_id, request.turn)
         lots = random.Random(f"{self.seed} {place}")
         is_first = place not in self._asked
@@ -84,11 +91,26 @@ class Lots:
         return lots.sample(calls, lots.randrange(min(3, len(calls)) + 1))
 
 
+async def stop_a_child(tree: SessionTree, is_idle: asyncio.Event) -> None:
+    """Let the model of Main stop a child that has replied and cannot end by itself."""
+    await tree.main.spawn("branch", STAY, label=IDLE)
+    await is_idle.wait()
+    await tree.main.send(STOP)
+
+
 async def grow(place: Path, seed: int) -> str:
     """Let a tree work, and return its id; every third is left open, and every fourth goes on as a fork."""
     workspace = place / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
     (workspace / "a.txt").write_text("one\n")
+    is_idle = asyncio.Event()
+
+    @tool(tier=PermissionTier.READ_ONLY)
+    async def stay() -> None:
+        """Wait until the session is stopped."""
+        is_idle.set()
+        await asyncio.Event().wait()
+
     tree = SessionTree(
         workspace,
         model=FunctionModel(Lots(seed), "lots"),
@@ -97,9 +119,11 @@ async def grow(place: Path, seed: int) -> str:
         approvals="auto",
         state_dir=place / "state",
         backend="local",
+        tools=[stay],
     )
     async with asyncio.timeout(PATIENCE_S), tree:
         with contextlib.suppress(SessionFailed):
+            await stop_a_child(tree, is_idle)
             await tree.main.send("begin")
         await tree.main.call("read", {"path": "a.txt"})
         helper = await tree.main.spawn("branch", "help")

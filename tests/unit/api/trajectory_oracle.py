@@ -7,12 +7,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.request_names import EDGES_KEY
+from sessiontree.contracts.request_names import EDGES_KEY, request_name
 from sessiontree.contracts.session_facts import ContextCompacted, TurnReplied
 from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.tree_facts import SessionSpawned, UsageCharged, VisionAnswered
+from sessiontree.contracts.tree_facts import (
+    CancelBegun,
+    SessionEnded,
+    SessionSpawned,
+    UsageCharged,
+    VisionAnswered,
+)
 from sessiontree.journal.record import JournalRecord
-from sessiontree.journal.replay import replay_session
+from sessiontree.journal.replay import read_facts, replay_session
+from sessiontree.session.calls import UNAWAITED
 
 AGENT_ONLY = {"model_name", "reasoning_content", "tool_calls", "metrics"}
 
@@ -128,6 +135,7 @@ def check_edges(trajectory: dict[str, Any], records: list[JournalRecord]) -> Non
         assert {source, target} <= answered
     assert {each for each in edges if each[2] == "subagent_call"} == set(expected_calls(trajectory))
     assert Counter(each[2] for each in edges)["subagent_return"] == len(expected_returns(trajectory))
+    assert {each[1] for each in edges if each[2] == "subagent_cancel"} == set(expected_cancels(records))
     assert [each[:2] for each in edges if each[2] == "compaction"] == list(expected_compactions(records))
 
 
@@ -153,6 +161,23 @@ def expected_calls(trajectory: dict[str, Any]) -> Iterator[tuple[str, str, str]]
                     if turn.isdecimal() and target is not None:
                         name = one["extra"]["session"].replace("/", ".")
                         yield f"{name}:{turn}", target, "subagent_call"
+
+
+def expected_cancels(records: list[JournalRecord]) -> Iterator[str]:
+    """Yield the last requests of the sessions that replies stopped before they ended by themselves."""
+    stopped: dict[str, str] = {}
+    last: dict[str, str] = {}
+    for record in records:
+        for fact in read_facts(record.text):
+            match fact:
+                case CancelBegun(reason=reason):
+                    if reason.endswith(" stopped it") or reason == UNAWAITED:
+                        stopped = dict.fromkeys(fact.sessions, fact.status) | stopped
+                case TurnReplied(turn=turn):
+                    last[record.session] = request_name(record.session, turn)
+                case SessionEnded(session=session, status=status):
+                    if stopped.get(session) == status and session in last:
+                        yield last[session]
 
 
 def expected_returns(trajectory: dict[str, Any]) -> list[str]:
