@@ -56,11 +56,19 @@ def nothing_left() -> Iterator[None]:
     """
     before = set(ours())
     yield
+    assert [each for each in left_over() if each not in before] == []
+    assert (PORTAL._thread, PORTAL._leases, PORTAL._calls) == (None, {}, 0)
+
+
+def left_over() -> list[threading.Thread]:
+    """Return the threads of the package that live, once those of plain functions have had time to go.
+
+    The end of the loop asks them to go, and nobody waits for it.
+    """
     for thread in ours():
         if thread.name.startswith("sessiontree-tool"):
-            thread.join(PATIENCE_S)  # asked to go when the loop ended; nobody waits for it
-    assert [each for each in ours() if each not in before] == []
-    assert (PORTAL._thread, PORTAL._leases, PORTAL._calls) == (None, {}, 0)
+            thread.join(PATIENCE_S)
+    return ours()
 
 
 def ours() -> list[threading.Thread]:

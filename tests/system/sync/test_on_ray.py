@@ -17,7 +17,7 @@ from sessiontree import Runtime as AsyncRuntime
 from sessiontree.sync import Runtime
 from sessiontree.sync.portal import PORTAL
 from tests.system.sync import test_interrupts, test_portal, test_prompts, test_tree
-from tests.system.sync.conftest import ours
+from tests.system.sync.conftest import left_over
 from tests.system.sync.tree_fixtures import Opener
 
 pytestmark = pytest.mark.slow
@@ -63,7 +63,7 @@ def runtime(ray_runtime: AsyncRuntime, tmp_path_factory: pytest.TempPathFactory)
     place = Path(tempfile.mkdtemp(prefix="state-", dir=tmp_path_factory.getbasetemp().parent))
     with Runtime(place / "state", backend="ray") as runtime:
         yield runtime
-    assert ours() == []
+    assert left_over() == []
     shutil.rmtree(place)
 
 
