@@ -31,7 +31,9 @@ from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.program_tool import SavedText
 from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
 from sessiontree.doors.client_tools import add_hosted, declared_in, tier_in
+from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal, Spending
+from sessiontree.doors.response_log import ResponseLog
 from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, new_turn_id
 from sessiontree.runtime.tree_fork import group_around
 from sessiontree.schema.dialect import SchemaWarning
@@ -68,7 +70,7 @@ class Conversation:
         principal: Whose it is.
         tree: Its tree, open.
         config: The configuration of the tree.
-        log: Its turns.
+        feed: Reads the journal of the tree.
         close_later: Called when nobody uses it any more.
         spending: What all trees of the principal have cost.
     """
@@ -78,14 +80,17 @@ class Conversation:
         principal: DoorPrincipal,
         tree: SessionTree,
         config: TreeConfig,
-        log: TurnLog,
+        feed: JournalFeed,
         close_later: Callable[[Conversation], None],
         spending: Spending,
     ) -> None:
         self.principal = principal
         self.tree = tree
         self.config = config
-        self.log = log
+        self.log = TurnLog(feed)
+        self.responses = ResponseLog(feed)
+        self.instructions = ""
+        """The last instructions that a client gave with a message."""
         self.deciding = asyncio.Lock()
         """Held by one who looks what the conversation waits for, and acts on it."""
         self.closing: asyncio.TimerHandle | None = None
@@ -103,6 +108,11 @@ class Conversation:
     def agent(self) -> str:
         """The name of Main's agent."""
         return self.config.agents[0].name
+
+    @property
+    def hosted(self) -> Mapping[str, Mapping[str, JsonValue]]:
+        """What its client declared of the tools that it hosts, by name."""
+        return declared_in(self.config)
 
     @property
     def is_kept(self) -> bool:
@@ -306,7 +316,7 @@ class Conversations:
         principal = conversation.principal
         check_budget(principal, await self._spending_of(principal))
         await self._make_room(principal)
-        records = await conversation.log.list_records()
+        records = await conversation.log.feed.list_records()
         end = group_around(records, seq)[1]
         return await self._keep(principal, await conversation.tree.fork(at=end, channel=principal.channel()))
 
@@ -439,9 +449,9 @@ class Conversations:
     async def _keep(self, principal: DoorPrincipal, tree: SessionTree) -> Conversation:
         backend = self._runtime.backend
         config = await backend.config_of(tree.tree_id)
-        log = TurnLog(backend.supervisor, tree.tree_id)
+        feed = JournalFeed(backend.supervisor, tree.tree_id)
         spending = await self._spending_of(principal)
-        kept = Conversation(principal, tree, config, log, self._close_later, spending)
+        kept = Conversation(principal, tree, config, feed, self._close_later, spending)
         self._open[tree.tree_id] = kept
         self._close_later(kept)
         return kept

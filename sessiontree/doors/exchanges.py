@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from sessiontree.contracts.client_tool import answer_of
 from sessiontree.contracts.errors import AnswerTooLate, ConfigError, SessionTreeError, ValidationError
@@ -45,13 +44,15 @@ class DoorExchange:
 
     Args:
         conversation: The conversation.
-        log: Its responses.
     """
 
-    def __init__(self, conversation: Conversation, log: ResponseLog) -> None:
+    def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
-        self.log = log
-        self._instructions = ""
+
+    @property
+    def log(self) -> ResponseLog:
+        """Its responses."""
+        return self.conversation.responses
 
     async def find(self, response_id: str) -> LoggedResponse:
         """Return a response.
@@ -59,16 +60,13 @@ class DoorExchange:
         Raises:
             NotFoundError: it has no such response.
         """
-        found = (await self.log.read()).responses.get(response_id)
-        if found is None:
-            raise NotFoundError(f"nothing is called {response_id[:100]!r}")
-        return found
+        return _find(await self.log.read(), response_id)
 
     def with_instructions(self, instructions: str, text: str) -> str:
         """Return a message with the client's instructions before it, unless the last ones were the same."""
-        if not instructions.strip() or instructions == self._instructions:
+        if not instructions.strip() or instructions == self.conversation.instructions:
             return text
-        self._instructions = instructions
+        self.conversation.instructions = instructions
         return f"Instructions of the client:\n\n{instructions}\n\nMessage of the client:\n\n{text}"
 
     async def send(
@@ -96,7 +94,8 @@ class DoorExchange:
             return self.conversation.send(text, images, settings)
 
     async def _check_follows(self, previous: str) -> None:
-        fold, response = await self.log.read(), await self.find(previous)
+        fold = await self.log.read()
+        response = _find(fold, previous)
         if fold.newest is not response:
             raise ConflictError(f"{previous} is not the newest response of its conversation")
         turn = await self.conversation.find_turn(response.turn_id)
@@ -139,14 +138,14 @@ class DoorExchange:
             raise ConfigError(str(error)) from error
 
     async def end_of(
-        self, response_id: str, turn: Turn | None = None, on_news: Callable[[], None] = lambda: None
+        self, response_id: str, turn: Turn | None = None, on_news: Callable[[], None] | None = None
     ) -> LoggedResponse:
         """Wait for the end of a response.
 
         Args:
             response_id: The response.
             turn: Its turn, if it was asked for just now; says why it is not heard.
-            on_news: Called each time the journal was read.
+            on_news: Called each time the journal was read; None = nobody follows the response.
 
         Raises:
             SessionTreeError: it was never heard.
@@ -154,9 +153,13 @@ class DoorExchange:
         """
         refused = None if turn is None else asyncio.ensure_future(turn.end())
         try:
+            if refused is not None and on_news is None and not self.conversation.hosted:
+                await asyncio.wait([refused])  # only its turn's end ends it: nothing before that is read
+            fold = await self.log.read()
             while True:
-                found = (await self.log.read()).responses.get(response_id)
-                on_news()
+                found = fold.responses.get(response_id)
+                if on_news is not None:
+                    on_news()
                 if found is not None and found.ended is not None:
                     return found
                 if found is None and refused is not None and refused.done():
@@ -179,11 +182,12 @@ class DoorExchange:
         return found
 
     async def wait(self, other: asyncio.Future[Any] | None = None) -> None:
-        """Wait for news in the journal, or for something else."""
+        """Wait for news in the journal, and take them in; or for something else."""
+        if other is None:
+            return await self.log.wait()
         news = asyncio.ensure_future(self.log.wait())
-        both: list[asyncio.Future[Any]] = [news] if other is None else [news, other]
         try:
-            await asyncio.wait(both, return_when="FIRST_COMPLETED")
+            await asyncio.wait([news, other], return_when="FIRST_COMPLETED")
             if news.done():
                 news.result()
         finally:
@@ -202,15 +206,6 @@ class DoorExchanges:
     def __init__(self, conversations: Conversations) -> None:
         self.conversations = conversations
         self._histories: Histories | None = None
-        self._known: WeakKeyDictionary[Conversation, DoorExchange] = WeakKeyDictionary()
-
-    def of(self, conversation: Conversation) -> DoorExchange:
-        """Return the exchange of a conversation."""
-        known = self._known.get(conversation)
-        if known is None:
-            log = ResponseLog(conversation.log.supervisor, conversation.conversation_id)
-            known = self._known[conversation] = DoorExchange(conversation, log)
-        return known
 
     @property
     def histories(self) -> Histories:
@@ -239,7 +234,7 @@ class DoorExchanges:
             ConfigError: it can't be begun.
         """
         begin = self.conversations.begin
-        return self.of(await begin(principal, agent, hosted=declared, is_kept=is_kept))
+        return DoorExchange(await begin(principal, agent, hosted=declared, is_kept=is_kept))
 
     async def at(self, exchange: DoorExchange, response_id: str) -> DoorExchange:
         """Return the exchange in which a response is the newest one: this, or a fork at its end.
@@ -254,7 +249,7 @@ class DoorExchanges:
             return exchange
         if not response.ended.is_run or response.ended.waiting:
             raise ConflictError(f"{response_id} waited for outputs; continue a response that ends a turn")
-        return self.of(await self.conversations.fork(exchange.conversation, response.ended.seq))
+        return DoorExchange(await self.conversations.fork(exchange.conversation, response.ended.seq))
 
     async def find(
         self, principal: DoorPrincipal, response_id: str, *, is_named: bool = True
@@ -272,11 +267,23 @@ class DoorExchanges:
         """
         turn_id = response_id.partition("-")[0]
         try:
-            found = self.of(await self.conversations.find_by_turn(principal, turn_id, is_named=is_named))
+            found = DoorExchange(await self.conversations.find_by_turn(principal, turn_id, is_named=is_named))
         except NotFoundError:
             raise NotFoundError(f"nothing is called {response_id[:100]!r}") from None
         await found.find(response_id)
         return found
+
+
+def _find(fold: ResponseFold, response_id: str) -> LoggedResponse:
+    """Return a response.
+
+    Raises:
+        NotFoundError: the conversation has no such response.
+    """
+    found = fold.responses.get(response_id)
+    if found is None:
+        raise NotFoundError(f"nothing is called {response_id[:100]!r}")
+    return found
 
 
 def _answer_id(call_id: str, text: str) -> str:

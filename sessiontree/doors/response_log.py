@@ -7,13 +7,11 @@ journal; what happens while Main's model writes comes after what the model wrote
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
-from sessiontree.api.backend import READ_AT_ONCE, READ_WAIT_S
 from sessiontree.contracts import session_facts as session
 from sessiontree.contracts import tree_facts as tree
 from sessiontree.contracts.approvals import ApprovalQuestion
@@ -21,8 +19,8 @@ from sessiontree.contracts.codec import recorded_classes
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.session_ids import MAIN
+from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.journal.record import JournalRecord, kind_in
-from sessiontree.runtime.supervisor_api import SupervisorApi
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +137,11 @@ class ResponseLog:
     """The responses of one tree, by id, oldest first.
 
     Args:
-        supervisor: Serves the tree.
-        tree_id: The tree.
+        feed: Reads the journal of the tree.
     """
 
-    def __init__(self, supervisor: SupervisorApi, tree_id: str) -> None:
-        self._supervisor = supervisor
-        self._tree_id = tree_id
-        self._after = 0
-        self._reading = asyncio.Lock()  # of two readers each fact goes to one
+    def __init__(self, feed: JournalFeed) -> None:
+        self._feed = feed
         self.fold = ResponseFold()
 
     async def read(self) -> ResponseFold:
@@ -156,20 +150,16 @@ class ResponseLog:
         Raises:
             JournalError: the journal can't be read.
         """
-        async with self._reading:
-            while records := await self._supervisor.read(self._tree_id, self._after, READ_AT_ONCE, 0.0):
-                for record in records:
-                    self.fold.take(record)
-                self._after = records[-1].seq
+        await self._feed.read(self.fold.take)
         return self.fold
 
     async def wait(self) -> None:
-        """Wait until the journal has facts that were not read yet, or a while has passed.
+        """Wait for facts that were not read yet, and take them in; or until a while has passed.
 
         Raises:
             JournalError: the journal can't be read.
         """
-        await self._supervisor.read(self._tree_id, self._after, 1, READ_WAIT_S)
+        await self._feed.wait()
 
 
 _TreeItem: TypeAlias = (

@@ -5,16 +5,15 @@ A turn's id is the id of its message in Main's journal: a turn that is asked for
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sessiontree.api.backend import READ_AT_ONCE, READ_WAIT_S
 from sessiontree.api.pending_reply import PendingReply
 from sessiontree.contracts.errors import SessionFailed, SessionTreeError
 from sessiontree.contracts.session_facts import MessageReceived, RunFinished
 from sessiontree.contracts.session_ids import MAIN
+from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.supervisor_api import SupervisorApi
 
@@ -74,28 +73,28 @@ class TurnLog:
     """The turns of one tree, by id, oldest first.
 
     Args:
-        supervisor: Serves the tree.
-        tree_id: The tree.
+        feed: Reads the journal of the tree.
     """
 
-    def __init__(self, supervisor: SupervisorApi, tree_id: str) -> None:
-        self.supervisor = supervisor
-        self._tree_id = tree_id
+    def __init__(self, feed: JournalFeed) -> None:
+        self.feed = feed
         self._turns: dict[str, HeardTurn] = {}
         self._unfinished: dict[str, HeardTurn] = {}
-        self._after = 0
-        self._changed_ms = 0
-        self._reading = asyncio.Lock()  # of two readers each fact goes to one
 
     @property
     def cursor(self) -> int:
         """Number of the newest fact of the tree that was read."""
-        return self._after
+        return self.feed.cursor
 
     @property
     def changed_ms(self) -> int:
         """When that fact was recorded, in milliseconds since 1970; 0 = none was read."""
-        return self._changed_ms
+        return self.feed.changed_ms
+
+    @property
+    def supervisor(self) -> SupervisorApi:
+        """What serves the tree."""
+        return self.feed.supervisor
 
     @property
     def unfinished(self) -> Mapping[str, HeardTurn]:
@@ -108,12 +107,7 @@ class TurnLog:
         Raises:
             JournalError: the journal can't be read.
         """
-        async with self._reading:
-            while records := await self.supervisor.read(self._tree_id, self._after, READ_AT_ONCE, 0.0):
-                for record in records:
-                    if record.session == MAIN:
-                        self._take(record)
-                self._after, self._changed_ms = records[-1].seq, records[-1].at_ms
+        await self.feed.read(self._take)
         return self._turns
 
     async def last_seq(self) -> int:
@@ -122,24 +116,11 @@ class TurnLog:
         Raises:
             JournalError: the journal can't be read.
         """
-        return await self.supervisor.last_seq(self._tree_id)
-
-    async def list_records(self) -> list[JournalRecord]:
-        """Return all that the journal has, oldest first.
-
-        Raises:
-            JournalError: the journal can't be read.
-        """
-        found: list[JournalRecord] = []
-        while records := await self.supervisor.read(
-            self._tree_id, found[-1].seq if found else 0, READ_AT_ONCE, 0.0
-        ):
-            found += records
-        return found
+        return await self.supervisor.last_seq(self.feed.tree_id)
 
     async def is_over(self) -> bool:
         """Return whether the tree has ended."""
-        return await self.supervisor.is_over(self._tree_id)
+        return await self.supervisor.is_over(self.feed.tree_id)
 
     async def until_heard(self, turn_id: str) -> HeardTurn | None:
         """Wait until a turn is durable, and return it; None = the tree ended first.
@@ -162,13 +143,15 @@ class TurnLog:
 
     async def _until(self, turn_id: str, *, is_end: bool) -> HeardTurn | None:
         while True:
-            is_over = await self.supervisor.is_over(self._tree_id)  # before its last facts are read
+            is_over = await self.is_over()  # before its last facts are read
             turn = (await self.read()).get(turn_id)
             if is_over or (turn is not None and (turn.ended is not None or not is_end)):
                 return turn
-            await self.supervisor.read(self._tree_id, self._after, 1, READ_WAIT_S)
+            await self.feed.wait()
 
     def _take(self, record: JournalRecord) -> None:
+        if record.session != MAIN:
+            return
         for fact in record.facts:
             if isinstance(fact, MessageReceived) and fact.message.origin == "user":
                 previous = next(reversed(self._turns), None)

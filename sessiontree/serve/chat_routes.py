@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.jsonable import dump_json
 from sessiontree.doors.asked import ClientRequest, begin_response, find_exchange, note_end
 from sessiontree.doors.chat_completions import ChatChunks, chat_request, completion_of, read_chat
 from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
@@ -18,7 +17,7 @@ from sessiontree.doors.live_response import LiveResponse, NewItems, News, TextPi
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.runtime.clock import machine_ms
 from sessiontree.serve.door_guard import read_json
-from sessiontree.serve.door_stream import DoorStream
+from sessiontree.serve.door_stream import DONE, DoorStream, encode_events
 
 
 class ChatRoutes:
@@ -53,19 +52,18 @@ class ChatRoutes:
 
     async def _stream(
         self, chunks: ChatChunks, begun: Begun, live: LiveResponse, asked: ClientRequest
-    ) -> AsyncIterator[dict[str, str]]:
-        for chunk in chunks.begin():
-            yield {"data": dump_json(chunk)}
+    ) -> AsyncIterator[bytes]:
+        yield encode_events(chunks.begin())
         try:
             async for news in live.follow(begun.response_id, begun.turn):
                 if not isinstance(news, TextPiece | NewItems):
                     note_end(self._exchanges, begun.exchange, asked, news)
-                for chunk in _chunks_of(chunks, begun.exchange, news):
-                    yield {"data": dump_json(chunk)}
+                if piece := encode_events(_chunks_of(chunks, begun.exchange, news)):
+                    yield piece
         except SessionTreeError as error:
             failure = {"message": str(error), "type": "server_error", "param": None, "code": "server_error"}
-            yield {"data": dump_json({"error": failure})}
-        yield {"data": "[DONE]"}
+            yield encode_events([{"error": failure}])
+        yield DONE
 
 
 def _chunks_of(chunks: ChatChunks, exchange: DoorExchange, news: News) -> Iterator[dict[str, Any]]:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import ExitStack
 from typing import Any, Final
 
-from sse_starlette import EventSourceResponse
+from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Receive, Scope, Send
 
 from sessiontree.contracts.jsonable import dump_json
 
 PING_S: Final = 15
+DONE: Final = ServerSentEvent("[DONE]").encode()
+"""The last event of every stream."""
 
 
 class DoorStream(EventSourceResponse):
     """Events for the client of a door.
 
     Args:
-        events: The events.
+        events: The events, encoded; those that are known together are one piece.
         held: Closed when it is over, also if its client had gone before the first event.
     """
 
-    def __init__(self, events: AsyncIterator[dict[str, str]], held: ExitStack) -> None:
+    def __init__(self, events: AsyncIterator[bytes], held: ExitStack) -> None:
         super().__init__(events, ping=PING_S)
         self._held = held
 
@@ -36,6 +38,6 @@ class DoorStream(EventSourceResponse):
             await super().__call__(scope, receive, send)
 
 
-def sent(event: dict[str, Any]) -> dict[str, str]:
-    """Return an event as it is sent: its name is its type."""
-    return {"event": event["type"], "data": dump_json(event)}
+def encode_events(events: Iterable[dict[str, Any]]) -> bytes:
+    """Return events as they are sent; the name of each is its type, if it has one."""
+    return b"".join(ServerSentEvent(dump_json(each), event=each.get("type")).encode() for each in events)

@@ -21,7 +21,7 @@ from sessiontree.doors.responses import ResponseEvents, ResponseFrame, response_
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.runtime.clock import machine_ms
 from sessiontree.serve.door_guard import read_json
-from sessiontree.serve.door_stream import DoorStream, sent
+from sessiontree.serve.door_stream import DONE, DoorStream, encode_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +93,18 @@ class ResponseRoutes:
             await exchange.conversation.interrupt()
         return await self.show(request, token)
 
-    async def _stream(
-        self, streamed: _ResponseStream, asked: ClientRequest | None
-    ) -> AsyncIterator[dict[str, str]]:
+    async def _stream(self, streamed: _ResponseStream, asked: ClientRequest | None) -> AsyncIterator[bytes]:
         events = ResponseEvents(streamed.frame, streamed.after)
-        for event in events.begin(streamed.previous, streamed.at_s):
-            yield sent(event)
+        yield encode_events(events.begin(streamed.previous, streamed.at_s))
         try:
             async for news in streamed.live.follow(streamed.begun.response_id, streamed.begun.turn):
                 if isinstance(news, LoggedResponse) and asked is not None:
                     note_end(self._exchanges, streamed.begun.exchange, asked, news)
-                for event in _events_of(events, streamed, news):
-                    yield sent(event)
+                if piece := encode_events(_events_of(events, streamed, news)):
+                    yield piece
         except SessionTreeError as error:
-            for event in events.fail(streamed.previous, str(error)):
-                yield sent(event)
-        yield {"data": "[DONE]"}
+            yield encode_events(events.fail(streamed.previous, str(error)))
+        yield DONE
 
 
 def _number_in(given: str | None) -> int:

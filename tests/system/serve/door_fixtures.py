@@ -70,7 +70,7 @@ class Door:
     async def records(self, tree_id: str) -> list[JournalRecord]:
         """Return all that the journal has of a tree of the first token, oldest first."""
         principal = self.tokens.all()[0].principal
-        return await (await self.conversations.find(principal, tree_id)).log.list_records()
+        return await (await self.conversations.find(principal, tree_id)).log.feed.list_records()
 
     async def stream(self, token: str, body: dict[str, Any]) -> list[dict[str, Any]]:
         """Ask for a stream, and return its events; it ends as the specification says."""

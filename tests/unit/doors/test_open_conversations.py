@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sessiontree import AsyncFunctionModel, ModelRequest, Runtime
+from sessiontree import AsyncFunctionModel, FunctionModel, ModelRequest, Runtime
 from sessiontree.doors import conversations
 from sessiontree.doors.conversations import Conversation, Conversations
+from sessiontree.doors.exchanges import DoorExchange, DoorExchanges
 from sessiontree.doors.principals import DoorPrincipal, DoorRights
 
 
@@ -56,4 +59,31 @@ async def test_a_tree_stays_open_while_its_turn_goes_on(
     while await answers.get():
         pass
     assert await held.find(principal, begun.conversation_id) is not begun
+    await held.close()
+
+
+async def test_a_closed_conversation_is_forgotten(tmp_path: Path) -> None:
+    """What was known of it is in its journal, so a server that goes on for months does not grow."""
+    work = tmp_path / "work"
+    work.mkdir()
+    held = Conversations(
+        lambda: Runtime(tmp_path / "state", backend="local"),
+        lambda workspace, agent: {"model": FunctionModel(lambda request: "fine"), "agents_md": None},
+    )
+    principal = DoorPrincipal("token:1", "one", DoorRights(workspace=str(work)))
+
+    async def talk() -> tuple[weakref.ref[Conversation], str]:
+        exchange: DoorExchange = await DoorExchanges(held).begin(principal, "default", {})
+        with exchange.conversation as begun:
+            turn = await exchange.send(None, "go")
+            assert (await exchange.end_of(turn.turn_id, turn)).ended is not None
+        await held.release(begun)
+        return weakref.ref(begun), turn.turn_id
+
+    known, turn_id = await talk()
+    await asyncio.sleep(0)
+    gc.collect()
+    assert known() is None
+    found = await DoorExchanges(held).find(principal, turn_id)
+    assert found.log.fold.texts_of(await found.find(turn_id)) == ["fine"]
     await held.close()
