@@ -243,8 +243,8 @@ class DoorExchanges:
             ConflictError: the conversation can't be forked there.
             ConfigError: too many trees are open.
         """
-        response = await exchange.find(response_id)
-        fold = exchange.log.fold
+        fold = await exchange.log.read()
+        response = _find(fold, response_id)
         if fold.newest is response or response.ended is None:
             return exchange
         if not response.ended.is_run or response.ended.waiting:

@@ -58,8 +58,8 @@ class LiveResponse:
         if self._reader is not None:
             self._reader.close()
 
-    async def follow(self, response_id: str, turn: Turn | None = None) -> AsyncIterator[News]:
-        """Yield what is new, then the response once it has ended.
+    async def follow(self, response_id: str, turn: Turn | None = None) -> AsyncIterator[list[News]]:
+        """Yield what is new, all that is known together at once; last the response, once it has ended.
 
         Args:
             response_id: The response.
@@ -78,11 +78,12 @@ class LiveResponse:
                 self._news.clear()
                 has_ended = ending.done()
                 await self._catch_up()
-                for each in self._fresh(response_id):
-                    yield each
+                fresh = list(self._fresh(response_id))
                 if has_ended:
-                    yield ending.result()
+                    yield [*fresh, ending.result()]
                     return
+                if fresh:
+                    yield fresh
         finally:
             ending.cancel()
             listening.cancel()

@@ -142,12 +142,19 @@ class TurnLog:
         return await self._until(turn_id, is_end=True)
 
     async def _until(self, turn_id: str, *, is_end: bool) -> HeardTurn | None:
-        while True:
+        # What a wait has read is looked at first: the tree may be closed as soon as its turn has ended.
+        while not self._has(turn_id, is_end=is_end):
             is_over = await self.is_over()  # before its last facts are read
-            turn = (await self.read()).get(turn_id)
-            if is_over or (turn is not None and (turn.ended is not None or not is_end)):
-                return turn
-            await self.feed.wait()
+            await self.read()
+            if is_over:
+                break
+            if not self._has(turn_id, is_end=is_end):
+                await self.feed.wait()
+        return self._turns.get(turn_id)
+
+    def _has(self, turn_id: str, *, is_end: bool) -> bool:
+        turn = self._turns.get(turn_id)
+        return turn is not None and (turn.ended is not None or not is_end)
 
     def _take(self, record: JournalRecord) -> None:
         if record.session != MAIN:

@@ -14,6 +14,7 @@ from sessiontree.doors.asked import ClientRequest, begin_response, find_exchange
 from sessiontree.doors.chat_completions import ChatChunks, chat_request, completion_of, read_chat
 from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
 from sessiontree.doors.live_response import LiveResponse, NewItems, News, TextPiece
+from sessiontree.doors.response_log import LoggedResponse
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.runtime.clock import machine_ms
 from sessiontree.serve.door_guard import read_json
@@ -54,16 +55,20 @@ class ChatRoutes:
         self, chunks: ChatChunks, begun: Begun, live: LiveResponse, asked: ClientRequest
     ) -> AsyncIterator[bytes]:
         yield encode_events(chunks.begin())
+        piece = b""
         try:
             async for news in live.follow(begun.response_id, begun.turn):
-                if not isinstance(news, TextPiece | NewItems):
-                    note_end(self._exchanges, begun.exchange, asked, news)
-                if piece := encode_events(_chunks_of(chunks, begun.exchange, news)):
+                for each in news:
+                    if isinstance(each, LoggedResponse):
+                        note_end(self._exchanges, begun.exchange, asked, each)
+                    piece += encode_events(_chunks_of(chunks, begun.exchange, each))
+                if piece and not isinstance(news[-1], LoggedResponse):
                     yield piece
+                    piece = b""
         except SessionTreeError as error:
             failure = {"message": str(error), "type": "server_error", "param": None, "code": "server_error"}
-            yield encode_events([{"error": failure}])
-        yield DONE
+            piece += encode_events([{"error": failure}])
+        yield piece + DONE
 
 
 def _chunks_of(chunks: ChatChunks, exchange: DoorExchange, news: News) -> Iterator[dict[str, Any]]:

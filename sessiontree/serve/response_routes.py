@@ -96,15 +96,19 @@ class ResponseRoutes:
     async def _stream(self, streamed: _ResponseStream, asked: ClientRequest | None) -> AsyncIterator[bytes]:
         events = ResponseEvents(streamed.frame, streamed.after)
         yield encode_events(events.begin(streamed.previous, streamed.at_s))
+        piece = b""
         try:
             async for news in streamed.live.follow(streamed.begun.response_id, streamed.begun.turn):
-                if isinstance(news, LoggedResponse) and asked is not None:
-                    note_end(self._exchanges, streamed.begun.exchange, asked, news)
-                if piece := encode_events(_events_of(events, streamed, news)):
+                for each in news:
+                    if isinstance(each, LoggedResponse) and asked is not None:
+                        note_end(self._exchanges, streamed.begun.exchange, asked, each)
+                    piece += encode_events(_events_of(events, streamed, each))
+                if piece and not isinstance(news[-1], LoggedResponse):
                     yield piece
+                    piece = b""
         except SessionTreeError as error:
-            yield encode_events(events.fail(streamed.previous, str(error)))
-        yield DONE
+            piece += encode_events(events.fail(streamed.previous, str(error)))
+        yield piece + DONE
 
 
 def _number_in(given: str | None) -> int:
