@@ -18,7 +18,7 @@ from sessiontree.cli import (
     bench_commands,
     cron_commands,
     journal_commands,
-    mcp_client_commands,
+    mcp_commands,
     memory_commands,
     program_commands,
     token_commands,
@@ -567,6 +567,6 @@ app.add_typer(bench_commands.commands, name="bench")
 app.add_typer(token_commands.commands, name="tokens")
 app.add_typer(cron_commands.commands, name="cron")
 app.add_typer(journal_commands.commands, name="journal")
-app.add_typer(mcp_client_commands.commands, name="mcp")
+app.add_typer(mcp_commands.commands, name="mcp")
 app.add_typer(memory_commands.commands, name="memory")
 app.add_typer(program_commands.commands, name="program")

@@ -134,7 +134,7 @@ def allow(screen: RichScreen, *, server: str, tool: str, tier: str, config: Path
     _chosen(configured, server)
     origin = configured.file
     if origin is None:
-        raise ConfigError("there is no configuration to change: write one, or name it with --config")
+        raise ConfigError("no configuration was found to change: write one, or name it with --config")
     patch: Any = {"mcp": {server: {"tiers": {tool: cast("TierName", tier)}}}}
     file = configuration_file(origin, Path.cwd() / ".none")
 

@@ -7,36 +7,36 @@ from typing import Annotated
 
 import typer
 
-from sessiontree.cli.options import Backend, ConfigFile, StateDir, run_body
+from sessiontree.cli.options import (
+    AsJson,
+    Backend,
+    BudgetOfAll,
+    Ceiling,
+    ConfigFile,
+    MayApprove,
+    MayHold,
+    StateDir,
+    TalksTo,
+    WorksIn,
+    run_body,
+)
 
 commands = typer.Typer(
     help="MCP servers that trees use, and trees as an MCP server.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+_Server = Annotated[str, typer.Argument(metavar="SERVER", help="A server's name in the configuration.")]
 
 
 @commands.command()
 def serve(  # noqa: PLR0913 - each option is a parameter
-    workspace: Annotated[
-        Path, typer.Option(help="The directory of its trees [default: this directory].", readable=False)
-    ] = Path(),
-    tier: Annotated[
-        str, typer.Option(help="The highest tier of a call: read-only, workspace, system or elevated.")
-    ] = "read-only",
-    budget_usd: Annotated[
-        float | None, typer.Option("--budget-usd", help="Most US dollars that one tree may spend.")
-    ] = None,
-    agents: Annotated[
-        list[str] | None, typer.Option("--agent", help="An agent that it may talk to; may be repeated.")
-    ] = None,
-    tools: Annotated[
-        list[str] | None,
-        typer.Option("--tool", help="A tool that its trees may hold; may be repeated [default: all]."),
-    ] = None,
-    approve: Annotated[
-        bool, typer.Option("--approve", help="Let it answer the requests and questions of its own trees.")
-    ] = False,
+    workspace: WorksIn = Path(),
+    tier: Ceiling = "read-only",
+    budget_usd: BudgetOfAll = None,
+    agents: TalksTo = None,
+    tools: MayHold = None,
+    approve: MayApprove = False,
     config: ConfigFile = None,
     state_dir: StateDir = None,
     backend: Backend = "ray",
@@ -59,3 +59,64 @@ def serve(  # noqa: PLR0913 - each option is a parameter
     Exit codes: 0 served, 2 can't begin.
     """
     run_body("mcp serve", **locals())
+
+
+@commands.command("list")
+def show_list(config: ConfigFile = None, state_dir: StateDir = None, as_json: AsJson = False) -> None:
+    """List the configured servers, without connecting to them."""
+    run_body("mcp list", **locals())
+
+
+@commands.command()
+def check(
+    server: Annotated[
+        str | None, typer.Argument(metavar="[SERVER]", help="Only this server [default: all].")
+    ] = None,
+    config: ConfigFile = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Connect to servers, and show their tools with tiers and pins.
+
+    Exit codes: 0 all are accepted as they are, 1 one is not, 2 can't begin.
+    """
+    run_body("mcp check", **locals())
+
+
+@commands.command()
+def accept(
+    server: _Server,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept without a question.")] = False,
+    config: ConfigFile = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Show what is new or has changed at a server, and accept it.
+
+    Exit codes: 0 accepted, 1 not accepted, 2 can't be reached.
+    """
+    run_body("mcp accept", **locals())
+
+
+@commands.command()
+def allow(
+    server: _Server,
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name at the server.")],
+    tier: Annotated[
+        str, typer.Option(help="The tier of its calls: read-only, workspace, system or elevated.")
+    ],
+    config: ConfigFile = None,
+) -> None:
+    """Give a tool of a server a tier, in the configuration.
+
+    Exit codes: 0 changed, 2 can't be changed.
+    """
+    run_body("mcp allow", **locals())
+
+
+@commands.command()
+def login(server: _Server, config: ConfigFile = None) -> None:
+    """Log in at a server: prints the address to open, and waits for the answer on this machine.
+
+    Exit codes: 0 logged in, 2 failed.
+    """
+    run_body("mcp login", **locals())

@@ -128,6 +128,26 @@ Uri = Annotated[
     str | None,
     typer.Option(help="Where the memory is, if elsewhere: a directory, or an address such as s3://…"),
 ]
+Ceiling = Annotated[
+    str, typer.Option("--tier", help="The highest tier of a call: read-only, workspace, system or elevated.")
+]
+BudgetOfAll = Annotated[
+    float | None, typer.Option("--budget-usd", help="Most US dollars that all its trees together may spend.")
+]
+TalksTo = Annotated[
+    list[str] | None, typer.Option("--agent", help="An agent that it may talk to; may be repeated.")
+]
+MayHold = Annotated[
+    list[str] | None,
+    typer.Option("--tool", help="A tool that its trees may hold; may be repeated [default: all]."),
+]
+MayApprove = Annotated[
+    bool, typer.Option("--approve", help="Let it answer the requests and questions of its own trees.")
+]
+WorksIn = Annotated[
+    Path,
+    typer.Option("--workspace", help="The directory of its trees.", readable=False),
+]
 
 
 def run_body(name: str, /, **options: Any) -> NoReturn:

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from sessiontree.cli.options import AsJson, StateDir, run_body
+from sessiontree.cli.options import (
+    AsJson,
+    BudgetOfAll,
+    Ceiling,
+    MayApprove,
+    MayHold,
+    StateDir,
+    TalksTo,
+    WorksIn,
+    run_body,
+)
 
 commands = typer.Typer(
     help="Make, list and revoke the tokens with which other programs reach trees.",
@@ -19,29 +29,13 @@ commands = typer.Typer(
 @commands.command()
 def create(  # noqa: PLR0913 - each option is a parameter
     name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for, such as editor.")],
-    workspace: Annotated[
-        Path, typer.Option(help="The directory of its trees [default: this directory].", readable=False)
-    ] = Path(),
-    tier: Annotated[
-        str, typer.Option(help="The highest tier of a call: read-only, workspace, system or elevated.")
-    ] = "read-only",
-    budget_usd: Annotated[
-        float | None,
-        typer.Option("--budget-usd", help="Most US dollars that all its trees together may spend."),
-    ] = None,
-    expires: Annotated[
-        str | None, typer.Option(help="When it ends: 12h, 30d or never [default: 30d].")
-    ] = "30d",
-    agents: Annotated[
-        list[str] | None, typer.Option("--agent", help="An agent that it may talk to; may be repeated.")
-    ] = None,
-    tools: Annotated[
-        list[str] | None,
-        typer.Option("--tool", help="A tool that its trees may hold; may be repeated [default: all]."),
-    ] = None,
-    approve: Annotated[
-        bool, typer.Option("--approve", help="Let it answer the requests and questions of its own trees.")
-    ] = False,
+    workspace: WorksIn = Path(),
+    tier: Ceiling = "read-only",
+    budget_usd: BudgetOfAll = None,
+    expires: Annotated[str | None, typer.Option(help="When it ends: 12h, 30d or never.")] = "30d",
+    agents: TalksTo = None,
+    tools: MayHold = None,
+    approve: MayApprove = False,
     per_minute: Annotated[int, typer.Option(help="Requests that may begin in a minute.")] = 60,
     max_open: Annotated[int, typer.Option(help="Requests that may be open at once.")] = 64,
     state_dir: StateDir = None,

@@ -72,7 +72,7 @@ def show_list(screen: RichScreen, *, state_dir: Path | None, as_json: bool) -> i
     if as_json:
         screen.raw(dump_json({"tokens": found}))
     elif not found:
-        screen.line("there are no tokens; make one with `sessiontree tokens create NAME`")
+        screen.line("no tokens yet; make one with `sessiontree tokens create NAME`")
     else:
         names = ("id", "name", "state", "tier", "budget_usd", "workspace", "expires")
         rows = [tuple(make_visible(_shown(row, name)) for name in names) for row in found]

@@ -225,7 +225,7 @@ class ChatChunks:
             yield self._chunk({"content": between + text})
 
     def items(self, items: Sequence[OutputItem]) -> Iterator[dict[str, Any]]:
-        """Yield what is left of texts that are whole; what the tree ran itself is no part of a completion."""
+        """Yield what is left of texts that are whole; what the tree ran itself is left out."""
         for each in items:
             if isinstance(each, SaidText):
                 yield from self.piece(

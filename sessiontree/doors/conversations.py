@@ -199,7 +199,7 @@ class Conversation:
             turns = await self.log.read()
             if await self.is_over():
                 return False
-            if not turns:  # what a saved program does is no turn of Main
+            if not turns:  # a saved program works without a turn of Main
                 return bool(self.tree.main.status().children)
             return bool(self.log.unfinished)
         except SessionTreeError:

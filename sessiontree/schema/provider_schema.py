@@ -566,7 +566,7 @@ class _Cleaner:
         return schema
 
     def _without_members(self, schema: Schema, place: Place) -> Schema:
-        """Return the schema of values that are no objects without the keywords for objects alone."""
+        """Return the schema of values other than objects without the keywords for objects alone."""
         for keyword in sorted(schema.keys() & _OBJECT):
             self._report.add(place, keyword, "same", "left out: its type is not object")
         return {keyword: value for keyword, value in schema.items() if keyword not in _OBJECT}

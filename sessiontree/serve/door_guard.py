@@ -110,7 +110,7 @@ async def read_json(request: Request) -> Any:
     body = await read_bounded(request)
     try:
         value = json.loads(body, parse_constant=_finite, parse_float=_finite)
-        if b"\\u" in body:  # half a character is no text: nobody could send it back, or keep it
+        if b"\\u" in body:  # half a character can be neither kept nor sent back
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the request is not JSON: {error}") from error

@@ -115,7 +115,7 @@ def _number_in(given: str | None) -> int:
     """Return the number of the last event that a client has; -1 = it has none.
 
     Raises:
-        ConfigError: it is no number.
+        ConfigError: what was given is not a number.
     """
     if given is None:
         return -1

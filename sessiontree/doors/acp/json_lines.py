@@ -62,7 +62,7 @@ def _answered_id(line: bytes) -> int | str | None:
 
 
 class MessageLines:
-    """The lines of a reader and a writer as messages; a line that is no message is answered with an error.
+    """The lines of a reader and a writer as messages; a line that can't be read is answered with an error.
 
     Args:
         reader: What the other side writes.

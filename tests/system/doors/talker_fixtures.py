@@ -6,6 +6,7 @@ Each talker is a real client of its protocol. A door that has no way to answer l
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -67,7 +68,7 @@ def inbox_of(tree: SessionTree) -> Inbox:
     return calls + asked
 
 
-class Talker:
+class Talker(ABC):
     """A client of a door, in one conversation; what waited for somebody is in :attr:`inbox`.
 
     Args:
@@ -81,17 +82,17 @@ class Talker:
         self.answered = {"approvals": 0, "questions": 0, "interrupts": 0, "turns": 0}
 
     @property
+    @abstractmethod
     def principal(self) -> DoorPrincipal:
         """Who talks."""
-        raise NotImplementedError
 
     async def find(self) -> Conversation:
         """Return the conversation as its owner has it."""
         return await self.conversations.find(self.principal, self.conversation_id)
 
+    @abstractmethod
     async def say(self, text: str) -> str:
         """Send a message and return the answer."""
-        raise NotImplementedError
 
     async def allow(self) -> None:
         """Allow the call that waits."""

@@ -76,7 +76,7 @@ _EVENTS: dict[str, Any] = {
 
 
 def check_response(response: Mapping[str, Any]) -> None:
-    """Refuse an object that is no response; items of the project's own are checked by their own form."""
+    """Refuse an object that is not a response; items of the project's own are checked by their own form."""
     for item in response["output"]:
         if item["type"].startswith(OWN):
             _OWN_ITEMS[item["type"]].model_validate(item)

@@ -87,7 +87,7 @@ async def test_a_kill_during_a_stream(tmp_path: Path) -> None:
         await asyncio.wait([listening, asyncio.create_task(asked.wait())], return_when="FIRST_COMPLETED")
         await door.kill()
         await asyncio.wait([listening])
-        assert listening.exception() is not None, "the end of a connection is no end of a response"
+        assert listening.exception() is not None, "a response goes on when its connection ends"
         await door.start()
         async with door.client() as client:
             answer = await client.get(f"/responses/{names[0]}?stream=true")

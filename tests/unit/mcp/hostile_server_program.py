@@ -38,7 +38,7 @@ def answer(number: int, method: str, params: dict[str, Any]) -> None:
         send({"id": number, "result": said})
     elif method == "tools/list":
         if KIND == "garbage":
-            sys.stdout.write("this is no message\n" * 20 + "[]\n{}\n")
+            sys.stdout.write("not a message\n" * 20 + "[]\n{}\n")
         rows = [tool(f"t{each}") for each in range(10_000)] if KIND == "many" else [tool("one"), tool("huge")]
         send({"id": number, "result": {"tools": rows}})
     elif method == "tools/call":
