@@ -13,6 +13,7 @@ from mcp.server.context import HandlerResult
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, Field
 
+from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.doors.mcp.forms import form_of
 from sessiontree.doors.mcp.work import Work, WorkReport, WorkStatus
 from sessiontree.doors.principals import DoorPrincipal
@@ -21,10 +22,8 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension by which a client takes a task for the answer of a call."""
 POLL_MS: Final = 2_000
 """How often a client should ask for the state of a task, in milliseconds."""
-LOOK_S: Final = 0.2
-"""How often a call that waits looks for something that its client has to answer."""
 PROGRESS_S: Final = 1.0
-"""How often such a call reports its progress at most."""
+"""How often a call that waits reports its progress at most."""
 MAX_WAIT_S: Final = 600.0
 WAIT_S: Final = 60.0
 
@@ -174,9 +173,10 @@ async def _wait(asked: ToolAsked, work: Work, wait_s: float) -> None:
     ended = asyncio.ensure_future(work.until_ended())
     try:
         while not ended.done() and (left_s := until_s - loop.time()) > 0:
-            await asyncio.wait([ended], timeout=min(LOOK_S, left_s))
-            if ended.done() or log.cursor == seen:
-                continue
+            if log.cursor == seen:
+                await _wait_for_news(log.feed, ended, left_s)
+                if ended.done():
+                    break
             seen = log.cursor  # before the report, which takes in more
             if (await work.report()).status == "input_required":
                 return
@@ -187,6 +187,18 @@ async def _wait(asked: ToolAsked, work: Work, wait_s: float) -> None:
             ended.result()
     finally:
         ended.cancel()
+
+
+async def _wait_for_news(feed: JournalFeed, ended: asyncio.Future[None], limit_s: float) -> None:
+    """Wait until the journal has news, the work has ended, or the time is over."""
+    news = asyncio.ensure_future(feed.wait())
+    try:
+        await asyncio.wait([news, ended], timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if news.done():
+            news.result()
+    finally:
+        news.cancel()
+        await asyncio.wait([news])
 
 
 def _words_of(answer: WorkAnswer, report: WorkReport) -> str:
