@@ -60,8 +60,12 @@ class DoorGuard:
             raise ConfigError("send the token as Authorization: Bearer …")
         return self._tokens.find(given.strip(), machine_ms())
 
-    def enter(self, token: DoorToken) -> None:
+    def enter(self, token: DoorToken, *, is_poll: bool = False) -> None:
         """Count a request that begins.
+
+        Args:
+            token: Its token.
+            is_poll: Whether it asks again as often as its door said; such a request is only counted as open.
 
         Raises:
             LimitError: there are too many.
@@ -70,11 +74,12 @@ class DoorGuard:
         begun = self._begun.setdefault(token.token_id, deque())
         while begun and begun[0] <= now_s - MINUTE_S:
             begun.popleft()
-        if len(begun) >= rights.per_minute:
+        if not is_poll and len(begun) >= rights.per_minute:
             raise LimitError(429, f"the token may begin {rights.per_minute} requests a minute")
         if self._open.get(token.token_id, 0) >= rights.max_open:
             raise LimitError(429, f"the token may have {rights.max_open} requests open")
-        begun.append(now_s)
+        if not is_poll:
+            begun.append(now_s)
         self._open[token.token_id] = self._open.get(token.token_id, 0) + 1
 
     def leave(self, token: DoorToken) -> None:

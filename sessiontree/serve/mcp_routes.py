@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, MCP_PROTOCOL_VERSION_HEADER
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -14,12 +19,19 @@ from starlette.types import Message, Receive, Scope, Send
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.doors.conversations import Conversations
+from sessiontree.doors.mcp.calls import POLL_MS
 from sessiontree.doors.mcp.server import McpDoor
 from sessiontree.doors.mcp.tools import ConversationTools
 from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.serve.door_guard import CHALLENGE, MAX_BODY, DoorGuard, LimitError, read_bounded
 
 PATH: Final = "/mcp"
+GET_TASK: Final = "tasks/get"
+MAX_FOLLOWED: Final = 64
+"""Most tasks of a token whose polls are known; polls of others count as requests."""
+MAX_TASK_ID: Final = 200
+EARLY: Final = 0.9
+"""The part of the time between two polls after which the second one is no earlier than it should be."""
 PRINCIPAL: Final = "sessiontree.principal"
 """Where a request's scope says who makes it."""
 
@@ -36,21 +48,56 @@ def make_door(conversations: Conversations) -> McpDoor:
     return McpDoor(conversations, ConversationTools(conversations).list_tools, find_principal)
 
 
+class TaskPolls:
+    """Which requests only ask for a task again, and not sooner than its answer says.
+
+    The headers alone decide it: in the revisions that have tasks, a request whose body says otherwise is
+    refused.
+
+    Args:
+        now_s: A clock that only goes forward, in seconds.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._asked: dict[str, OrderedDict[str, float]] = {}
+
+    def is_due(self, token_id: str, headers: Mapping[str, str]) -> bool:
+        """Return whether a request is such a one; it is remembered.
+
+        Args:
+            token_id: Whose request it is.
+            headers: Its headers, by lower-case names.
+        """
+        task_id = headers.get(MCP_NAME_HEADER, "")
+        is_modern = headers.get(MCP_PROTOCOL_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS
+        if not is_modern or headers.get(MCP_METHOD_HEADER) != GET_TASK or not 0 < len(task_id) <= MAX_TASK_ID:
+            return False
+        asked, now_s = self._asked.setdefault(token_id, OrderedDict()), self._now_s()
+        before_s = asked.pop(task_id, None)
+        asked[task_id] = now_s
+        if len(asked) > MAX_FOLLOWED:
+            asked.popitem(last=False)
+        return before_s is not None and now_s - before_s >= POLL_MS / 1000 * EARLY
+
+
 class McpRoutes:
     """What clients of MCP ask. No request needs an earlier one, so that a restart of the server ends nothing.
 
     Args:
         guard: Lets in whoever has a token.
         door: Serves their trees, which whoever made them closes; it finds who asks by :func:`find_principal`.
+        polls: Which requests are polls.
     """
 
     prefixes: tuple[str, ...] = (PATH,)
 
-    def __init__(self, guard: DoorGuard, door: McpDoor) -> None:
+    def __init__(self, guard: DoorGuard, door: McpDoor, polls: TaskPolls | None = None) -> None:
         self._guard = guard
         self._manager = StreamableHTTPSessionManager(
             door.server, stateless=True, max_request_body_size=MAX_BODY
         )
+        self._polls = TaskPolls() if polls is None else polls
         self._running: asyncio.Task[None] | None = None
         self._is_ready, self._is_over = asyncio.Event(), asyncio.Event()
 
@@ -73,7 +120,7 @@ class McpRoutes:
             await _refusal(401, str(error))(scope, receive, send)
             return
         try:
-            self._guard.enter(token)
+            self._guard.enter(token, is_poll=self._polls.is_due(token.token_id, request.headers))
         except LimitError as error:
             await _refusal(error.status, str(error))(scope, receive, send)
             return

@@ -25,7 +25,7 @@ from sessiontree.serve.door_guard import DoorGuard
 from sessiontree.serve.door_routes import DoorRoutes
 from sessiontree.serve.door_set import DoorSet
 from sessiontree.serve.listen import Address, PageServer
-from sessiontree.serve.mcp_routes import McpRoutes, make_door
+from sessiontree.serve.mcp_routes import McpRoutes, TaskPolls, make_door
 from tests.system.doors.mcp_fakes import make_trees
 from tests.system.serve.serve_fixtures import running
 
@@ -42,10 +42,10 @@ def make_token(place: Path, name: str = "client", **rights: Any) -> str:
 
 
 @asynccontextmanager
-async def open_mcp(place: Path) -> AsyncIterator[str]:
+async def open_mcp(place: Path, polls: TaskPolls | None = None) -> AsyncIterator[str]:
     """Serve MCP on this loop; yield the server's address."""
     trees, guard = make_trees(place), DoorGuard(TokenFile(place / "state"))
-    doors = DoorSet([DoorRoutes(guard, trees, ("default",)), McpRoutes(guard, make_door(trees))])
+    doors = DoorSet([DoorRoutes(guard, trees, ("default",)), McpRoutes(guard, make_door(trees), polls)])
     async with running(PageServer(place / "state", Address(), doors)) as server:
         yield server.origin
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ import httpx
 import pytest
 
 from sessiontree.serve.door_guard import MAX_BODY
+from sessiontree.serve.mcp_routes import MAX_FOLLOWED, TaskPolls
 from tests.behaviour.effect_fakes import effects
 from tests.system.doors.mcp_fixtures import NEWEST, BareClient, RpcError, make_token, open_mcp
 
@@ -202,3 +204,55 @@ async def test_updates_without_a_form_are_refused(
         with pytest.raises(RpcError) as caught:
             await client.ask("tasks/update", **given(task))
         assert caught.value.code == -32602
+
+
+@pytest.mark.parametrize(
+    ("waits_s", "free"), [([2.0] * 5, 5), ([1.0] * 5, 0), ([2.0, 0.1, 2.0, 0.1], 2), ([1.9, 1.5], 1)]
+)
+def test_polls_as_often_as_a_task_says_are_no_requests(waits_s: list[float], free: int) -> None:
+    """The first one counts, and each that comes too early; what names another method always does."""
+    now_s = [0.0]
+    polls = TaskPolls(lambda: now_s[0])
+    poll = {"mcp-method": "tasks/get", "mcp-name": "t0_1", "mcp-protocol-version": NEWEST}
+    assert not polls.is_due("token", poll)
+    due = 0
+    for wait_s in waits_s:
+        now_s[0] += wait_s
+        due += polls.is_due("token", poll)
+    assert due == free
+    now_s[0] += 60
+    for name, value in (
+        ("mcp-method", "tools/call"),
+        ("mcp-name", ""),
+        ("mcp-protocol-version", "2025-11-25"),
+    ):
+        assert not polls.is_due("token", {**poll, name: value})
+    assert not polls.is_due("other", poll)
+
+
+def test_names_of_tasks_that_are_made_up_buy_few_polls() -> None:
+    """A token whose polls name ever more tasks is counted as before, and costs no more memory."""
+    polls = TaskPolls(lambda: 0.0)
+    named = {"mcp-method": "tasks/get", "mcp-protocol-version": NEWEST}
+    assert not any(polls.is_due("token", {**named, "mcp-name": f"t{n}"}) for n in range(1_000))
+    assert len(polls._asked["token"]) == MAX_FOLLOWED
+
+
+async def test_a_client_that_polls_as_it_should_is_never_refused(tmp_path: Path) -> None:
+    """Its polls do not use up the rate of its token; headers of a poll let no other request in."""
+    token = make_token(tmp_path, tier="Elevated", per_minute=2)
+    async with open_mcp(tmp_path, TaskPolls(count(step=3.0).__next__)) as origin:
+        client = BareClient(origin, token)
+        task = (await client.call("run_tree", task="launch rocket"))["taskId"]
+        for _ in range(20):
+            assert (await client.ask("tasks/get", taskId=task))["status"] == "working"
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
+        headers |= {"Mcp-Method": "tasks/get", "Mcp-Name": task}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+        async with httpx.AsyncClient(base_url=origin) as http:
+            for version, status in ((NEWEST, 400), ("2025-11-25", 429)):
+                named = {**headers, "MCP-Protocol-Version": version}
+                assert (await http.post("/mcp", json=call, headers=named)).status_code == status
+        with pytest.raises(RpcError) as refused:
+            await client.call("run_tree", task="hello")
+        assert refused.value.status == 429
