@@ -242,7 +242,8 @@ class ServerProcess:
 
     def _kill_server(self) -> None:
         server = self._server
-        if server is not None and process_of(server.pid) == server:
+        # Without its leader the group may live on, and keeps its number until its last process has ended.
+        if server is not None and process_of(server.pid) in {None, server}:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(server.pid, signal.SIGKILL)
 

@@ -19,6 +19,7 @@ from sessiontree.mcp.server_pool import ServerPool
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.server_tools import GivenServer
 from sessiontree.mcp.settings import McpServer, ReachedServer, reach
+from sessiontree.sandbox.process_tree import children
 
 pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).with_name("hostile_server_program.py")
@@ -123,6 +124,23 @@ async def test_a_kill_leaves_no_process_and_the_pool_starts_again(killed: str) -
     assert after != before
     await pool.close()
     await gone(after)
+
+
+async def test_a_kill_of_both_processes_leaves_none_that_the_server_started() -> None:
+    """A script that starts a server and another program: what it started ends with it."""
+    script = f"sleep 100000 & {sys.executable} {PROGRAM} garbage; true"
+    process = ServerProcess("script")
+    await start_server(reach("script", McpServer(command="sh", args=("-c", script))), process)
+    server, pid = process.server_pid, process.pid
+    assert server is not None
+    assert pid is not None
+    below = children(server)
+    assert len(below) == 2
+    os.kill(pid, signal.SIGKILL)
+    os.kill(server, signal.SIGKILL)
+    for each in below:
+        await gone(each)
+    await process.close()
 
 
 async def test_a_program_that_is_no_server_is_unavailable_with_its_last_words() -> None:
