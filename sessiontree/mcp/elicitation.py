@@ -163,7 +163,8 @@ class Elicitation:
             elif not part.member:
                 ends[part.key] = "accept"
             elif LEFT_OUT in chosen:
-                given.setdefault(part.key, {})[part.member] = None
+                schema = _members_of(self.requests[part.key])[part.member]
+                given.setdefault(part.key, {})[part.member] = _default_of(schema)
             else:
                 schema = _members_of(self.requests[part.key])[part.member]
                 try:
@@ -215,6 +216,9 @@ def _member_question(
     is_listed = bool(values) and len(values) + len(extra) <= MAX_OPTIONS and _are_labels(labels)
     kind = "" if values else f" ({schema.get('type')})"
     lines = [head, f"{name[:MAX_LABEL_CHARS]}{kind}{': ' if said else ''}{str(said)[:300]}"]
+    default = None if is_needed else _default_of(schema)
+    if default is not None:
+        lines.append(f"if left out: {dump_json(default)[:MAX_LABEL_CHARS]}")
     if values and not is_listed:
         lines.append(f"one of: {', '.join(labels[:MAX_LISTED])[:400]}")
     if not is_listed:
@@ -227,6 +231,16 @@ def _member_question(
         multi_select=schema.get("type") == "array",
         allow_free_text=not is_listed,
     )
+
+
+def _default_of(schema: Mapping[str, Any]) -> JsonValue:
+    """Return the value of a member that is left out; None = it has no default, or one that does not fit."""
+    default: JsonValue = schema.get("default")
+    try:
+        Checker(dict(schema)).check(default)
+    except (ConfigError, ValidationError):
+        return None
+    return default
 
 
 def _are_labels(labels: Sequence[str]) -> bool:

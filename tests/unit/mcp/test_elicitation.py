@@ -66,6 +66,24 @@ def test_a_form_of_five_members_takes_two_rounds_of_questions() -> None:
     assert asked.state == "state"
 
 
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        ({"type": "integer", "default": 30}, {"value": 30}),
+        ({"type": "string", "enum": ["on", "off"], "default": "off"}, {"value": "off"}),
+        ({"type": "boolean", "default": False}, {"value": False}),
+        ({"type": "integer", "default": "thirty"}, {}),
+        ({"type": "integer"}, {}),
+    ],
+)
+def test_a_member_that_is_left_out_has_its_default(schema: dict[str, Any], sent: dict[str, Any]) -> None:
+    """The question shows it; one that does not fit its own schema is not sent."""
+    asked = begun(form(name={"type": "string"}, value=schema))
+    assert ("if left out" in asked.questions()[1].question) is bool(sent)
+    asked = answered(asked, text("Ada"), chosen("Leave it out"))
+    assert asked.responses() == {"0": {"action": "accept", "content": {"name": "Ada", **sent}}}
+
+
 def test_an_answer_that_does_not_fit_is_asked_again_with_the_reason() -> None:
     """Nothing is sent to the server before it fits."""
     asked = answered(begun(form(age={"type": "integer", "minimum": 18})), text("twelve"))
