@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from sessiontree import AgentSpec, ScriptedModel, script_call
 from sessiontree.api.mcp_servers import write_pin
 from sessiontree.mcp.pins import PinnedServer, PinnedTool, identity_of, tools_of_listing
 from sessiontree.mcp.server_process import ServerProcess, start_server
@@ -26,6 +27,15 @@ _LISTED: Final[dict[str, dict[str, PinnedTool]]] = {}
 def fixture_server(place: Path, mode: str = "modern", **settings: Any) -> McpServer:
     """Return the server of the tests; it leaves its notes in a directory."""
     return McpServer(command=sys.executable, args=(str(PROGRAM), mode, str(place)), **settings)
+
+
+def asking_options(place: Path, mode: str = "modern") -> dict[str, Any]:
+    """Return options of a tree whose Branches book at the server of the tests, which asks for two names."""
+    return {
+        "model": ScriptedModel({"main": ["hello"], "*": [script_call("mcp__fix__book"), "done"]}),
+        "mcp": {"fix": fixture_server(place, mode, tiers={"book": "workspace"})},
+        "agents": {"default": AgentSpec(tools=("mcp__fix__book",))},
+    }
 
 
 def pin_place(open_tree: Opener) -> Path:

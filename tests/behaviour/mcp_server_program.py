@@ -1,8 +1,8 @@
 """An MCP server for tests, written with the protocol's library.
 
-Usage: ``python mcp_server_program.py (modern|handshake) [DIRECTORY]``, over its standard streams; or
-``python mcp_server_program.py http PORT``. In the directory, each call leaves a line in ``calls.txt``, and a
-file ``changed`` changes a tool's description.
+Usage: ``python mcp_server_program.py (modern|handshake|forgetful) [DIRECTORY]``, over its standard
+streams; or ``python mcp_server_program.py http PORT``. In the directory, each call leaves a line in
+``calls.txt``, and a file ``changed`` changes a tool's description.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import base64
 import json
 import os
+import secrets
 import signal
 import sys
 import zlib
@@ -21,11 +22,14 @@ from mcp import types
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.utilities.types import Image
+from mcp.server.request_state import RequestStateSecurity
 from pydantic import BaseModel
 
 MODE = sys.argv[1]
 PLACE = Path(sys.argv[2]) if len(sys.argv) > 2 and MODE != "http" else None
-server = MCPServer("fixture")
+# A key that outlives the process, as a server needs whose questions may be answered after its restart.
+security = None if MODE == "forgetful" else RequestStateSecurity(keys=["k" * 32])
+server = MCPServer("fixture", request_state_security=security)
 
 
 class Point(BaseModel):
@@ -136,18 +140,34 @@ async def greet(ctx: Context[Any, Any]) -> str | types.InputRequiredResult:
     for key in ("first", "second"):
         if key not in state:
             kept = base64.b64encode(json.dumps(state).encode()).decode()
-            asked = types.ElicitRequest(
-                params=types.ElicitRequestFormParams(
-                    message=f"The {key} name?",
-                    requested_schema={
-                        "type": "object",
-                        "properties": {"name": {"type": "string"}},
-                        "required": ["name"],
-                    },
-                )
-            )
-            return types.InputRequiredResult(input_requests={key: asked}, request_state=kept)
+            return types.InputRequiredResult(input_requests={key: name_form(key)}, request_state=kept)
     return f"hello {state['first']} and {state['second']}"
+
+
+def name_form(key: str) -> types.ElicitRequest:
+    """Return a request for a name."""
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    form = types.ElicitRequestFormParams(message=f"The {key} name?", requested_schema=schema)
+    return types.ElicitRequest(params=form)
+
+
+@server.tool()
+def book(ctx: Context[Any, Any]) -> str | types.InputRequiredResult:
+    """Ask for two names, and book for both once; note each state that is given and got."""
+    got, answers = ctx.request_state, dict(ctx.input_responses or {})
+    kept = json.loads(base64.b64decode(got)) if got else {"names": []}
+    note(f"{os.getpid()} got {got}")
+    for given in answers.values():
+        response = types.ElicitResult.model_validate(given, from_attributes=True)
+        kept["names"].append((response.content or {})["name"])
+    if len(kept["names"]) == 2:
+        note(f"{os.getpid()} booked {' and '.join(kept['names'])}")
+        return "booked"
+    kept["nonce"] = secrets.token_hex(16)
+    state = base64.b64encode(json.dumps(kept).encode()).decode()
+    note(f"{os.getpid()} gave {state}")
+    key = ("first", "second")[len(kept["names"])]
+    return types.InputRequiredResult(input_requests={key: name_form(key)}, request_state=state)
 
 
 def refuse_first() -> None:
