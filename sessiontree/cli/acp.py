@@ -143,25 +143,18 @@ class _Serving:
         ]
         places = tuple(Path(each.workspace) for each in given) if roots else ()
         agent = self._agent or load_configuration(self._config, Path(first.workspace)).agent or "default"
-        return make_editor_rights(make_principal(PRINCIPAL, "editor", first), agent, places, self.context_of)
+        principal = make_principal(PRINCIPAL, "editor", first)
+        return make_editor_rights(principal, agent, self.models_of, places)
 
-    def context_of(self, workspace: Path, agent: str) -> int | None:
-        """Return the size of the context of an agent's model; None = it does not say."""
-        load_configuration, tree_options, models_of, make_spec = (
-            load(name)
-            for name in (
-                "sessiontree.cli.configured_tree:load_configuration",
-                "sessiontree.cli.configured_tree:tree_options",
-                "sessiontree.api.model_choice:models_of",
-                "sessiontree.api.agents:AgentSpec",
-            )
-        )
+    def models_of(self, workspace: Path, agent: str) -> Any:
+        """Return what may answer in sessions of an agent, first what does where nobody chooses.
+
+        Raises:
+            ConfigError: the configuration can't be used.
+        """
+        load_configuration = load("sessiontree.cli.configured_tree:load_configuration")
         configured = load_configuration(self._config, workspace)
-        options = tree_options(configured, model=self._model, agent=agent, approve=None, has_person=True)
-        spec = options["agents"].get(agent) or make_spec()
-        model = models_of(options["model"], options["models"], {agent: spec})[agent]
-        size: int | None = spec.config.context_tokens or getattr(model, "context_tokens", None)
-        return size
+        return load("sessiontree.cli.door:list_models")(configured, self._model, agent)
 
     def conversations_at(self, workspace: Path, tree_id: str | None) -> Any:
         """Return what keeps new trees of a workspace, or those of the journal that has a tree."""

@@ -6,18 +6,23 @@ Rights that options name are here too: those of tokens, and of the one program t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from sessiontree import AgentSpec, Configuration
+from sessiontree.api.model_choice import models_of
 from sessiontree.api.runtime import Runtime
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
 from sessiontree.cli.configured_tree import load_configuration, tree_options
+from sessiontree.cli.options import load
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import TierLabel
 from sessiontree.contracts.settings import meant
 from sessiontree.doors.conversations import Conversations
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal, DoorRights
+from sessiontree.models.port import model_name
 
 TIERS: Final[dict[str, TierLabel]] = {
     "read-only": "ReadOnly",
@@ -93,3 +98,37 @@ def list_agents(state_dir: Path, config: Path | None) -> tuple[str, ...]:
         ConfigError: the configuration can't be used.
     """
     return tuple(dict.fromkeys((DEFAULT_AGENT, *load_configuration(config, state_dir).agents)))
+
+
+def list_models(configured: Configuration, model: str | None, agent: str) -> list[Any]:
+    """Return what may answer in an editor's sessions, first what does where nobody chooses.
+
+    These are the tree's own model and those that the configuration names. An agent that names its own model
+    has that alone. A model that can't be made, because its key is missing, say, is left out.
+
+    Args:
+        configured: The owner's configuration.
+        model: The model that an option names.
+        agent: Main's agent.
+
+    Raises:
+        ConfigError: the configuration can't be used.
+    """
+    make_choice = load("sessiontree.doors.acp.options:ModelChoice")
+
+    def choice_of(name: str, options: dict[str, Any]) -> Any:
+        spec = options["agents"].get(agent) or AgentSpec()
+        made = models_of(options["model"], options["models"], {agent: spec})[agent]
+        size = spec.config.context_tokens or getattr(made, "context_tokens", None)
+        return make_choice(name, model_name(made), options["model"], size)
+
+    options = tree_options(configured, model=model, agent=agent, approve=None, has_person=True)
+    usual = model or ", ".join(configured.model)
+    found = [choice_of(usual, options)]
+    spec = options["agents"].get(agent)
+    if spec is None or not spec.config.model:
+        for name in configured.models:
+            if name != usual:
+                with suppress(ConfigError):
+                    found.append(choice_of(name, {**options, "model": configured.find_model(name)}))
+    return found

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from sessiontree.api.app import take_app
+from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.program_files import read_programs
 from sessiontree.api.program_grants import grant_program
 from sessiontree.api.runtime import Runtime
@@ -35,6 +36,7 @@ from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal, Spending
 from sessiontree.doors.response_log import ResponseLog
 from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, new_turn_id
+from sessiontree.runtime.stored_trees import find_summary, read_main_model
 from sessiontree.runtime.tree_fork import group_around
 from sessiontree.schema.dialect import SchemaWarning
 from sessiontree.tree.report import ReceiptLine
@@ -326,7 +328,12 @@ class Conversations:
         return self._runtime.state_dir
 
     async def find(
-        self, principal: DoorPrincipal, conversation_id: str, *, is_named: bool = True
+        self,
+        principal: DoorPrincipal,
+        conversation_id: str,
+        *,
+        is_named: bool = True,
+        model: ModelLike | None = None,
     ) -> Conversation:
         """Return a conversation, whose tree is resumed if need be.
 
@@ -334,6 +341,7 @@ class Conversations:
             principal: Whose it is.
             conversation_id: Its id.
             is_named: False = also one of which nothing is to be kept.
+            model: What answers from now on if the tree is resumed; None = the configured model.
 
         Raises:
             NotFoundError: the principal has no such conversation.
@@ -346,7 +354,7 @@ class Conversations:
             if held is None:
                 if not await self._is_own(principal, conversation_id, is_named=is_named):
                     raise _not_found(conversation_id)
-                held = await self._resume(principal, conversation_id)
+                held = await self._resume(principal, conversation_id, model)
         is_hidden = is_named and not held.is_kept
         if is_hidden or held.principal.principal_id != principal.principal_id:
             raise _not_found(conversation_id)
@@ -373,6 +381,30 @@ class Conversations:
             return await self.find(principal, form[1], is_named=is_named)
         except NotFoundError:
             raise _not_found(turn_id) from None
+
+    async def last_model(self, principal: DoorPrincipal, conversation_id: str) -> tuple[str, str]:
+        """Return Main's agent and the own name of the model that Main had last; empty = it had none.
+
+        Raises:
+            NotFoundError: the principal has no such conversation in this journal.
+            JournalError: the journal can't be read.
+        """
+        if not await self._is_own(principal, conversation_id, is_named=True):
+            raise _not_found(conversation_id)
+        return await asyncio.to_thread(read_main_model, self._runtime.journal_dir, conversation_id)
+
+    async def find_tree(self, principal: DoorPrincipal, conversation_id: str) -> TreeSummary:
+        """Return the summary of one conversation, in whichever journal of the state directory it is.
+
+        Raises:
+            NotFoundError: the principal has no such conversation.
+            JournalError: no journal can be read.
+        """
+        if _TREE.fullmatch(conversation_id) is not None:
+            found = await asyncio.to_thread(find_summary, self.state_dir, conversation_id)
+            if found is not None and found.purpose == principal.purpose:
+                return found
+        raise _not_found(conversation_id)
 
     async def list_trees(self, principal: DoorPrincipal) -> list[TreeSummary]:
         """Return the trees of a principal, newest first."""
@@ -456,9 +488,11 @@ class Conversations:
         self._close_later(kept)
         return kept
 
-    async def _resume(self, principal: DoorPrincipal, tree_id: str) -> Conversation:
+    async def _resume(self, principal: DoorPrincipal, tree_id: str, model: ModelLike | None) -> Conversation:
         await self._make_room(principal)
         options = self._options_for(principal.rights.workspace, None)
+        if model is not None:
+            options["model"] = model
         try:
             config = await self._runtime.backend.config_of(tree_id)
             if hosted := declared_in(config):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
-from sessiontree.contracts.session_facts import MessageReceived
+from sessiontree.contracts.session_facts import MessageReceived, ModelChanged, Opened
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.tree_config import ForkPoint, TreeConfig, TreeSummary
 from sessiontree.contracts.tree_facts import SessionSpawned
@@ -64,6 +64,36 @@ def summaries_of(state_dir: Path, purpose: str | None = None) -> list[TreeSummar
     """
     found = [each for place in journal_dirs(state_dir) for each in summaries_in(place, purpose)]
     return sorted(found, key=lambda each: (each.created_at_ms, each.tree_id))
+
+
+def find_summary(state_dir: Path, tree_id: str) -> TreeSummary | None:
+    """Return one tree of any journal of a state directory; None = none has it. Blocks; reads no other tree.
+
+    Raises:
+        JournalError: a journal that may have it can't be read.
+    """
+    for place in journal_dirs(state_dir):
+        with Journal.open(place, read_only=True) as journal:
+            for row in journal.trees():
+                if row.tree_id == tree_id:
+                    said = None if row.row0 is None else str(row.row0.get("purpose", ""))
+                    return _summary(journal, row, said)
+    return None
+
+
+def read_main_model(place: Path, tree_id: str) -> tuple[str, str]:
+    """Return Main's agent and the own name of its last model in one journal; empty = it had none. Blocks.
+
+    Raises:
+        JournalError: the journal can't be read, or does not hold the tree.
+    """
+    with Journal.open(place, read_only=True) as journal:
+        agent, model = read_config(journal.row0(tree_id)).agents[0].name, ""
+        for record in journal.read_session(tree_id, MAIN):
+            for fact in read_facts(record.text):
+                if isinstance(fact, Opened | ModelChanged):
+                    model = fact.model
+    return agent, model
 
 
 def summaries_in(place: Path, purpose: str | None = None) -> Iterator[TreeSummary]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -34,17 +33,27 @@ from acp.schema import (
     SetSessionModeResponse,
 )
 
+from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.tree_config import TreeSummary
 from sessiontree.doors.acp.editor_session import Editor, EditorSession
 from sessiontree.doors.acp.json_lines import MessageLines
-from sessiontree.doors.acp.options import TIER, check_tier, modes_at, options_at
+from sessiontree.doors.acp.options import (
+    MODEL,
+    TIER,
+    ModelChoice,
+    check_model,
+    check_tier,
+    modes_at,
+    options_at,
+)
 from sessiontree.doors.acp.prompts import read_prompt
 from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
 from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.version import VERSION
 
-_LOG = logging.getLogger("sessiontree")
+MAX_NAMES: Final = 10
+"""Names that one notice lists."""
 PAGE: Final = 100
 """Sessions of one answer to ``session/list``."""
 ConversationsAt = Callable[[Path, "str | None"], Conversations]
@@ -59,10 +68,11 @@ class EditorRights:
     principal: DoorPrincipal
     agent: str
     """Main's agent in new sessions."""
+    models_of: Callable[[Path, str], Sequence[ModelChoice]]
+    """Returns what may answer in sessions of an agent in a workspace, at least one, and first what answers
+    where nobody chooses; raises ConfigError."""
     roots: tuple[Path, ...] = ()
     """Directories that a session may work in or below; empty = any."""
-    context_of: Callable[[Path, str], int | None] = lambda _, __: None
-    """Returns the size of the context of an agent's model in a workspace; None = not known."""
 
     def principal_at(self, root: Path) -> DoorPrincipal:
         """Return the principal, as it may act in a workspace: what the owner says of that applies."""
@@ -144,20 +154,21 @@ class TreeAgent:
             root = self._root_of(cwd, given)
             conversations = self._used_at(root)[0]
             conversation = await conversations.begin(self._rights.principal_at(root), self._rights.agent)
-            session = self._keep(conversation, root)
-        _soon(session.begin)
+            models = self._rights.models_of(root, conversation.agent)
+            session = self._keep(conversation, root, models)
+        _soon(lambda: session.begin(_notice_of(given)))
         return NewSessionResponse(session_id=session.session_id, **_choices_of(session))
 
     async def load_session(self, cwd: str, session_id: str, **given: Any) -> LoadSessionResponse:
         """Resume a tree, and send its whole history before this answers."""
         session = await self._reopen(cwd, session_id, given, is_shown=True)
-        _soon(session.begin)
+        _soon(lambda: session.begin(_notice_of(given)))
         return LoadSessionResponse(**_choices_of(session))
 
     async def resume_session(self, cwd: str, session_id: str, **given: Any) -> ResumeSessionResponse:
         """Resume a tree without its history."""
         session = await self._reopen(cwd, session_id, given, is_shown=False)
-        _soon(session.begin)
+        _soon(lambda: session.begin(_notice_of(given)))
         return ResumeSessionResponse(**_choices_of(session))
 
     async def _reopen(
@@ -165,17 +176,12 @@ class TreeAgent:
     ) -> EditorSession:
         async with _typed_errors(), self._opening:
             root = self._root_of(cwd, given)
-            own = {
-                each.tree_id: each for each in await self._used_at(root)[0].list_trees(self._rights.principal)
-            }
-            if (tree := own.get(session_id)) is None:
-                raise NotFoundError(f"no session here is called {session_id[:100]!r}")
+            tree = await self._used_at(root)[0].find_tree(self._rights.principal, session_id)
             if tree.workspace != str(root):
                 raise ConfigError(f"the session works in {tree.workspace!r}, not in {str(root)!r}")
             if (open_here := self._sessions.pop(session_id, None)) is not None:
                 await open_here.close()
-            conversation = await self._find(root, session_id)
-            session = self._keep(conversation, root)
+            session = await self._find(root, session_id)
             await session.replay(is_shown=is_shown)
             return session
 
@@ -208,7 +214,8 @@ class TreeAgent:
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> PromptResponse:
         """Send a message, and answer when its turn has ended."""
         async with _typed_errors():
-            session = self._session(session_id)
+            async with self._opening:  # a session that is being changed is open again then
+                session = self._session(session_id)
             text, images = read_prompt(prompt)
             stopped = await session.prompt(text, images)
             return PromptResponse(stop_reason=stopped, field_meta=session.edges.take())
@@ -229,12 +236,37 @@ class TreeAgent:
         self, config_id: str, session_id: str, value: object, **_: Any
     ) -> SetSessionConfigOptionResponse:
         """Set an option of the prompts that follow, and return all options."""
-        async with _typed_errors():
+        async with _typed_errors(), self._opening:
             session = self._session(session_id)
-            if config_id != TIER:
-                raise ConfigError(f"the only option is {TIER!r}")
-            session.tier = check_tier(value, session.most_tier)
+            if config_id == MODEL:
+                session = await self._change_model(session, value)
+            elif config_id == TIER:
+                session.tier = check_tier(value, session.most_tier)
+            else:
+                raise ConfigError(f"an option is {TIER!r} or {MODEL!r}")
         return SetSessionConfigOptionResponse(config_options=_choices_of(session)["config_options"])
+
+    async def _change_model(self, session: EditorSession, value: object) -> EditorSession:
+        """Return a session whose tree is resumed with another model.
+
+        Raises:
+            ConfigError: the model is none of those that may answer.
+            ConflictError: a turn goes on.
+        """
+        held = session.conversation
+        chosen = check_model(value, session.models)
+        if chosen == session.models[0]:
+            return session
+        if session.has_prompts or await held.is_at_work():
+            raise ConflictError("a turn goes on; the model can be changed once it has ended")
+        await self.close_session(session.session_id)
+        changed = await self._find(session.root, session.session_id, chosen)
+        if changed.conversation is held:
+            raise ConflictError("somebody else uses the session; the model was not changed")
+        await changed.replay(is_shown=False)
+        changed.tier = session.tier
+        changed.begin()
+        return changed
 
     async def authenticate(self, method_id: str, **_: Any) -> None:
         """Refuse: no method was offered.
@@ -249,20 +281,35 @@ class TreeAgent:
             self._used[root] = [self._conversations_at(root, None)]
         return self._used[root]
 
-    async def _find(self, root: Path, session_id: str) -> Conversation:
-        """Return a conversation from whichever journal has it.
+    async def _find(self, root: Path, session_id: str, chosen: ModelChoice | None = None) -> EditorSession:
+        """Return a session from whichever journal has it.
+
+        Args:
+            root: Its workspace.
+            session_id: Its id.
+            chosen: What answers from now on; None = the model that it had, if that still may.
 
         Raises:
             JournalError: another process has that journal open.
         """
-        principal, used = self._rights.principal_at(root), self._used_at(root)
+        used = self._used_at(root)
         for each in used:
             with suppress(NotFoundError):
-                return await each.find(principal, session_id)
+                return await self._take_up(each, root, session_id, chosen)
         made = self._conversations_at(root, session_id)
-        found = await made.find(principal, session_id)
+        found = await self._take_up(made, root, session_id, chosen)
         used.append(made)
         return found
+
+    async def _take_up(
+        self, keeper: Conversations, root: Path, session_id: str, chosen: ModelChoice | None
+    ) -> EditorSession:
+        principal = self._rights.principal_at(root)
+        agent, last = await keeper.last_model(principal, session_id)
+        models = self._rights.models_of(root, agent)
+        first = chosen or next((each for each in models if each.own_name == last), models[0])
+        conversation = await keeper.find(principal, session_id, model=first.model)
+        return self._keep(conversation, root, [first, *(each for each in models if each.name != first.name)])
 
     def _session(self, session_id: str) -> EditorSession:
         session = self._sessions.get(session_id)
@@ -270,12 +317,11 @@ class TreeAgent:
             raise NotFoundError(f"no session {session_id[:100]!r} is open here; load it first")
         return session
 
-    def _keep(self, conversation: Any, root: Path) -> EditorSession:
+    def _keep(self, conversation: Conversation, root: Path, models: Sequence[ModelChoice]) -> EditorSession:
         if self._client is None:
             raise ConfigError("the connection is not open")
         editor = Editor(self._client, self._transport, self._has_forms)
-        size = self._rights.context_of(root, conversation.agent)
-        session = EditorSession(conversation, editor, root, size)
+        session = EditorSession(conversation, editor, root, models)
         self._sessions[session.session_id] = session
         return session
 
@@ -285,8 +331,6 @@ class TreeAgent:
         Raises:
             ConfigError: it is not one, or not one that sessions may work in, or more is asked for.
         """
-        if given.get("mcp_servers"):
-            _LOG.warning("servers that the editor lends are not used; name them in the configuration")
         if given.get("additional_directories"):
             raise ConfigError("additional directories are not supported; a session works in one directory")
         if not cwd or "\0" in cwd or not Path(cwd).is_absolute():
@@ -305,7 +349,20 @@ class TreeAgent:
 def _choices_of(session: EditorSession) -> dict[str, Any]:
     """Return what may be chosen for a session, as members of an answer."""
     tier, most = session.tier, session.most_tier
-    return {"modes": modes_at(tier, most), "config_options": options_at(tier, most)}
+    return {"modes": modes_at(tier, most), "config_options": options_at(tier, most, session.models)}
+
+
+def _notice_of(given: dict[str, Any]) -> str:
+    """Return what a person is shown of a request that is not fulfilled whole; empty = nothing."""
+    names = [str(getattr(each, "name", ""))[:100] for each in given.get("mcp_servers") or ()]
+    if not names:
+        return ""
+    listed = ", ".join(make_visible(name) for name in names[:MAX_NAMES])
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return (
+        f"MCP servers that the editor lends are not used here ({listed}{more}). "
+        "The owner's configuration names servers, and each of their tools is allowed there."
+    )
 
 
 def _soon(begin: Callable[[], None]) -> None:

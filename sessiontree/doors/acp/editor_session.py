@@ -25,7 +25,7 @@ from sessiontree.contracts.questions import QuestionReply, QuestionRequest, Surf
 from sessiontree.contracts.session_facts import RunFinished
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.doors.acp.elicitations import form_of, reply_of, text_of
-from sessiontree.doors.acp.options import tiers_up_to
+from sessiontree.doors.acp.options import ModelChoice, tiers_up_to
 from sessiontree.doors.acp.permissions import answer_of, call_of, options_of
 from sessiontree.doors.acp.replies import message_chunk
 from sessiontree.doors.acp.tool_calls import progress_of, text_content
@@ -123,17 +123,18 @@ class EditorSession:
         conversation: The conversation.
         editor: Where it is shown.
         root: The workspace.
-        context_tokens: Size of the context of Main's model; None = not known.
+        models: What may answer in it, first what does.
     """
 
     def __init__(
-        self, conversation: Conversation, editor: Editor, root: Path, context_tokens: int | None
+        self, conversation: Conversation, editor: Editor, root: Path, models: Sequence[ModelChoice]
     ) -> None:
         self.conversation = conversation.__enter__()
         self.root = root
+        self.models = models
         self._editor = editor
         self._prompts: dict[str, _Prompt] = {}
-        self._updates = TreeUpdates(root, context_tokens, self._prompts.__contains__)
+        self._updates = TreeUpdates(root, models[0].context_tokens, self._prompts.__contains__)
         self.edges = RequestEdges()
         """Edges between the requests of its tree, for answers to prompts."""
         self._facts = conversation.tree.events()
@@ -153,6 +154,11 @@ class EditorSession:
     def most_tier(self) -> str:
         """The tier of its principal's rights."""
         return self.conversation.principal.rights.tier
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether a prompt has no answer yet."""
+        return bool(self._prompts)
 
     @property
     def session_id(self) -> str:
@@ -179,12 +185,18 @@ class EditorSession:
             if self._updates.group == tier_group(tier):
                 self.tier = tier
 
-    def begin(self) -> None:
-        """Send updates from now on, and ask what waits."""
+    def begin(self, notice: str = "") -> None:
+        """Send updates from now on, and ask what waits.
+
+        Args:
+            notice: What the person is shown first; empty = nothing.
+        """
         self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._watch())]
         channel = self.conversation.tree.channel
         if isinstance(channel, EditorChannel):
             channel.show_in(self)
+        if notice:
+            self._tasks.append(asyncio.create_task(self._say(notice)))
 
     async def close(self) -> None:
         """Stop sending; the tree is closed by whoever keeps conversations."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +24,11 @@ from acp.schema import (
 )
 
 from sessiontree import Model, PermissionTier, PolicyConfig, Runtime, ToolPolicy
+from sessiontree.api.runtime_options import BackendName
 from sessiontree.doors.acp.agent import EditorRights, serve_editor
 from sessiontree.doors.acp.editor_session import EditorChannel
 from sessiontree.doors.acp.json_lines import MessageLines
+from sessiontree.doors.acp.options import ModelChoice
 from sessiontree.doors.conversations import Conversation, Conversations, OptionsFor
 from sessiontree.doors.principals import DoorPrincipal, DoorRights
 from tests.behaviour.effect_fakes import TOOLS, Append, Words
@@ -177,6 +179,8 @@ async def open_editor(
     fake: EditorFake | None = None,
     *,
     forms: bool = False,
+    others: Sequence[Model] = (),
+    backend: BackendName = "local",
     **rights: Any,
 ) -> AsyncIterator[OpenEditor]:
     """Connect an editor to an agent with local trees over one state directory.
@@ -186,6 +190,8 @@ async def open_editor(
         model: The model of all trees, or what returns their arguments.
         fake: The editor; None = one that allows everything.
         forms: Whether it shows forms.
+        others: Models that may answer instead, if ``model`` is one.
+        backend: What runs the trees.
         rights: Members of DoorRights.
     """
     workspace = place / "workspace"
@@ -195,8 +201,14 @@ async def open_editor(
     def options_for(_: str, agent: str | None) -> dict[str, Any]:
         return {"model": model, "tools": (*TOOLS, Sly()), "policy": policy, "agent": agent or "default"}
 
+    def models_of(_: Path, __: str) -> list[ModelChoice]:
+        usual = model if not callable(model) else model(str(workspace), None)["model"]
+        return [
+            ModelChoice(str(each.name), str(each.name), each, CONTEXT_TOKENS) for each in (usual, *others)
+        ]
+
     conversations = Conversations(
-        lambda: Runtime(place / "state", backend="local"),
+        lambda: Runtime(place / "state", backend=backend),
         model if callable(model) else options_for,
         lambda principal: EditorChannel((principal.principal_id,)),
     )
@@ -214,7 +226,7 @@ async def open_editor(
             serve_editor(
                 MessageLines(reader, write),
                 lambda _, __: conversations,
-                EditorRights(principal, "default", (workspace.resolve(),), lambda _, __: CONTEXT_TOKENS),
+                EditorRights(principal, "default", models_of, (workspace.resolve(),)),
                 lambda: (conversations,),
             )
         )
