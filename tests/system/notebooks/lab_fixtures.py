@@ -123,13 +123,18 @@ class Lab:
             ],
         }  # fmt: skip
         (self.place / name).write_text(json.dumps(content), "utf-8")
-        context = await browser.new_context(**{"viewport": WIDE, **look})
-        context.set_default_timeout(PATIENCE_S * 1000)
-        notebook = Notebook(await context.new_page())
-        await notebook.page.goto(f"{self._origin}/doc/tree/{name}?token={self._token}")
+        notebook = Notebook(await self.show(browser, name, **look))
         await notebook.cell(0).wait_for()
         await self.is_ready()
         return notebook
+
+    async def show(self, browser: Browser, name: str, **look: Any) -> Page:
+        """Open a file in a page with options of its context."""
+        context = await browser.new_context(**{"viewport": WIDE, **look})
+        context.set_default_timeout(PATIENCE_S * 1000)
+        page = await context.new_page()
+        await page.goto(f"{self._origin}/doc/tree/{name}?token={self._token}")
+        return page
 
     async def is_ready(self) -> None:
         """Wait until a page is connected with a kernel that can run cells."""
@@ -152,9 +157,16 @@ class Lab:
 
 
 @asynccontextmanager
-async def lab_in(place: Path) -> AsyncIterator[Lab]:
-    """Start JupyterLab in a directory; its kernels are of this environment."""
-    check_lab()
+async def lab_in(place: Path, program: Path = LAB, **variables: str) -> AsyncIterator[Lab]:
+    """Start JupyterLab in a directory; its kernels are of this environment.
+
+    Args:
+        place: The directory.
+        program: The JupyterLab to start.
+        variables: More of its environment.
+    """
+    if program == LAB:
+        check_lab()
     home, work = place / "home", place / "work"
     settings = home / "settings" / "@jupyterlab" / "apputils-extension"
     for each in (work, settings):
@@ -168,6 +180,7 @@ async def lab_in(place: Path) -> AsyncIterator[Lab]:
     token = secrets.token_hex(16)
     environment = {
         **os.environ,
+        **variables,
         "HOME": str(home),
         "XDG_STATE_HOME": str(home / "state"),
         "IPYTHONDIR": str(home / "ipython"),
@@ -184,7 +197,7 @@ async def lab_in(place: Path) -> AsyncIterator[Lab]:
     }  # fmt: skip
     with (place / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            LAB, *(f"--{name}={value}" for name, value in options.items()),
+            program, *(f"--{name}={value}" for name, value in options.items()),
             env=environment, cwd=work, stdout=log, stderr=log,
         )  # fmt: skip
     lab = Lab(work, f"http://127.0.0.1:{port}", token, process)
