@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -163,9 +164,7 @@ def login(screen: RichScreen, *, server: str, config: Path | None) -> int:
 
     async def run() -> None:
         process = ServerProcess(server)
-        process.shown = lambda address: screen.line(
-            f"open this address to log in; nothing opens it for you:\n{make_visible(address)}"
-        )
+        process.shown = partial(_show_address, screen)
         order = {"do": "login", "url": url, "tokens": str(token_folder())}
         try:
             await process.start(order, LOGIN_S)
@@ -178,6 +177,11 @@ def login(screen: RichScreen, *, server: str, config: Path | None) -> int:
         raise ConfigError(error.message) from error
     screen.line(f"logged in at {server}")
     return 0
+
+
+def _show_address(screen: RichScreen, address: str) -> None:
+    screen.line("open this address to log in; nothing opens it for you:")
+    screen.line(address)
 
 
 def _chosen(configured: Configuration, server: str | None) -> dict[str, McpServer]:
