@@ -26,6 +26,7 @@ def fix(tool: str, **arguments: Any) -> Any:
     return script_call(f"mcp__fix__{tool}", **arguments)
 
 
+@pytest.mark.covers("A41")
 async def test_a_worker_uses_what_the_owner_lowered(open_tree: Opener, tmp_path: Path) -> None:
     """Results are marked text, structured content, images and links; an error of the server is the tool's."""
     server = fixture_server(tmp_path, tiers=READING)
@@ -51,6 +52,7 @@ async def test_a_worker_uses_what_the_owner_lowered(open_tree: Opener, tmp_path:
         assert await facts_of(tree, CallIntended) == []
 
 
+@pytest.mark.covers("A41")
 async def test_a_tool_is_elevated_until_the_owner_lowers_it(open_tree: Opener, tmp_path: Path) -> None:
     """A Branch's call climbs as a request, and runs once it is approved."""
     server = fixture_server(tmp_path)
@@ -121,6 +123,7 @@ async def test_input_of_a_server_climbs_like_a_question(open_tree: Opener, tmp_p
         assert json.dumps(notes(tmp_path)).count("greet") == (3 if mode == "modern" else 1)
 
 
+@pytest.mark.covers("A41")
 async def test_a_changed_tool_is_refused_by_name(open_tree: Opener, tmp_path: Path) -> None:
     """The call is refused, the others go on; a changed configuration leaves all its tools out."""
     server = fixture_server(tmp_path, tiers=READING)

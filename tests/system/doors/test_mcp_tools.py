@@ -46,6 +46,7 @@ async def content(client: Client, tool: str, **arguments: Any) -> dict[str, Any]
         pytest.param("stdio", "legacy", marks=pytest.mark.long),
     ],
 )
+@pytest.mark.covers("A41")
 async def test_a_client_runs_a_tree_and_goes_on_with_it(kind: str, mode: str, tmp_path: Path) -> None:
     """It gets the answer, continues, allows a call that happens once, and sees the state."""
     async with connected(kind, tmp_path, mode) as client:
@@ -103,6 +104,7 @@ async def test_a_call_that_takes_long_reports_and_leaves_a_conversation(tmp_path
         assert again["text"] == "heard hello"
 
 
+@pytest.mark.covers("A41")
 async def test_what_another_token_made_does_not_exist(tmp_path: Path) -> None:
     """Nothing of it can be seen or changed, and the answer is that for a name that was made up."""
     async with open_mcp(tmp_path) as origin:
