@@ -17,7 +17,7 @@ from tests.system.cli.command_fixtures import MAX_S, Done, Program, read_until
 pytestmark = pytest.mark.slow
 
 
-class Ground:
+class ServerCommands:
     """The command with a configuration of its own.
 
     Args:
@@ -45,31 +45,31 @@ class Ground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
+def commands(tmp_path: Path) -> ServerCommands:
     """A configuration with the server of the tests."""
-    return Ground(tmp_path)
+    return ServerCommands(tmp_path)
 
 
-def test_a_server_is_checked_accepted_and_allowed(ground: Ground) -> None:
+def test_a_server_is_checked_accepted_and_allowed(commands: ServerCommands) -> None:
     """Nothing is accepted without a yes; a change is shown by name, and accepted again by the owner alone."""
-    (row,) = ground.read("list")["servers"]
+    (row,) = commands.read("list")["servers"]
     assert (row["name"], row["state"], row["tools"]) == ("fix", "not accepted", 0)
-    refused = ground.run("accept", "fix")
+    refused = commands.run("accept", "fix")
     assert (refused.code, refused.lines[-1]) == (1, "nothing was accepted; accept it with --yes")
-    assert ground.read("list")["servers"][0]["state"] == "not accepted"
-    accepted = ground.run("accept", "fix", "--yes")
+    assert commands.read("list")["servers"][0]["state"] == "not accepted"
+    accepted = commands.run("accept", "fix", "--yes")
     assert accepted.code == 0, accepted.err
     assert "new: add: Adds." in accepted.lines
-    (checked,) = ground.read("check")["servers"]
-    assert (checked["state"], ground.run("check").code) == ("accepted", 0)
+    (checked,) = commands.read("check")["servers"]
+    assert (checked["state"], commands.run("check").code) == ("accepted", 0)
     tiers = {tool["name"]: tool["tier"] for tool in checked["tools"]}
     assert set(tiers.values()) == {"Elevated"}
-    assert ground.run("allow", "fix", "add", "--tier", "read-only").code == 0
-    (checked,) = ground.read("check", "fix")["servers"]
+    assert commands.run("allow", "fix", "add", "--tier", "read-only").code == 0
+    (checked,) = commands.read("check", "fix")["servers"]
     assert {tool["name"]: tool["tier"] for tool in checked["tools"]} == {**tiers, "add": "ReadOnly"}
-    (ground.notes / "changed").touch()
-    assert ground.run("check").code == 1
-    (checked,) = ground.read("check")["servers"]
+    (commands.notes / "changed").touch()
+    assert commands.run("check").code == 1
+    (checked,) = commands.read("check")["servers"]
     assert checked["state"] == "changed"
     pins = {tool["name"]: tool["pin"] for tool in checked["tools"]}
     assert [name for name, pin in pins.items() if pin != "accepted"] == ["add"]
@@ -86,13 +86,13 @@ def test_a_server_is_checked_accepted_and_allowed(ground: Ground) -> None:
         (("login", "none"), "no MCP server is called 'none'"),
     ],
 )
-def test_bad_input_is_refused_by_name(ground: Ground, words: tuple[str, ...], reason: str) -> None:
+def test_bad_input_is_refused_by_name(commands: ServerCommands, words: tuple[str, ...], reason: str) -> None:
     """The exit code is 2, the configuration is as before, and nothing is started."""
-    before = ground.config.read_text()
-    done = ground.run(*words)
+    before = commands.config.read_text()
+    done = commands.run(*words)
     assert (done.code, done.out) == (2, "")
     assert reason in " ".join(done.err.split())
-    assert ground.config.read_text() == before
+    assert commands.config.read_text() == before
 
 
 @pytest.mark.parametrize(
@@ -105,45 +105,45 @@ def test_bad_input_is_refused_by_name(ground: Ground, words: tuple[str, ...], re
         ("", "give a command or a url"),
     ],
 )
-def test_an_entry_that_is_wrong_is_named_without_its_values(ground: Ground, entry: str, reason: str) -> None:
+def test_an_entry_that_is_wrong_is_named_without_its_values(commands: ServerCommands, entry: str, reason: str) -> None:
     """No command that reads it goes on."""
-    ground.config.write_text(f"[mcp.fix]\n{entry}\n")
+    commands.config.write_text(f"[mcp.fix]\n{entry}\n")
     for command in ("list", "check"):
-        done = ground.run(command)
+        done = commands.run(command)
         assert done.code == 2
         assert reason in " ".join(done.err.split())
         assert "secret" not in done.err
 
 
-def test_a_server_that_can_not_be_reached_says_why(ground: Ground) -> None:
+def test_a_server_that_can_not_be_reached_says_why(commands: ServerCommands) -> None:
     """It is listed, check returns 1 with its last words, and accept changes nothing."""
-    ground.config.write_text(
+    commands.config.write_text(
         f"[mcp.fix]\ncommand = '{sys.executable}'\nargs = ['-c', 'exit(\"no place\")']\n"
     )
-    assert ground.run("list").code == 0
-    (checked,) = ground.read("check")["servers"]
+    assert commands.run("list").code == 0
+    (checked,) = commands.read("check")["servers"]
     assert checked["state"] == "unreachable"
     assert "no place" in checked["reason"]
-    done = ground.run("accept", "fix", "--yes")
+    done = commands.run("accept", "fix", "--yes")
     assert (done.code, "no place" in done.err) == (2, True)
-    assert ground.read("list")["servers"][0]["state"] == "not accepted"
+    assert commands.read("list")["servers"][0]["state"] == "not accepted"
 
 
-def test_a_person_logs_in_and_the_server_can_be_checked(ground: Ground) -> None:
+def test_a_person_logs_in_and_the_server_can_be_checked(commands: ServerCommands) -> None:
     """Before that, check says that it needs a login; no token is shown."""
     words = [sys.executable, "-m", "tests.unit.mcp.guarded_server_program"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             port = json.loads(server.stdout.readline())["port"]
-            ground.config.write_text(f'[mcp.fix]\nurl = "http://127.0.0.1:{port}/mcp"\n')
-            assert ground.read("check")["servers"][0]["state"] == "needs login"
-            where = ("login", "fix", "--config", str(ground.config))
-            with ground.program.start("mcp", *where) as login:
+            commands.config.write_text(f'[mcp.fix]\nurl = "http://127.0.0.1:{port}/mcp"\n')
+            assert commands.read("check")["servers"][0]["state"] == "needs login"
+            where = ("login", "fix", "--config", str(commands.config))
+            with commands.program.start("mcp", *where) as login:
                 said = read_until(login.stdout, ("http",))
                 httpx.get(said.splitlines()[-1], follow_redirects=True, timeout=MAX_S)
                 assert login.wait() == 0
-            (checked,) = ground.read("check")["servers"]
+            (checked,) = commands.read("check")["servers"]
             assert (checked["state"], checked["tools"][0]["name"]) == ("not accepted", "secret")
         finally:
             server.kill()

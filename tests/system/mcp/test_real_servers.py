@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from tests.behaviour.fact_fixtures import facts_of, results
 from tests.behaviour.mcp_fixtures import accept_listed
 
 pytestmark = pytest.mark.long
-SERVERS = Path(__file__).parents[3] / ".venv-servers" / "bin"
+CHECKOUT = Path(__file__).parents[3]
+SERVERS = CHECKOUT / ".venv-servers" / "bin"
+HASH = re.compile(r"\b[0-9a-f]{40}\b")
 TOOLS = ("git_status", "git_log", "git_add", "git_commit", "git_reset")
 
 
@@ -74,6 +78,16 @@ async def test_workers_read_a_repository_and_a_branch_commits(tmp_path: Path) ->
             "mcp__git__git_commit",
         ]
     assert git(place, "log", "--format=%s").split() == ["second", "first"]
+
+
+def test_the_document_shows_what_the_program_prints(tmp_path: Path) -> None:
+    """The example of tiers runs as it is written down, but for the hash of the commit."""
+    words = [sys.executable, "-m", "tests.system.mcp.git_program", str(tmp_path / "place")]
+    done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=True)
+    page = (CHECKOUT / "docs" / "mcp.md").read_text()
+    shown = page.partition("## Tiers at work")[2].partition("```text\n")[2].partition("```")[0]
+    assert HASH.sub("", done.stdout) == HASH.sub("", shown)
+    assert len(HASH.findall(shown)) == 1
 
 
 async def test_a_worker_asks_for_the_time(tmp_path: Path) -> None:
