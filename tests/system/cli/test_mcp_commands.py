@@ -105,7 +105,7 @@ def test_bad_input_is_refused_by_name(commands: ServerCommands, words: tuple[str
         ("", "give a command or a url"),
     ],
 )
-def test_an_entry_that_is_wrong_is_named_without_its_values(commands: ServerCommands, entry: str, reason: str) -> None:
+def test_a_wrong_entry_is_named_without_its_values(commands: ServerCommands, entry: str, reason: str) -> None:
     """No command that reads it goes on."""
     commands.config.write_text(f"[mcp.fix]\n{entry}\n")
     for command in ("list", "check"):
