@@ -250,7 +250,7 @@ class TreeAgent:
         """Return a session whose tree is resumed with another model.
 
         Raises:
-            ConfigError: the model is none of those that may answer.
+            ConfigError: the model is not one of those that may answer.
             ConflictError: a turn goes on.
         """
         held = session.conversation

@@ -41,7 +41,7 @@ def check_model(chosen: object, models: Sequence[ModelChoice]) -> ModelChoice:
     """Return a chosen model.
 
     Raises:
-        ConfigError: it is none of ``models``.
+        ConfigError: it is not in ``models``.
     """
     for each in models:
         if each.name == chosen:
