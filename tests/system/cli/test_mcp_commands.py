@@ -116,7 +116,7 @@ def test_a_wrong_entry_is_named_without_its_values(commands: ServerCommands, ent
 
 
 def test_a_server_that_can_not_be_reached_says_why(commands: ServerCommands) -> None:
-    """It is listed, check returns 1 with its last words, and accept changes nothing."""
+    """It is listed, check returns 1 with what it said last, and accept changes nothing."""
     commands.config.write_text(
         f"[mcp.fix]\ncommand = '{sys.executable}'\nargs = ['-c', 'exit(\"no place\")']\n"
     )
