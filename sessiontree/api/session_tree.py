@@ -127,6 +127,7 @@ class SessionTree:
         channel: ChannelLike = "queue",
         runtime: Runtime | None = None,
         _taken_up: TreeConfig | None = None,
+        _new_id: str | None = None,
         **options: Unpack[TreeOptions],
     ) -> None:
         """Check all arguments as far as possible before the tree starts.
@@ -141,7 +142,7 @@ class SessionTree:
         self._root, memory = _guarded_root(workspace), options.get("memory")
         self._state_dir = _place_of(runtime, options.get("state_dir"), memory, self._root)
         agent, group = options.get("agent", "default"), options.get("group", "")
-        tree_id, group, agent = _identity_of(_taken_up, group, agent, app.agents or {})
+        tree_id, group, agent = _identity_of(_taken_up, group, agent, app.agents or {}, _new_id)
         named = agents_of(app.agents, self._root, agent, app.sandbox)
         owners = with_own_policies(policy_of(options.get("policy")), named)
         answering = models_of(app.model, app.models, named)
@@ -621,11 +622,11 @@ def _check_memory(memory: MemorySettings | None, runtime: Runtime | None) -> Non
 
 
 def _identity_of(
-    taken_up: TreeConfig | None, group: str, agent: str, agents: Collection[str]
+    taken_up: TreeConfig | None, group: str, agent: str, agents: Collection[str], new_id: str | None
 ) -> tuple[str, str, str]:
     """Return a tree's id, its group and Main's agent; those of a new tree, or of the one that is resumed."""
     if taken_up is None:
-        return new_tree_id(), group, agent
+        return new_id or new_tree_id(), group, agent
     main = taken_up.agents[0].name
     group = taken_up.policy.group if taken_up.policy else ""
     return taken_up.tree_id, group, main if main in agents else "default"

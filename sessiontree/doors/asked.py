@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 
 from sessiontree.contracts.errors import ConfigError
@@ -13,7 +14,9 @@ from sessiontree.doors.client_tools import check_repeated
 from sessiontree.doors.conversations import NotFoundError
 from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
 from sessiontree.doors.histories import Utterance, digest_of
+from sessiontree.doors.live_response import LiveResponse
 from sessiontree.doors.principals import DoorPrincipal
+from sessiontree.doors.request_keys import RequestKey
 from sessiontree.doors.response_log import LoggedResponse
 
 
@@ -38,6 +41,55 @@ class ClientRequest:
     settings: ModelSettings | None = None
     is_kept: bool = True
     """Whether it wants the response to be found by its id later."""
+    key: RequestKey | None = None
+    """Names the request, so that its message is heard once if it is sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedResponse:
+    """A response that a request began, now or when it was sent before."""
+
+    begun: Begun
+    live: LiveResponse
+    previous: str | None
+    """Id of the response that it continues."""
+
+
+async def open_response(
+    exchanges: DoorExchanges,
+    principal: DoorPrincipal,
+    asked: ClientRequest,
+    held: ExitStack,
+    *,
+    listens: bool,
+) -> OpenedResponse:
+    """Begin the response to a request, or return the one that it began before.
+
+    Args:
+        exchanges: The conversations.
+        principal: Who asks.
+        asked: What it asks.
+        held: Lets go of the response when it is closed.
+        listens: Whether the response is followed while the model writes.
+
+    Raises:
+        NotFoundError: the principal has no such response.
+        ConflictError: the response can't be continued, or another request has the key.
+        ConfigError: the request does not fit its conversation, or can't be used.
+    """
+    key = asked.key if asked.text else None  # an output is accepted once whatever its request is called
+    async with nullcontext() if key is None else exchanges.beginning(key):
+        exchange, previous = await find_exchange(exchanges, principal, asked)
+        held.enter_context(exchange.conversation)
+        repeated = None if key is None else await exchange.find_repeated(key)
+        live = LiveResponse(exchange, listens=listens and repeated is None)
+        held.callback(live.close)
+        if repeated is not None:
+            return OpenedResponse(Begun(exchange, repeated, None), live, previous)
+        begun = await begin_response(exchange, previous, asked)
+        if key is not None and begun.turn is not None:
+            await exchange.until_heard(begun.turn)
+        return OpenedResponse(begun, live, previous)
 
 
 async def find_exchange(
@@ -62,11 +114,15 @@ async def find_exchange(
         else:
             check_repeated(exchange.conversation.config, asked.declared)
             if not asked.outputs:
-                exchange = await exchanges.at(exchange, previous)
+                exchange = await exchanges.at(exchange, previous, asked.key)
             return exchange, previous
     if asked.outputs:
         raise ConfigError("no such call waits for an output")
-    return await exchanges.begin(principal, asked.agent, asked.declared, is_kept=asked.is_kept), None
+    begin = exchanges.begin
+    exchange = await begin(principal, asked.agent, asked.declared, is_kept=asked.is_kept, key=asked.key)
+    if asked.key is not None and await exchange.find_repeated(asked.key) is None:
+        check_repeated(exchange.conversation.config, asked.declared)
+    return exchange, None
 
 
 async def begin_response(exchange: DoorExchange, previous: str | None, asked: ClientRequest) -> Begun:
@@ -79,7 +135,8 @@ async def begin_response(exchange: DoorExchange, previous: str | None, asked: Cl
     if asked.outputs:
         return Begun(exchange, (await exchange.answer(asked.outputs)).response_id, None)
     text = exchange.with_instructions(asked.instructions, _whole_text(previous, asked))
-    turn = await exchange.send(previous, text, asked.images, asked.settings)
+    turn_id = None if asked.key is None else asked.key.turn_id(exchange.conversation.conversation_id)
+    turn = await exchange.send(previous, text, asked.images, asked.settings, turn_id)
     return Begun(exchange, turn.turn_id, turn)
 
 

@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 
 from sessiontree.api.app import take_app
 from sessiontree.api.model_choice import ModelLike
+from sessiontree.api.options import new_nonce
 from sessiontree.api.program_files import read_programs
 from sessiontree.api.program_grants import grant_program
 from sessiontree.api.runtime import Runtime
@@ -142,6 +143,7 @@ class Conversation:
         images: Sequence[ImageContent] = (),
         settings: ModelSettings | None = None,
         group: str = "",
+        turn_id: str | None = None,
     ) -> Turn:
         """Send a message as the principal, and return its turn.
 
@@ -150,6 +152,7 @@ class Conversation:
             images: Images that belong to it.
             settings: Settings of the model until the reply; None = the tree's.
             group: Group of the policy in which it is sent, which can only remove rights; empty = none.
+            turn_id: Id of the turn, of this tree; a turn that was heard runs once. None = a new one.
 
         Raises:
             ConfigError: the text is empty, or an image is not valid.
@@ -157,7 +160,7 @@ class Conversation:
         """
         self.note_cost()
         check_budget(self.principal, self._spending)
-        turn_id = new_turn_id(self.conversation_id)
+        turn_id = turn_id or new_turn_id(self.conversation_id)
         sender = replace(self.principal.sender, group=group)
         send = self.tree.main.send
         reply = send(text, sender=sender, images=images, message_id=turn_id, settings=settings)
@@ -259,6 +262,7 @@ class Conversations:
         hosted: Mapping[str, Mapping[str, JsonValue]] | None = None,
         is_kept: bool = True,
         program: str | None = None,
+        tree_id: str | None = None,
     ) -> Conversation:
         """Open a new tree.
 
@@ -269,6 +273,7 @@ class Conversations:
             hosted: What the client declared of the tools that it hosts, by name.
             is_kept: False = no client finds it by an id, and it is erased when the door is closed.
             program: A saved program of :meth:`list_programs` that its sessions may run.
+            tree_id: Id of the tree; None = a new one.
 
         Raises:
             ConfigError: the agent is unknown or not one of the principal's, a tool can't be used, or too many
@@ -289,7 +294,7 @@ class Conversations:
             warnings.simplefilter("ignore", SchemaWarning)  # the client's schemas are not the owner's to mend
             if program is not None:
                 grant_program(options, program)
-            tree = SessionTree(place, runtime=self._runtime, **options)
+            tree = SessionTree(place, runtime=self._runtime, _new_id=tree_id, **options)
         return await self._keep(principal, await tree.start())
 
     def list_programs(self, principal: DoorPrincipal) -> list[SavedText]:
@@ -303,12 +308,13 @@ class Conversations:
         found = read_programs(Path(folder))[0] if folder is not None else {}
         return [found[name] for name in named if name in found]
 
-    async def fork(self, conversation: Conversation, seq: int) -> Conversation:
+    async def fork(self, conversation: Conversation, seq: int, tree_id: str | None = None) -> Conversation:
         """Return a new conversation that shares the first facts of another one.
 
         Args:
             conversation: The other one.
             seq: Number of a fact that both share, and all that belongs together with it.
+            tree_id: Id of the new tree, which is made once; None = a new one.
 
         Raises:
             ConfigError: no tree can be forked there, or too many trees are open.
@@ -320,7 +326,11 @@ class Conversations:
         await self._make_room(principal)
         records = await conversation.log.feed.list_records()
         end = group_around(records, seq)[1]
-        return await self._keep(principal, await conversation.tree.fork(at=end, channel=principal.channel()))
+        if tree_id is None:
+            forked = await conversation.tree.fork(at=end, channel=principal.channel())
+            return await self._keep(principal, forked)
+        await conversation.log.supervisor.fork(conversation.conversation_id, end, tree_id, new_nonce(), {})
+        return await self.find(principal, tree_id, is_named=False)
 
     @property
     def state_dir(self) -> Path:

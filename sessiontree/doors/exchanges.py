@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from sessiontree.contracts.client_tool import answer_of
 from sessiontree.contracts.errors import AnswerTooLate, ConfigError, SessionTreeError, ValidationError
@@ -20,6 +21,7 @@ from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
 from sessiontree.doors.histories import Histories
 from sessiontree.doors.principals import DoorPrincipal
+from sessiontree.doors.request_keys import RequestKey
 from sessiontree.doors.response_log import HostedCall, LoggedResponse, ResponseFold, ResponseLog
 from sessiontree.doors.turns import Turn
 
@@ -62,6 +64,24 @@ class DoorExchange:
         """
         return _find(await self.log.read(), response_id)
 
+    async def find_repeated(self, key: RequestKey) -> str | None:
+        """Return the id of the turn that a request with this key began here; None = none did.
+
+        Raises:
+            KeyUsedError: a request that asked for something else did.
+        """
+        return key.find(self.conversation.conversation_id, await self.conversation.log.read())
+
+    async def until_heard(self, turn: Turn) -> None:
+        """Wait until a turn that was asked for is in the journal, or is over without it."""
+        hearing = asyncio.ensure_future(self.conversation.log.until_heard(turn.turn_id))
+        ending = asyncio.ensure_future(turn.end())
+        try:
+            await asyncio.wait([hearing, ending], return_when="FIRST_COMPLETED")
+        finally:
+            hearing.cancel()
+            ending.cancel()
+
     def with_instructions(self, instructions: str, text: str) -> str:
         """Return a message with the client's instructions before it, unless the last ones were the same."""
         if not instructions.strip() or instructions == self.conversation.instructions:
@@ -75,6 +95,7 @@ class DoorExchange:
         text: str,
         images: Sequence[ImageContent] = (),
         settings: ModelSettings | None = None,
+        turn_id: str | None = None,
     ) -> Turn:
         """Send a message after a response, and return its turn.
 
@@ -83,6 +104,7 @@ class DoorExchange:
             text: The message.
             images: Images that belong to it.
             settings: Settings of the model until the reply; None = the tree's.
+            turn_id: Id of the turn; None = a new one.
 
         Raises:
             ConflictError: the response goes on, waits for outputs, or is not the newest one.
@@ -91,7 +113,7 @@ class DoorExchange:
         async with self.conversation.deciding:
             if previous is not None:
                 await self._check_follows(previous)
-            return self.conversation.send(text, images, settings)
+            return self.conversation.send(text, images, settings, turn_id=turn_id)
 
     async def _check_follows(self, previous: str) -> None:
         fold = await self.log.read()
@@ -206,6 +228,11 @@ class DoorExchanges:
     def __init__(self, conversations: Conversations) -> None:
         self.conversations = conversations
         self._histories: Histories | None = None
+        self._keys: WeakValueDictionary[RequestKey, asyncio.Lock] = WeakValueDictionary()
+
+    def beginning(self, key: RequestKey) -> asyncio.Lock:
+        """Return what a request with a key holds until it has begun: the same one, sent again, waits."""
+        return self._keys.setdefault(key, asyncio.Lock())
 
     @property
     def histories(self) -> Histories:
@@ -221,23 +248,34 @@ class DoorExchanges:
         declared: Mapping[str, Mapping[str, JsonValue]],
         *,
         is_kept: bool = True,
+        key: RequestKey | None = None,
     ) -> DoorExchange:
-        """Begin a conversation.
+        """Begin a conversation; one that a request with the same key began is found again.
 
         Args:
             principal: Whose it is.
             agent: Main's agent.
             declared: What the client declares of the tools that it hosts, by name.
             is_kept: Whether its responses are found by their ids later.
+            key: Names the request; None = it is not sent again.
 
         Raises:
             ConfigError: it can't be begun.
         """
+        tree_id = None if key is None else key.tree_id()
+        if tree_id is not None:
+            with suppress(NotFoundError):
+                return DoorExchange(await self.conversations.find(principal, tree_id, is_named=False))
         begin = self.conversations.begin
-        return DoorExchange(await begin(principal, agent, hosted=declared, is_kept=is_kept))
+        made = await begin(principal, agent, hosted=declared, is_kept=is_kept, tree_id=tree_id)
+        return DoorExchange(made)
 
-    async def at(self, exchange: DoorExchange, response_id: str) -> DoorExchange:
+    async def at(
+        self, exchange: DoorExchange, response_id: str, key: RequestKey | None = None
+    ) -> DoorExchange:
         """Return the exchange in which a response is the newest one: this, or a fork at its end.
+
+        A request whose key is known here has begun here; one that began in a fork finds the same fork.
 
         Raises:
             ConflictError: the conversation can't be forked there.
@@ -245,11 +283,15 @@ class DoorExchanges:
         """
         fold = await exchange.log.read()
         response = _find(fold, response_id)
+        if key is not None and await exchange.find_repeated(key) is not None:
+            return exchange
         if fold.newest is response or response.ended is None:
             return exchange
         if not response.ended.is_run or response.ended.waiting:
             raise ConflictError(f"{response_id} waited for outputs; continue a response that ends a turn")
-        return DoorExchange(await self.conversations.fork(exchange.conversation, response.ended.seq))
+        conversation = exchange.conversation
+        tree_id = None if key is None else key.tree_id(conversation.conversation_id)
+        return DoorExchange(await self.conversations.fork(conversation, response.ended.seq, tree_id))
 
     async def find(
         self, principal: DoorPrincipal, response_id: str, *, is_named: bool = True

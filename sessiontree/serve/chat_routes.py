@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.doors.asked import ClientRequest, begin_response, find_exchange, note_end
+from sessiontree.doors.asked import ClientRequest, note_end, open_response
 from sessiontree.doors.chat_completions import ChatChunks, chat_request, completion_of, read_chat
 from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
 from sessiontree.doors.live_response import LiveResponse, NewItems, News, TextPiece
 from sessiontree.doors.response_log import LoggedResponse
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.runtime.clock import machine_ms
-from sessiontree.serve.door_guard import read_json
+from sessiontree.serve.door_guard import key_of, read_json
 from sessiontree.serve.door_stream import DONE, DoorStream, encode_events
 
 
@@ -33,18 +34,16 @@ class ChatRoutes:
 
     async def answer(self, request: Request, token: DoorToken) -> Response:
         """Answer the newest message of a conversation, or the outputs of calls."""
-        given = read_chat(await read_json(request))
-        asked = chat_request(given)
-        exchange, previous = await find_exchange(self._exchanges, token.principal, asked)
+        body = await read_json(request)
+        given = read_chat(body)
+        asked = replace(chat_request(given), key=key_of(request, token, body))
         with ExitStack() as held:
-            held.enter_context(exchange.conversation)
-            live = LiveResponse(exchange, listens=given.stream)
-            held.callback(live.close)
-            begun = await begin_response(exchange, previous, asked)
+            opened = await open_response(self._exchanges, token.principal, asked, held, listens=given.stream)
+            begun, exchange = opened.begun, opened.begun.exchange
             if given.stream:
                 has_usage, at_s = given.stream_options.include_usage, machine_ms() // 1000
                 chunks = ChatChunks(begun.response_id, given.model, at_s, has_usage=has_usage)
-                return DoorStream(self._stream(chunks, begun, live, asked), held.pop_all())
+                return DoorStream(self._stream(chunks, begun, opened.live, asked), held.pop_all())
             ended = await exchange.end_of(begun.response_id, begun.turn)
             if ended.ended is not None and ended.ended.error is not None:
                 raise SessionTreeError(ended.ended.error)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from starlette.requests import ClientDisconnect, Request
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.doors.request_keys import RequestKey, read_key
 from sessiontree.doors.tokens import DoorToken, TokenFile
 from sessiontree.runtime.clock import machine_ms
 from sessiontree.serve.server import TooLongError, read_body
@@ -120,6 +121,15 @@ async def read_json(request: Request) -> Any:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the request is not JSON: {error}") from error
     return value
+
+
+def key_of(request: Request, token: DoorToken, asked: Any) -> RequestKey | None:
+    """Return the key of a request, by which it is known when it is sent again; None = it has none.
+
+    Raises:
+        ConfigError: it can't be a key.
+    """
+    return read_key(token.principal.principal_id, request.headers.get("idempotency-key"), asked)
 
 
 def _finite(text: str) -> float:

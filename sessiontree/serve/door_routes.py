@@ -12,6 +12,7 @@ from starlette.routing import Route
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.doors.conversations import ConflictError, Conversations, NotFoundError, SpentError
 from sessiontree.doors.exchanges import DoorExchanges
+from sessiontree.doors.request_keys import KeyUsedError
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.serve.chat_routes import ChatRoutes
 from sessiontree.serve.door_guard import CHALLENGE, DoorGuard, LimitError
@@ -106,6 +107,8 @@ def _refused(error: Exception) -> Response:
         return refusal(404, str(error), "not_found")
     if isinstance(error, SpentError):
         return refusal(429, str(error), "insufficient_quota")
+    if isinstance(error, KeyUsedError):
+        return refusal(422, str(error), "idempotency_key_used")
     if isinstance(error, ConflictError):
         return refusal(409, str(error), "conflict")
     if isinstance(error, ConfigError):

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.doors.asked import ClientRequest, begin_response, find_exchange, note_end
+from sessiontree.doors.asked import ClientRequest, note_end, open_response
 from sessiontree.doors.client_tools import declared_in
 from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
 from sessiontree.doors.live_response import LiveResponse, NewItems, News, TextPiece
@@ -20,7 +20,7 @@ from sessiontree.doors.response_request import ResponseRequest, read_request, re
 from sessiontree.doors.responses import ResponseEvents, ResponseFrame, response_of
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.runtime.clock import machine_ms
-from sessiontree.serve.door_guard import read_json
+from sessiontree.serve.door_guard import key_of, read_json
 from sessiontree.serve.door_stream import DONE, DoorStream, encode_events
 
 
@@ -49,17 +49,15 @@ class ResponseRoutes:
 
     async def answer(self, request: Request, token: DoorToken) -> Response:
         """Answer a message, or the outputs of calls."""
-        given = read_request(await read_json(request))
-        asked = request_in(given)
-        exchange, previous = await find_exchange(self._exchanges, token.principal, asked)
+        body = await read_json(request)
+        given = read_request(body)
+        asked = replace(request_in(given), key=key_of(request, token, body))
         with ExitStack() as held:
-            held.enter_context(exchange.conversation)
-            live = LiveResponse(exchange, listens=given.stream)
-            held.callback(live.close)
-            begun = await begin_response(exchange, previous, asked)
+            opened = await open_response(self._exchanges, token.principal, asked, held, listens=given.stream)
+            begun, exchange = opened.begun, opened.begun.exchange
             frame = _frame_of(exchange, begun.response_id, given)
             if given.stream:
-                streamed = _ResponseStream(frame, begun, live, previous, machine_ms() // 1000)
+                streamed = _ResponseStream(frame, begun, opened.live, opened.previous, machine_ms() // 1000)
                 return DoorStream(self._stream(streamed, asked), held.pop_all())
             if given.background:
                 return JSONResponse(response_of(frame, exchange.log.fold, await exchange.heard(begun)))
