@@ -91,7 +91,7 @@ async def test_a_request_is_repeated_while_its_turn_goes_on(tmp_path: Path) -> N
                 await asyncio.wait(sent, timeout=0.01)
             goes_on.set()
         assert len({each.result().json()["id"] for each in sent}) == 1
-        streamed = {"input": "s", "stream": True, "headers": {"Idempotency-Key": "s"}}
+        streamed: dict[str, Any] = {"input": "s", "stream": True, "headers": {"Idempotency-Key": "s"}}
         texts = [(await post(door, token, **streamed)).text for _ in range(2)]
         assert all("response.completed" in each and "done" in each for each in texts)
         said = {"model": "default", "messages": [{"role": "user", "content": "chat"}]}
