@@ -78,7 +78,7 @@ async def open_response(
         ConfigError: the request does not fit its conversation, or can't be used.
     """
     key = asked.key if asked.text else None  # an output is accepted once whatever its request is called
-    async with nullcontext() if key is None else exchanges.beginning(key):
+    async with nullcontext() if key is None else exchanges.lock_for(key):
         exchange, previous = await find_exchange(exchanges, principal, asked)
         held.enter_context(exchange.conversation)
         repeated = None if key is None else await exchange.find_repeated(key)

@@ -230,7 +230,7 @@ class DoorExchanges:
         self._histories: Histories | None = None
         self._keys: WeakValueDictionary[RequestKey, asyncio.Lock] = WeakValueDictionary()
 
-    def beginning(self, key: RequestKey) -> asyncio.Lock:
+    def lock_for(self, key: RequestKey) -> asyncio.Lock:
         """Return what a request with a key holds until it has begun: the same one, sent again, waits."""
         return self._keys.setdefault(key, asyncio.Lock())
 
