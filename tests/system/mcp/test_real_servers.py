@@ -114,3 +114,17 @@ async def test_a_worker_asks_for_the_time(tmp_path: Path) -> None:
         (message,) = results(tree, "main/w1")
         assert not message.is_error
         assert "21:00" in json.dumps(message.text)
+
+
+def test_the_transcript_in_the_documents_is_what_the_program_prints(tmp_path: Path) -> None:
+    """``docs/mcp.md`` shows a real run: a Worker reads, and the commit of a Branch waits for a yes."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.system.mcp.git_program", str(tmp_path)],
+        cwd=CHECKOUT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120.0,
+    )
+    shown = (CHECKOUT / "docs" / "mcp.md").read_text("utf-8").partition("```text\nmain/w1")[2]
+    assert HASH.sub("", ran.stdout) == HASH.sub("", "main/w1" + shown.partition("```")[0])
