@@ -127,9 +127,12 @@ def key_of(request: Request, token: DoorToken, asked: Any) -> RequestKey | None:
     """Return the key of a request, by which it is known when it is sent again; None = it has none.
 
     Raises:
-        ConfigError: it can't be a key.
+        ConfigError: it can't be a key, or there are several.
     """
-    return read_key(token.principal.principal_id, request.headers.get("idempotency-key"), asked)
+    given = request.headers.getlist("idempotency-key")
+    if len(given) > 1:
+        raise ConfigError("Idempotency-Key: give one")
+    return read_key(token.principal.principal_id, given[0] if given else None, asked)
 
 
 def _finite(text: str) -> float:

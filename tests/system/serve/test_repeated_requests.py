@@ -71,6 +71,10 @@ async def test_a_key_belongs_to_one_request(tmp_path: Path) -> None:
         for wrong in ("", "a b", "x" * 256):
             refused = await post(door, token, {"Idempotency-Key": wrong}, input="one")
             assert (refused.status_code, "Idempotency-Key" in refused.text) == (400, True)
+        async with door.bare(token) as client:
+            two = httpx.Headers([("Idempotency-Key", "1"), ("Idempotency-Key", "2")])
+            body = {"model": "default", "input": "one"}
+            assert (await client.post("/v1/responses", json=body, headers=two)).status_code == 400
 
 
 async def test_a_request_is_repeated_while_its_turn_goes_on(tmp_path: Path) -> None:
