@@ -80,16 +80,6 @@ async def test_workers_read_a_repository_and_a_branch_commits(tmp_path: Path) ->
     assert git(place, "log", "--format=%s").split() == ["second", "first"]
 
 
-def test_the_document_shows_what_the_program_prints(tmp_path: Path) -> None:
-    """The example of tiers runs as it is written down, but for the hash of the commit."""
-    words = [sys.executable, "-m", "tests.system.mcp.git_program", str(tmp_path / "place")]
-    done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=True)
-    page = (CHECKOUT / "docs" / "mcp.md").read_text()
-    shown = page.partition("## Tiers at work")[2].partition("```text\n")[2].partition("```")[0]
-    assert HASH.sub("", done.stdout) == HASH.sub("", shown)
-    assert len(HASH.findall(shown)) == 1
-
-
 async def test_a_worker_asks_for_the_time(tmp_path: Path) -> None:
     """``mcp-server-time`` in the sandbox of commands: it needs no network and no directory of its own."""
     place, state = tmp_path / "place", tmp_path / "state"
