@@ -2,7 +2,7 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local setup-suites setup-page setup-clients setup-conformance conformance setup-codex codex screenshots setup-bench demo demo-landing test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
+.PHONY: help setup setup-local setup-suites setup-page setup-clients setup-conformance conformance setup-codex codex setup-chat chat screenshots setup-bench demo demo-landing test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
   test-changed room hooks release setup-lab setup-formats setup-servers setup-release mutation setup-mutation
 
 # Another environment's modules must not leak into this one.
@@ -82,6 +82,9 @@ setup-codex: setup ## install Codex CLI in .ci/codex, 430 MB, from npm
 
 codex: setup-codex ## let Codex CLI talk to a tree by its doors, and check what it did
 	$(BIN)/python -m tests.system.serve.codex_program
+
+chat: setup-chat ## talk to a tree in JupyterLab's chat, allow a call by its button, and make its picture
+	SESSIONTREE_PICTURES=docs/images $(BIN)/python -m tests.system.notebooks.chat_program
 
 PICTURES := pages/test_pictures.py notebooks/test_widget_pictures.py bench/view/test_run_pictures.py
 
@@ -174,6 +177,7 @@ lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
 	  | $(UV) $(COMPILE) - >$(SUITE_LOCKS)/inspect.txt
 	$(UV) $(COMPILE) --group release -o .ci/locks/release.txt
 	$(UV) $(COMPILE) --group lab -o .ci/locks/lab.txt
+	printf '%s\n' 'jupyterlab>=4.6,<4.7' jupyter-ai-acp-client==0.3.3 | $(UV) $(COMPILE) - >.ci/locks/chat.txt
 	printf '%s\n' mcp-server-git mcp-server-time | $(UV) $(COMPILE) - >.ci/locks/servers.txt
 	printf '%s\n' harbor==0.25.0 verifiers==0.4.0 \
 	  | $(UV) $(COMPILE:3.11=3.12) --no-deps - >.ci/locks/formats.txt
@@ -183,7 +187,7 @@ lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
 	printf '%s\n' bfcl-eval==2026.3.23 mpmath | $(UV) $(COMPILE) --no-deps - >$(SUITE_LOCKS)/bfcl.txt
 
 clean: ## remove what can be made again
-	rm -rf .ci/page/node_modules .venv .venv-bench .venv-docs .venv-lab .venv-formats .venv-servers .venv-release .venv-mutation build dist mutants SURVEY.md $(CACHES)
+	rm -rf .ci/page/node_modules .venv .venv-bench .venv-docs .venv-lab .venv-chat .venv-formats .venv-servers .venv-release .venv-mutation build dist mutants SURVEY.md $(CACHES)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 hooks: setup ## have git run the hooks of .pre-commit-config.yaml at each commit
@@ -196,7 +200,7 @@ room: setup ## the tests of one room but the long ones: make room R=journal
 	$(BIN)/python .ci/selected_tests.py room $(R) $(ARGS)
 
 # What makes a release, what changes the code on purpose and JupyterLab stand apart, as the peers do.
-setup-lab setup-release setup-mutation: setup-%: setup
+setup-lab setup-chat setup-release setup-mutation: setup-%: setup
 	@cmp -s .ci/locks/$*.txt .venv-$*/.built || { rm -rf .venv-$* \
 	  && $(BIN)/python -m venv .venv-$* \
 	  && .venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
