@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-local setup-suites setup-page setup-clients setup-conformance conformance setup-codex codex setup-chat chat screenshots setup-bench demo demo-landing test test-long check lint floors types pure fix bench-quick sync-face coverage-table map docs lock clean \
-  test-changed room hooks release setup-lab setup-formats setup-servers setup-release mutation setup-mutation
+  test-changed room hooks release setup-lab setup-agents setup-formats setup-servers setup-release mutation setup-mutation
 
 # Another environment's modules must not leak into this one.
 unexport PYTHONPATH PYTHONHOME
@@ -115,7 +115,7 @@ PYTEST := $(BIN)/pytest --dist=loadfile --no-loadscope-reorder
 test: setup-suites setup-page setup-clients setup-lab setup-formats ## the whole suite, in as many processes as processors and memory allow
 	$(PYTEST) --numprocesses=auto -m 'not long' $(ARGS)
 
-test-long: setup-suites setup-page setup-clients setup-lab setup-formats setup-servers ## what is random, long or repeats; a short form of each is in test
+test-long: setup-suites setup-page setup-clients setup-lab setup-agents setup-formats setup-servers ## what is random, long or repeats; a short form of each is in test
 	SESSIONTREE_TEST_EXAMPLES=500 $(PYTEST) --numprocesses=auto -m 'long or hypothesis' --timeout=3600 $(ARGS)
 
 check: setup ## lint, floors, types and the tests of the pure rooms
@@ -178,6 +178,7 @@ lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
 	$(UV) $(COMPILE) --group release -o .ci/locks/release.txt
 	$(UV) $(COMPILE) --group lab -o .ci/locks/lab.txt
 	printf '%s\n' 'jupyterlab>=4.6,<4.7' jupyter-ai-acp-client==0.3.3 | $(UV) $(COMPILE) - >.ci/locks/chat.txt
+	echo openai-agents==0.24.0 | $(UV) $(COMPILE) - >.ci/locks/agents.txt
 	printf '%s\n' mcp-server-git mcp-server-time | $(UV) $(COMPILE) - >.ci/locks/servers.txt
 	printf '%s\n' harbor==0.25.0 verifiers==0.4.0 \
 	  | $(UV) $(COMPILE:3.11=3.12) --no-deps - >.ci/locks/formats.txt
@@ -200,7 +201,7 @@ room: setup ## the tests of one room but the long ones: make room R=journal
 	$(BIN)/python .ci/selected_tests.py room $(R) $(ARGS)
 
 # What makes a release, what changes the code on purpose and JupyterLab stand apart, as the peers do.
-setup-lab setup-chat setup-release setup-mutation: setup-%: setup
+setup-lab setup-chat setup-agents setup-release setup-mutation: setup-%: setup
 	@cmp -s .ci/locks/$*.txt .venv-$*/.built || { rm -rf .venv-$* \
 	  && $(BIN)/python -m venv .venv-$* \
 	  && .venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \

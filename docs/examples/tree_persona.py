@@ -1,7 +1,7 @@
 """A tree in the chat of JupyterLab: copy this file into ``.jupyter/personas/`` of the directory of the chats.
 
 JupyterLab needs ``jupyter-ai-acp-client``. The tree runs in the environment of the command, which may be
-another one; ``SESSIONTREE_ACP`` names the command with its options, such as a path and ``--tier system``.
+another one; ``TREE_COMMAND`` names the command with its options, such as a path and ``--tier system``.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from jupyter_ai_acp_client.base_acp_persona import BaseAcpPersona
 from jupyter_ai_persona_manager import PersonaDefaults, PersonaRequirementsUnmet
 
-COMMAND = shlex.split(os.environ.get("SESSIONTREE_ACP", "sessiontree acp"))
+COMMAND = shlex.split(os.environ.get("TREE_COMMAND", "sessiontree acp"))
 AVATAR = Path(__file__).with_name("tree.svg")
 PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
 <rect width="32" height="32" rx="16" fill="#2f6f4f"/>
@@ -21,7 +21,7 @@ PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
 </svg>"""
 
 if shutil.which(COMMAND[0]) is None:
-    raise PersonaRequirementsUnmet(f"{COMMAND[0]} is not here; name the command in SESSIONTREE_ACP")
+    raise PersonaRequirementsUnmet(f"{COMMAND[0]} is not here; name the command in TREE_COMMAND")
 
 
 class TreePersona(BaseAcpPersona):

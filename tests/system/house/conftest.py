@@ -11,7 +11,9 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 LEFT_OUT = {
     ".git",
     ".venv",
+    ".venv-agents",
     ".venv-bench",
+    ".venv-chat",
     ".venv-docs",
     ".venv-lab",
     ".venv-formats",

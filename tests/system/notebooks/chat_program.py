@@ -22,7 +22,7 @@ from tests.system.pages.test_pictures import PLACE, PLAIN, keep_picture
 
 CHAT: Final = CHECKOUT / ".venv-chat" / "bin" / "jupyter-lab"
 PERSONA: Final = CHECKOUT / "docs" / "examples" / "tree_persona.py"
-LOOK: Final = {"viewport": {"width": 1000, "height": 680}, "color_scheme": "light", **PLAIN}
+LOOK: Final = {"viewport": {"width": 1000, "height": 480}, "color_scheme": "light", **PLAIN}
 ASKED: Final = "Publish the release notes."
 READY: Final = "The notes name all three changes. Publishing them needs your approval."
 ANSWER: Final = "The notes are published: published.md has all three changes."
@@ -46,7 +46,7 @@ async def talk(page: Page, work: Path, picture: Path) -> None:
     field = page.locator(".jp-chat-input-textfield textarea").first
     await expect(page.locator(".jp-jai-personaControls-persona")).to_contain_text("sessiontree")
     await field.fill(ASKED)
-    await page.locator(".jp-chat-send-button").click()
+    await field.press("Enter")
     allow = page.get_by_role("button", name="Allow once")
     await expect(allow).to_be_visible()
     await expect(page.get_by_role("button", name="Reject")).to_be_visible()
@@ -70,7 +70,7 @@ async def try_out(place: Path, picture: Path) -> None:
     )
     async with script() as provider:
         variables = {
-            "SESSIONTREE_ACP": shlex.join(agent),
+            "TREE_COMMAND": shlex.join(agent),
             "OPENAI_API_KEY": "none",
             "OPENAI_BASE_URL": provider.url("openai"),
         }
