@@ -1,6 +1,6 @@
-"""A program of the OpenAI Agents SDK whose model is a tree: it runs in the environment of ``make setup-agents``.
+"""A program of the OpenAI Agents SDK whose model is a tree; ``make setup-agents`` makes its environment.
 
-It gets the door's origin, a token and the protocol, ``responses`` or ``chat``, and prints what it saw as JSON.
+It gets the door's origin, a token and the protocol, ``responses`` or ``chat``, and prints as JSON what it saw.
 """
 
 from __future__ import annotations
