@@ -1,6 +1,6 @@
 """A program of the OpenAI Agents SDK whose model is a tree; ``make setup-agents`` makes its environment.
 
-It gets the door's origin, a token and the protocol, ``responses`` or ``chat``, and prints as JSON what it saw.
+It gets the origin of a door, a token, and ``responses`` or ``chat``; it prints as JSON what it saw.
 """
 
 from __future__ import annotations
