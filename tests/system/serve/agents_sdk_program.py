@@ -25,7 +25,7 @@ RAN: list[str] = []
 """What the client's own tool was called with."""
 
 
-@function_tool
+@function_tool  # type: ignore[untyped-decorator]
 def look_up(city: str) -> str:
     """Return the weather of a city."""
     RAN.append(city)
