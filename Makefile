@@ -208,14 +208,17 @@ setup-lab setup-chat setup-agents setup-release setup-mutation: setup-%: setup
 	    --require-hashes -r .ci/locks/$*.txt \
 	  && cp .ci/locks/$*.txt .venv-$*/.built; }
 
-# Readers of exports: their models alone, without what they need to run, and on an older Python than they run on.
-setup-servers: setup ## make .venv-servers: MCP servers of others' making, 60 MB (test-long does it itself)
+setup-servers: setup ## install MCP servers of others' making, 90 MB, also from npm (test-long does it itself)
+	@cmp -s .ci/servers/package-lock.json .ci/servers/node_modules/.built || { (cd .ci/servers \
+	  && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2 \
+	  && cp package-lock.json node_modules/.built); }
 	@cmp -s .ci/locks/servers.txt .venv-servers/.built || { rm -rf .venv-servers \
 	  && $(BIN)/python -m venv .venv-servers \
 	  && .venv-servers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 	    -r .ci/locks/servers.txt \
 	  && cp .ci/locks/servers.txt .venv-servers/.built; }
 
+# Readers of exports: their models alone, without what they need to run, and on an older Python than they run on.
 setup-formats: setup ## make .venv-formats: what reads exported trajectories and edges, 60 MB (test does it itself)
 	@cmp -s .ci/locks/formats.txt .venv-formats/.built || { rm -rf .venv-formats \
 	  && $(BIN)/python -m venv .venv-formats \
