@@ -97,33 +97,33 @@ if TYPE_CHECKING:
     from sessiontree.contracts.canvas import CanvasAction as CanvasAction
     from sessiontree.contracts.canvas import CanvasQuestionKind as CanvasQuestionKind
     from sessiontree.contracts.canvas import CanvasReport as CanvasReport
+    from sessiontree.contracts.capabilities import BROWSER as BROWSER
+    from sessiontree.contracts.capabilities import CANVAS as CANVAS
+    from sessiontree.contracts.capabilities import CHANNEL as CHANNEL
+    from sessiontree.contracts.capabilities import CHILD_WORKSPACES as CHILD_WORKSPACES
+    from sessiontree.contracts.capabilities import CRON as CRON
+    from sessiontree.contracts.capabilities import HTTP as HTTP
+    from sessiontree.contracts.capabilities import IMAGES as IMAGES
+    from sessiontree.contracts.capabilities import JOBS as JOBS
+    from sessiontree.contracts.capabilities import MEMORY as MEMORY
+    from sessiontree.contracts.capabilities import MEMORY_WRITER as MEMORY_WRITER
+    from sessiontree.contracts.capabilities import NODES as NODES
+    from sessiontree.contracts.capabilities import PREVIEWS as PREVIEWS
+    from sessiontree.contracts.capabilities import READER as READER
+    from sessiontree.contracts.capabilities import SESSIONS as SESSIONS
+    from sessiontree.contracts.capabilities import SHELL as SHELL
+    from sessiontree.contracts.capabilities import SPEECH as SPEECH
+    from sessiontree.contracts.capabilities import SUBTREE as SUBTREE
+    from sessiontree.contracts.capabilities import VISION as VISION
+    from sessiontree.contracts.capabilities import WEB as WEB
+    from sessiontree.contracts.capabilities import WRITER as WRITER
+    from sessiontree.contracts.capabilities import Capability as Capability
     from sessiontree.contracts.child_workspaces import ChangesState as ChangesState
     from sessiontree.contracts.child_workspaces import ChildChanges as ChildChanges
     from sessiontree.contracts.child_workspaces import ChildWorkspaces as ChildWorkspaces
-    from sessiontree.contracts.client_tool import ClientCall as ClientCall
+    from sessiontree.contracts.client_calls import ClientCall as ClientCall
     from sessiontree.contracts.client_tool import ClientTool as ClientTool
     from sessiontree.contracts.codec import Outcome as Outcome
-    from sessiontree.contracts.context import BROWSER as BROWSER
-    from sessiontree.contracts.context import CANVAS as CANVAS
-    from sessiontree.contracts.context import CHANNEL as CHANNEL
-    from sessiontree.contracts.context import CHILD_WORKSPACES as CHILD_WORKSPACES
-    from sessiontree.contracts.context import CRON as CRON
-    from sessiontree.contracts.context import HTTP as HTTP
-    from sessiontree.contracts.context import IMAGES as IMAGES
-    from sessiontree.contracts.context import JOBS as JOBS
-    from sessiontree.contracts.context import MEMORY as MEMORY
-    from sessiontree.contracts.context import MEMORY_WRITER as MEMORY_WRITER
-    from sessiontree.contracts.context import NODES as NODES
-    from sessiontree.contracts.context import PREVIEWS as PREVIEWS
-    from sessiontree.contracts.context import READER as READER
-    from sessiontree.contracts.context import SESSIONS as SESSIONS
-    from sessiontree.contracts.context import SHELL as SHELL
-    from sessiontree.contracts.context import SPEECH as SPEECH
-    from sessiontree.contracts.context import SUBTREE as SUBTREE
-    from sessiontree.contracts.context import VISION as VISION
-    from sessiontree.contracts.context import WEB as WEB
-    from sessiontree.contracts.context import WRITER as WRITER
-    from sessiontree.contracts.context import Capability as Capability
     from sessiontree.contracts.context import ToolContext as ToolContext
     from sessiontree.contracts.cron import Cron as Cron
     from sessiontree.contracts.cron import CronTable as CronTable
@@ -425,8 +425,10 @@ _ROOMS = {
     "channels.terminal": ("TerminalChannel",),
     "contracts.agent": ("AgentConfig",),
     "contracts.approvals": ("ApprovalAnswer", "ApprovalMode", "ApprovalRequest", "Rule", "RuleAnswer"),
-    "contracts.client_tool": ("ClientCall", "ClientTool"),
-    "contracts.context": (
+    "contracts.client_calls": ("ClientCall",),
+    "contracts.client_tool": ("ClientTool",),
+    "contracts.context": ("ToolContext",),
+    "contracts.capabilities": (
         "BROWSER",
         "CANVAS",
         "CHANNEL",
@@ -445,7 +447,6 @@ _ROOMS = {
         "SHELL",
         "SPEECH",
         "SUBTREE",
-        "ToolContext",
         "VISION",
         "WEB",
         "WRITER",

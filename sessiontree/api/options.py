@@ -26,7 +26,7 @@ from sessiontree.channels.program_channels import (
 )
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import ApprovalMode, Rule
-from sessiontree.contracts.context import READER
+from sessiontree.contracts.capabilities import READER
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.given_values import (
     Choice,

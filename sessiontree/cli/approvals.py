@@ -29,7 +29,7 @@ from sessiontree.cli.tree import (
 )
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest, decision_words
-from sessiontree.contracts.client_tool import question_in
+from sessiontree.contracts.client_calls import question_in
 from sessiontree.contracts.errors import AnswerTooLate, ConfigError, ValidationError
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.contracts.questions import QuestionAnswer, QuestionReply, QuestionRequest, Surface

@@ -32,7 +32,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 
-from sessiontree.contracts.context import Capability, ToolContext, capability_names
+from sessiontree.contracts.capabilities import Capability, capability_names
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.results import ToolResult, Untrusted, json_result

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, cast
 
-from sessiontree.contracts.context import Capability, ToolContext
+from sessiontree.contracts.capabilities import Capability
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.decorator import (
     CONTEXT,
     Given,

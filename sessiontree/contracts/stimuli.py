@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall, RejectedCall
-from sessiontree.contracts.client_tool import ClientAnswer
+from sessiontree.contracts.client_calls import ClientAnswer
 from sessiontree.contracts.codec import Outcome, recorded, sparse
 from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue

@@ -20,7 +20,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import CAPABILITIES, OBSERVING, ToolContext, highest_of
+from sessiontree.contracts.capabilities import CAPABILITIES, OBSERVING, highest_of
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.given_values import Choice, Give, Instance, Parts, Text, take_members
 from sessiontree.contracts.jsonable import JsonValue

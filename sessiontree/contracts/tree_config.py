@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.capabilities import SHELL, capabilities_of
 from sessiontree.contracts.child_workspaces import WorkspaceCopy
 from sessiontree.contracts.codec import recorded, sparse
-from sessiontree.contracts.context import SHELL, capabilities_of
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import (
     ExecSecurity,

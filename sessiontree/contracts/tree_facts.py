@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
 from sessiontree.contracts.child_workspaces import ChangedFile
-from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.client_calls import ClientCall
 from sessiontree.contracts.codec import Recorded, held, recorded, sparse
 from sessiontree.contracts.cron import CronJob, JobTarget, SlotCause, SlotEnd
 from sessiontree.contracts.jsonable import JsonValue

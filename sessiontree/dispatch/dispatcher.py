@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from sessiontree.contracts.approvals import CheckedCall, RejectedCall
 from sessiontree.contracts.author_errors import report_error, with_frames
-from sessiontree.contracts.client_tool import PERSON_ASKED, ClientAnswer
+from sessiontree.contracts.client_calls import ClientAnswer
+from sessiontree.contracts.client_tool import PERSON_ASKED
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.errors import (
@@ -28,7 +29,6 @@ from sessiontree.contracts.errors import (
     ValidationError,
     words_of,
 )
-from sessiontree.contracts.events import SHOWN_CHARS, short_progress
 from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_readable, to_json_value
 from sessiontree.contracts.kinds import PermissionTier
@@ -37,6 +37,7 @@ from sessiontree.contracts.programs import MAX_ANSWER_CHARS, is_of_program
 from sessiontree.contracts.protection import Protection
 from sessiontree.contracts.results import blocked_message, error_message, pending_message
 from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.short_values import SHOWN_CHARS, short_progress
 from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.contracts.tool import Tool, ToolFlag
 from sessiontree.contracts.tool_inputs import InputNeeded

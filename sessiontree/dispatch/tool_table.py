@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from sessiontree.contracts.capabilities import WRITER
 from sessiontree.contracts.client_tool import ClientTool, asks_person
-from sessiontree.contracts.context import WRITER
 from sessiontree.contracts.decorator import FunctionTool
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind

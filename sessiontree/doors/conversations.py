@@ -25,7 +25,7 @@ from sessiontree.api.runtime import Runtime
 from sessiontree.api.session_tree import SessionTree
 from sessiontree.api.stored_trees import StoredTrees
 from sessiontree.channels.port import HumanChannel
-from sessiontree.contracts.client_tool import ClientAnswer
+from sessiontree.contracts.client_calls import ClientAnswer
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ImageContent

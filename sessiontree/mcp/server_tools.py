@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from sessiontree.contracts.context import MCP, ToolContext
+from sessiontree.contracts.capabilities import MCP
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sessiontree.contracts.context import BROWSER, CANVAS, CHANNEL, HTTP, SPEECH, VISION, WEB
+from sessiontree.contracts.capabilities import BROWSER, CANVAS, CHANNEL, HTTP, SPEECH, VISION, WEB
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.tool import ToolFlag
 from sessiontree.policy.catalog import CatalogRow

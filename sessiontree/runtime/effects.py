@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +11,10 @@ from typing import Any
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.approvals import CheckedCall, Precedent
 from sessiontree.contracts.codec import JoinedTexts, pack
 from sessiontree.contracts.errors import (
     SessionClosed,
     SessionTreeError,
-    words_of,
 )
 from sessiontree.contracts.events import ModelEvent
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
@@ -33,12 +30,10 @@ from sessiontree.contracts.stimuli import (
     ResultOffered,
     TreeEvent,
 )
-from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import TreeFact
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.models.answers import ModelFailure
-from sessiontree.policy.commands.verdict import precedent_of
 from sessiontree.runtime.child_copies import ChildCopies
 from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.containers import Containers
@@ -48,6 +43,7 @@ from sessiontree.runtime.live_session import Controller, LiveSession
 from sessiontree.runtime.memory_api import MemoryPort, ended_tree
 from sessiontree.runtime.model_gateway import Gateway
 from sessiontree.runtime.outside_answers import refuse_answers, settle_answer
+from sessiontree.runtime.precedents import precedent_in
 from sessiontree.runtime.previews import TreePreviews
 from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.question_budget import QuestionBudget, price_of
@@ -55,7 +51,6 @@ from sessiontree.runtime.scheduler import Scheduler
 from sessiontree.runtime.supervisor_api import CallReply, CodeRaised, Reply
 from sessiontree.runtime.time_limits import TimeLimits
 from sessiontree.runtime.timed_jobs import JobTimer
-from sessiontree.sandbox.environment import program_finder
 from sessiontree.session import instructions as session_todo
 from sessiontree.tree import protocol as tree_stimuli
 from sessiontree.tree import protocol as tree_todo
@@ -77,21 +72,6 @@ def from_session(live: LiveSession, event: TreeEvent, at_ms: int) -> FromSession
             return FromSession(at_ms, live.session, event, precedent=precedent)
         case _:
             return FromSession(at_ms, live.session, event)
-
-
-def precedent_in(config: TreeConfig, call: CheckedCall, workspace: str) -> Precedent | None:
-    """Return what is known about the command that a call runs in a workspace; None = it runs no command."""
-    member = next((row.command_in for row in config.tools if row.name == call.tool), "")
-    if not member:
-        return None
-    if call.arguments.get("node"):
-        doubt = "it runs on another node, and which programs are there is not known"
-        return Precedent(False, (), doubt, doubt)
-    try:
-        return precedent_of(call.arguments, member, program_finder(os.path.realpath(workspace)))
-    except Exception as error:  # noqa: BLE001 - a person decides about a command that can't be judged
-        doubt = f"it can't be judged: {words_of(error)}"
-        return Precedent(False, (), doubt, doubt)
 
 
 def intended_with(

@@ -17,7 +17,8 @@ from typing import Literal, Protocol
 from sessiontree.browser.found import found_browser
 from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import BROWSER, JOBS, READER, SHELL, SPEECH, VISION, SessionRights
+from sessiontree.contracts.capabilities import BROWSER, JOBS, READER, SHELL, SPEECH, VISION
+from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.hooks import HookContext
 from sessiontree.contracts.kinds import SessionKind

@@ -6,7 +6,8 @@ it; of several answers the first one that the session takes counts.
 
 from __future__ import annotations
 
-from sessiontree.contracts.client_tool import ClientAnswer, ClientCall, refuse_answer
+from sessiontree.contracts.client_calls import ClientAnswer, ClientCall
+from sessiontree.contracts.client_tool import refuse_answer
 from sessiontree.contracts.errors import AnswerTooLate
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.questions import QuestionReply, QuestionRequest, check_answers

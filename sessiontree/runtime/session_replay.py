@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import CheckedCall, RejectedCall
-from sessiontree.contracts.client_tool import ClientAnswer
+from sessiontree.contracts.client_calls import ClientAnswer
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.results import ToolResult

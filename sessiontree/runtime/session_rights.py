@@ -20,8 +20,9 @@ from weakref import WeakKeyDictionary, WeakSet
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
+from sessiontree.contracts.capabilities import BROWSER, SPEECH, VISION
 from sessiontree.contracts.child_workspaces import ChildChanges, ChildWorkspaces
-from sessiontree.contracts.context import BROWSER, SPEECH, VISION, SessionRights
+from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.cron import Cron, CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionClosed, SessionTreeError
 from sessiontree.contracts.http_requests import HttpSender

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.author_errors import find_cause, frames_in
 from sessiontree.contracts.canvas import CanvasQuestion
-from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
+from sessiontree.contracts.client_calls import ClientAnswer, ClientCall
 from sessiontree.contracts.cron import JobAction, JobRow
 from sessiontree.contracts.errors import (
     ExecutionError,

@@ -14,7 +14,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.canvas import CanvasQuestion
-from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
+from sessiontree.contracts.client_calls import ClientAnswer, ClientCall
 from sessiontree.contracts.cron import JobAction, JobChange, JobRow
 from sessiontree.contracts.errors import (
     AnswerTooLate,

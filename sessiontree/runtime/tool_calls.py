@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import SHELL, CallSignals, ReportCallback
+from sessiontree.contracts.capabilities import SHELL
+from sessiontree.contracts.context import CallSignals, ReportCallback
 from sessiontree.contracts.errors import ToolError, ValidationError
 from sessiontree.contracts.events import (
-    SHOWN_CHARS,
     ToolEvent,
     ToolExecutionEnd,
     ToolExecutionRetry,
@@ -35,6 +35,7 @@ from sessiontree.contracts.messages import ImageContent, TextContent, ToolCall, 
 from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
 from sessiontree.contracts.session_ids import SessionIds
 from sessiontree.contracts.settings import ImageLimits
+from sessiontree.contracts.short_values import SHOWN_CHARS
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tool import OF_TIMEOUTS
 from sessiontree.contracts.tool_inputs import ToolInput

@@ -15,7 +15,7 @@ from sessiontree.contracts.tree_facts import TreeFact
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact, read_facts, replay_session
-from sessiontree.runtime.effects import precedent_in
+from sessiontree.runtime.precedents import precedent_in
 from sessiontree.runtime.replaced_children import (
     check_replaced,
     keys_of,

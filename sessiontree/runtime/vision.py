@@ -15,8 +15,8 @@ from sessiontree.contracts.vision import VisionAnswer
 from sessiontree.dispatch.images import ImageCleaner
 from sessiontree.models.answers import checked_reply, failure_of
 from sessiontree.models.port import InProcessModel, ModelRequest
-from sessiontree.runtime.image_questions import INSTRUCTION, VISION_TURN, vision_failed, vision_message
 from sessiontree.runtime.session_rights import Link
+from sessiontree.runtime.vision_prompt import INSTRUCTION, VISION_TURN, vision_failed, vision_message
 
 
 class SessionVision:

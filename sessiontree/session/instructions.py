@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
-from sessiontree.contracts.client_tool import ClientAnswer
+from sessiontree.contracts.client_calls import ClientAnswer
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.messages import ToolCall, ToolResultMessage

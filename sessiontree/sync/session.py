@@ -12,7 +12,7 @@ from sessiontree.api.child_results import ChildResult
 from sessiontree.api.keyword_options import MapOptions, SpawnOptions
 from sessiontree.api.options import ApproverLike
 from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.client_calls import ClientCall
 from sessiontree.contracts.fan_outs import ChildResults
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import ChildKind, SessionKind

@@ -22,8 +22,7 @@ import pydantic
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.browser import Browser
 from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
-from sessiontree.contracts.child_workspaces import ChildWorkspaces
-from sessiontree.contracts.context import (
+from sessiontree.contracts.capabilities import (
     BROWSER,
     CANVAS,
     CHANNEL,
@@ -46,12 +45,11 @@ from sessiontree.contracts.context import (
     VISION,
     WEB,
     WRITER,
-    CallSignals,
     Capability,
-    SessionRights,
-    ToolContext,
     capabilities_of,
 )
+from sessiontree.contracts.child_workspaces import ChildWorkspaces
+from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.cron import Cron, CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import ExecutionError, SessionNotFound, SessionTreeError, ValidationError
 from sessiontree.contracts.http_requests import HttpSender

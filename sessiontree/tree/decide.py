@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.client_calls import ClientCall
 from sessiontree.contracts.rewind import ReplacedChild
 from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.stimuli import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.client_calls import ClientCall
 from sessiontree.contracts.codec import Recorded
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import NOTHING_USED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.client_tool import question_in
+from sessiontree.contracts.client_calls import question_in
 from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.contracts.kinds import PermissionTier, SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage

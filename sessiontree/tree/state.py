@@ -15,7 +15,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
-from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.client_calls import ClientCall
 from sessiontree.contracts.cron import CronJob
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sessiontree.contracts.canvas import MAX_CANVASES
-from sessiontree.contracts.client_tool import question_in
+from sessiontree.contracts.client_calls import question_in
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import Usage

@@ -32,7 +32,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.context import VISION
+from sessiontree.contracts.capabilities import VISION
 from sessiontree.contracts.tree_facts import UsageCharged, VisionAnswered
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.shown_images import image_tokens

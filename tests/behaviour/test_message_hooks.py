@@ -26,7 +26,7 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.context import CHANNEL
+from sessiontree.contracts.capabilities import CHANNEL
 from sessiontree.contracts.messages import TextContent, ThinkingContent, UserMessage
 from sessiontree.contracts.session_facts import (
     CallOpened,

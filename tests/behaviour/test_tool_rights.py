@@ -31,7 +31,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.context import CAPABILITIES, Capability, capabilities_of, highest_of
+from sessiontree.contracts.capabilities import CAPABILITIES, Capability, capabilities_of, highest_of
 from sessiontree.contracts.hooks import CalledTool, HookContext, HookResult, HookText, KeptResult, Spawning
 from sessiontree.contracts.jsonable import to_json_value
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage

@@ -22,7 +22,7 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.context import CAPABILITIES
+from sessiontree.contracts.capabilities import CAPABILITIES
 from sessiontree.contracts.kinds import SystemAnswer
 from sessiontree.contracts.session_facts import CallHeld, CallResolved
 from sessiontree.contracts.tree_facts import ChannelSaid

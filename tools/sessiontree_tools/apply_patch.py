@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import READER, WRITER, ToolContext
+from sessiontree.contracts.capabilities import READER, WRITER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ToolError, ValidationError
 from sessiontree.contracts.file_names import name_note
 from sessiontree.contracts.jsonable import JsonValue

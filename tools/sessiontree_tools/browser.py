@@ -16,7 +16,8 @@ from sessiontree.contracts.browser import (
     Tab,
     Viewport,
 )
-from sessiontree.contracts.context import BROWSER, READER, WRITER, ToolContext
+from sessiontree.contracts.capabilities import BROWSER, READER, WRITER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.kinds import PermissionTier

@@ -13,7 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.canvas import MAX_CODE_CHARS, MAX_CONTENT_BYTES, WITH_DOCUMENT, CanvasReport
-from sessiontree.contracts.context import CANVAS, READER, ToolContext
+from sessiontree.contracts.capabilities import CANVAS, READER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.kinds import PermissionTier

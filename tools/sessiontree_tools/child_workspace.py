@@ -14,8 +14,9 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sessiontree.contracts.capabilities import CHILD_WORKSPACES, READER, WRITER
 from sessiontree.contracts.child_workspaces import ChangedFile, ChildChanges, ChildWorkspaces
-from sessiontree.contracts.context import CHILD_WORKSPACES, READER, WRITER, ToolContext
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, SessionNotFound, ToolError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier

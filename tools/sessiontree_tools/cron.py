@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import CRON, ToolContext
+from sessiontree.contracts.capabilities import CRON
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.cron import (
     KEPT_RUNS,
     MAX_JOB_CHARS,

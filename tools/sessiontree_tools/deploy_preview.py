@@ -7,7 +7,8 @@ from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import PREVIEWS, READER, ToolContext
+from sessiontree.contracts.capabilities import PREVIEWS, READER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier

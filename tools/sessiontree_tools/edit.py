@@ -18,7 +18,8 @@ from unicodedata import category, is_normalized, normalize
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import READER, WRITER, ToolContext
+from sessiontree.contracts.capabilities import READER, WRITER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.file_names import name_note
 from sessiontree.contracts.kinds import PermissionTier

@@ -14,7 +14,8 @@ from typing import Annotated, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import JOBS, ToolContext
+from sessiontree.contracts.capabilities import JOBS
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.jobs import (
     EARLY_END_S,

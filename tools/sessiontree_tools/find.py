@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import READER, ToolContext
+from sessiontree.contracts.capabilities import READER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.glob import PathGlob
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Reader

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import RUNTIME, ToolContext
+from sessiontree.contracts.capabilities import RUNTIME
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier

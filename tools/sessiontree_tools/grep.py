@@ -13,7 +13,8 @@ from typing import Annotated, ClassVar, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import READER, ToolContext
+from sessiontree.contracts.capabilities import READER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ToolError
 from sessiontree.contracts.glob import PathGlob
 from sessiontree.contracts.kinds import PermissionTier

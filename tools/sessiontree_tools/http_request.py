@@ -12,7 +12,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import HTTP, READER, WRITER, ToolContext
+from sessiontree.contracts.capabilities import HTTP, READER, WRITER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.http_requests import (
     MAX_SENT_BYTES,

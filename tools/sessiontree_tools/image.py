@@ -15,7 +15,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import IMAGES, READER, VISION, WEB, ToolContext
+from sessiontree.contracts.capabilities import IMAGES, READER, VISION, WEB
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ImageRefused
 from sessiontree.contracts.image_facts import ImageFacts
 from sessiontree.contracts.jsonable import JsonValue

@@ -10,7 +10,8 @@ from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from sessiontree.contracts.context import MEMORY, MEMORY_WRITER, ToolContext
+from sessiontree.contracts.capabilities import MEMORY, MEMORY_WRITER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, MemoryFailed
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier

@@ -10,8 +10,9 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from sessiontree.contracts.capabilities import CHANNEL
 from sessiontree.contracts.client_tool import ClientTool
-from sessiontree.contracts.context import CHANNEL, ToolContext
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.questions import QuestionsAsked
 from sessiontree.contracts.results import ToolResult

@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import CHANNEL, NODES, ToolContext
+from sessiontree.contracts.capabilities import CHANNEL, NODES
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.nodes import find_node

@@ -7,7 +7,8 @@ from typing import ClassVar, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.browser import ConsoleLine
-from sessiontree.contracts.context import BROWSER, READER, WRITER, ToolContext
+from sessiontree.contracts.capabilities import BROWSER, READER, WRITER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier

@@ -7,7 +7,8 @@ from typing import ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sessiontree.contracts.context import JOBS, ToolContext
+from sessiontree.contracts.capabilities import JOBS
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.jobs import (
     MAX_INPUT_BYTES,

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import READER, ToolContext
+from sessiontree.contracts.capabilities import READER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.file_names import name_note
 from sessiontree.contracts.kinds import PermissionTier

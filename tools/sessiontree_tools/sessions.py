@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from sessiontree.contracts.context import SESSIONS, ToolContext
+from sessiontree.contracts.capabilities import SESSIONS
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SpawnRefused, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.kinds import PermissionTier, SessionKind

@@ -11,7 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from sessiontree.contracts.context import SESSIONS, SUBTREE, ToolContext
+from sessiontree.contracts.capabilities import SESSIONS, SUBTREE
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, SessionClosed, SessionNotFound, ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind

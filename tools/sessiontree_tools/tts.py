@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import SPEECH, WRITER, ToolContext
+from sessiontree.contracts.capabilities import SPEECH, WRITER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.results import Artifact, ToolResult
 from sessiontree.contracts.speech import MAX_SPOKEN_CHARS, AudioFormat, SpeechRequest

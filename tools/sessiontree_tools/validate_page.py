@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Final, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.browser import OFFLINE_ORIGIN, Browser, Tab
-from sessiontree.contracts.context import BROWSER, READER, WEB, ToolContext
+from sessiontree.contracts.capabilities import BROWSER, READER, WEB
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier

@@ -13,7 +13,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import WEB, ToolContext
+from sessiontree.contracts.capabilities import WEB
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Freshness, Page, SearchHit, SearchQuery

@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import WRITER, ToolContext
+from sessiontree.contracts.capabilities import WRITER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.file_names import name_note
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Writer

@@ -20,9 +20,9 @@ from acp.schema import (
 )
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts.events import SHOWN_CHARS
 from sessiontree.contracts.jsonable import dump_readable
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
+from sessiontree.contracts.short_values import SHOWN_CHARS
 from sessiontree.contracts.truncation import cut_line, cut_text
 
 MAX_TITLE_CHARS: Final = 200

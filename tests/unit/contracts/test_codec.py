@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts import (
     approvals,
     child_workspaces,
-    client_tool,
+    client_calls,
     codec,
     cron,
     programs,
@@ -43,7 +43,7 @@ from sessiontree.testing.strategies import instances_of
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
 ROOMS = (
-    senders, cron, session_facts, tree_facts, stimuli, tree_config, approvals, client_tool, child_workspaces,
+    senders, cron, session_facts, tree_facts, stimuli, tree_config, approvals, client_calls, child_workspaces,
     programs, rewind, tool_inputs,
 )  # fmt: skip
 Pack = Callable[[Any], str]

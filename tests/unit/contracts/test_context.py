@@ -13,7 +13,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import (
+from sessiontree.contracts.capabilities import (
     BROWSER,
     CANVAS,
     CAPABILITIES,
@@ -38,12 +38,10 @@ from sessiontree.contracts.context import (
     VISION,
     WEB,
     WRITER,
-    CallSignals,
     Capability,
-    SessionRights,
-    ToolContext,
     capabilities_of,
 )
+from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import Status

@@ -14,7 +14,8 @@ from pydantic import BaseModel, Field
 from pydantic import ValidationError as ModelError
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import WEB, CallSignals, SessionRights, ToolContext
+from sessiontree.contracts.capabilities import WEB
+from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.decorator import FunctionTool, tool
 from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.kinds import PermissionTier, SessionKind

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel
 
-from sessiontree.contracts.context import WRITER, ToolContext
+from sessiontree.contracts.capabilities import WRITER
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.client_calls import ClientCall
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.kinds import SessionKind, SessionStatus

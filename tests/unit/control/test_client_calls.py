@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree import ClientTool, PermissionTier, ScriptedModel, SessionTree, script_call
-from sessiontree.contracts.client_tool import ClientAnswer, answer_of, failure_of
+from sessiontree.contracts.client_calls import ClientAnswer
+from sessiontree.contracts.client_tool import answer_of, failure_of
 from sessiontree.contracts.errors import AnswerTooLate, ValidationError
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.results import Artifact, ToolResult

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.context import CAPABILITIES, capabilities_of, highest_of
+from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of, highest_of
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.tool import Tool, ToolFlag
 from sessiontree.policy.catalog import CATALOG, CatalogRow, row_of

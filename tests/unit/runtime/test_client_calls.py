@@ -23,7 +23,7 @@ from sessiontree import (
     script_call,
 )
 from sessiontree.backends.local.backend import Faults
-from sessiontree.contracts.client_tool import ClientAnswer
+from sessiontree.contracts.client_calls import ClientAnswer
 from sessiontree.contracts.hooks import EndedCall
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.results import ToolResult

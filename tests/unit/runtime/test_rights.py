@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from sessiontree.browser.session_browser import SessionBrowser
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import CAPABILITIES, SessionRights, capabilities_of
+from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of
+from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.mcp import ServerCall, ServerReply

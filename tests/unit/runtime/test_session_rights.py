@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import CAPABILITIES, CallSignals, SessionRights, ToolContext
+from sessiontree.contracts.capabilities import CAPABILITIES
+from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.errors import ExecutionError, SessionClosed
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.runtime.session_rights import PORTS, Facades

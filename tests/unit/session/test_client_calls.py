@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from sessiontree.contracts import codec, stimuli
-from sessiontree.contracts.client_tool import ClientAnswer
+from sessiontree.contracts.client_calls import ClientAnswer
 from sessiontree.contracts.messages import AssistantMessage, ImageContent, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.session_facts import CallDelegated, CallParked, CallResolved, SessionFact

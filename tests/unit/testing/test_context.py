@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import CAPABILITIES, WRITER, ToolContext, capabilities_of
+from sessiontree.contracts.capabilities import CAPABILITIES, WRITER, capabilities_of
+from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.decorator import tool
 from sessiontree.contracts.errors import PermissionDenied, SpawnRefused, ValidationError
 from sessiontree.contracts.jsonable import JsonValue

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import BROWSER
+from sessiontree.contracts.capabilities import BROWSER
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError, ValidationError
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.results import ToolResult

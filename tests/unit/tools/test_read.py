@@ -20,7 +20,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import READER, CallSignals
+from sessiontree.contracts.capabilities import READER
+from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.errors import ExecutionError, ImageRefused, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult

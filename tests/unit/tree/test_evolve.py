@@ -6,7 +6,7 @@ import typing
 
 import pytest
 
-from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.client_calls import ClientCall
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.senders import Principal

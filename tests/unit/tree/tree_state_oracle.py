@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
-from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.client_calls import ClientCall
 from sessiontree.contracts.codec import from_wire, to_wire
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import Usage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.client_calls import ClientCall
 from sessiontree.contracts.tree_facts import ClientCallEnded, ClientCallOpened
 from sessiontree.view.live_tree import LiveTree
 from sessiontree.view.rows import COLUMNS, delta, labels_meant, snapshot
