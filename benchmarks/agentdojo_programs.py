@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, get_args
 from benchmarks.report import Figure, Options, show
 from benchmarks.suite_scores import counted, options_in_environment, scores_and_faults
 from sessiontree import AssistantMessage, Message, ModelRequest
-from sessiontree.contracts.programs import PROGRAM_TOOL
+from sessiontree.contracts.recorded.programs import PROGRAM_TOOL
 
 Way = Literal["flat", "rule", "tiers"]
 WAYS: tuple[Way, ...] = get_args(Way)

@@ -41,10 +41,10 @@ from sessiontree import (
     ToolContext,
     tool,
 )
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import TextContent, ToolResultMessage
-from sessiontree.contracts.ports import SpawnRequest
-from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.contracts.facts.tree_facts import SessionSpawned
+from sessiontree.contracts.handles.ports import SpawnRequest
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
 from sessiontree.journal.replay import read_fact
 
 DEPTH = 8

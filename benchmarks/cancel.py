@@ -43,7 +43,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 from sessiontree.models.answers import Answer
 
 ARRIVE_S = 300.0

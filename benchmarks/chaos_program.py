@@ -51,11 +51,11 @@ from sessiontree import (
 )
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.backends.local.backend import Faults, LocalBackend
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.session_facts import CallIntended, CallOpened, CallResolved
-from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import CallIntended, CallOpened, CallResolved
+from sessiontree.contracts.facts.tree_facts import SessionEnded, SessionSpawned
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.journal.replay import read_fact

@@ -22,7 +22,7 @@ from benchmarks.rounds import Rounds
 from benchmarks.turns import Nothing, TurnModel
 from sessiontree import Limits, SessionTree
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.contracts.hooks import CalledTool, Hook, HookContext
+from sessiontree.contracts.tools.hooks import CalledTool, Hook, HookContext
 from sessiontree.policy.settings import PolicyConfig, ToolPolicy
 
 CHECKOUT = Path(__file__).resolve().parent.parent

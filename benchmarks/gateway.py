@@ -51,8 +51,8 @@ from sessiontree import (
     SessionTree,
     UserMessage,
 )
-from sessiontree.contracts.events import TextDelta
-from sessiontree.contracts.messages import Message, TextContent
+from sessiontree.contracts.reports.events import TextDelta
+from sessiontree.contracts.values.messages import Message, TextContent
 from sessiontree.models.port import Model
 from sessiontree.runtime.supervisor_api import ActorRow
 

@@ -24,12 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.report import Options, percentile, read_options, show
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.codec import pack
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import (
+from sessiontree.contracts.facts.stimuli import (
     Adopted,
     CallFinished,
     CallPrepared,
@@ -37,7 +32,12 @@ from sessiontree.contracts.stimuli import (
     ModelAnswered,
     Stimulus,
 )
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.codec import pack
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage
 from sessiontree.journal.journal import WRITERS, Journal
 from sessiontree.journal.record import Packed
 from sessiontree.journal.replay import read_fact

@@ -49,7 +49,7 @@ from benchmarks.raw_actor import RawActors
 from benchmarks.report import Options, percentile, read_options, show
 from benchmarks.rounds import Rounds
 from sessiontree import MEMORY, PermissionTier, SessionTree, ToolContext, tool
-from sessiontree.contracts.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord
+from sessiontree.contracts.values.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.settings import MEMORY_DIR
 from sessiontree.memory.store import LanceMemoryStore
@@ -262,7 +262,7 @@ async def singles(
 HOLDING = """
 import asyncio, sys
 from pathlib import Path
-from sessiontree.contracts.memory import MemoryQuery
+from sessiontree.contracts.values.memory import MemoryQuery
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.store import LanceMemoryStore
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.report import read_options, show
 from sessiontree.api.plugins import installed_tools
-from sessiontree.contracts.plugins import PluginContext
+from sessiontree.contracts.tools.plugins import PluginContext
 from sessiontree.schema.derive import derive_schema
 from sessiontree.schema.dialect import DIALECTS
 from sessiontree.schema.provider_schema import clean

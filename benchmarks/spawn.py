@@ -42,8 +42,8 @@ from sessiontree import (
     ToolContext,
     tool,
 )
-from sessiontree.contracts.messages import TextContent
-from sessiontree.contracts.ports import SpawnRequest
+from sessiontree.contracts.handles.ports import SpawnRequest
+from sessiontree.contracts.values.messages import TextContent
 
 WARM_UPS = 5
 TRIES = 5

@@ -43,8 +43,8 @@ from sessiontree import (
     ToolContext,
     tool,
 )
-from sessiontree.contracts.messages import TextContent
-from sessiontree.contracts.ports import SpawnRequest
+from sessiontree.contracts.handles.ports import SpawnRequest
+from sessiontree.contracts.values.messages import TextContent
 
 FORMS = ((), ("--backend", "local"))
 SESSIONS_USUAL, SESSIONS_QUICK, SESSIONS_WARM_UP = 10_000, 60, 30

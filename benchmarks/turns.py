@@ -17,8 +17,8 @@ from sessiontree import (
     ToolContext,
     ToolResult,
 )
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import TextContent
 
 ARGUMENTS: dict[str, JsonValue] = {"path": "a.txt", "limit": 5}
 

@@ -36,7 +36,7 @@ from benchmarks.report import Options, percentile, read_options, show
 from benchmarks.view_kernel import measure_kernel
 from benchmarks.view_tree import TREE_ID, record_tree
 from sessiontree import AsyncFunctionModel, FunctionModel, Limits, ModelRequest, SessionTree, script_call
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.journal import Journal
 from sessiontree.models.answers import Answer
 from sessiontree.serve.served_tree import ServedTree

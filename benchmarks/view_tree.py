@@ -7,11 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from sessiontree.contracts import session_facts as said
-from sessiontree.contracts import tree_facts
-from sessiontree.contracts.codec import pack, to_wire
+from sessiontree.contracts.facts import session_facts as said
+from sessiontree.contracts.facts import tree_facts
+from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.recorded.codec import pack, to_wire
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     TextContent,
     ToolCall,
@@ -19,9 +22,6 @@ from sessiontree.contracts.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 

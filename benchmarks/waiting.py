@@ -24,7 +24,7 @@ from benchmarks.processes import Peak, cpu_ms, measured, pss_bytes
 from benchmarks.report import Figure, Options, show_sessions
 from benchmarks.turns import ARGUMENTS, Nothing
 from sessiontree import AssistantMessage, Limits, ModelRequest, Runtime, SessionKind, SessionTree, ToolCall
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.messages import TextContent
 from sessiontree.models.port import EmitEvent
 
 FORMS = ((), ("--backend", "local"))

@@ -27,7 +27,7 @@ from benchmarks.raw_actor import RawActors
 from benchmarks.report import Options, read_options, show
 from benchmarks.rounds import Rounds
 from sessiontree import AssistantMessage, Limits, ModelRequest, Runtime, SessionHandle, SessionTree
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.messages import TextContent
 
 HOSTS = 2
 BRANCHES = HOSTS + 1

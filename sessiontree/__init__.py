@@ -75,71 +75,6 @@ if TYPE_CHECKING:
     from sessiontree.channels.program_channels import QueueChannel as QueueChannel
     from sessiontree.channels.safe_text import make_visible as make_visible
     from sessiontree.channels.terminal import TerminalChannel as TerminalChannel
-    from sessiontree.contracts.agent import AgentConfig as AgentConfig
-    from sessiontree.contracts.approvals import ApprovalAnswer as ApprovalAnswer
-    from sessiontree.contracts.approvals import ApprovalMode as ApprovalMode
-    from sessiontree.contracts.approvals import ApprovalRequest as ApprovalRequest
-    from sessiontree.contracts.approvals import Rule as Rule
-    from sessiontree.contracts.approvals import RuleAnswer as RuleAnswer
-    from sessiontree.contracts.browser import ActionKind as ActionKind
-    from sessiontree.contracts.browser import Browser as Browser
-    from sessiontree.contracts.browser import BrowserStatus as BrowserStatus
-    from sessiontree.contracts.browser import ConsoleKind as ConsoleKind
-    from sessiontree.contracts.browser import ConsoleLine as ConsoleLine
-    from sessiontree.contracts.browser import PageAction as PageAction
-    from sessiontree.contracts.browser import PageFile as PageFile
-    from sessiontree.contracts.browser import PageFiles as PageFiles
-    from sessiontree.contracts.browser import PageSnapshot as PageSnapshot
-    from sessiontree.contracts.browser import Tab as Tab
-    from sessiontree.contracts.browser import Viewport as Viewport
-    from sessiontree.contracts.browser import World as World
-    from sessiontree.contracts.canvas import Canvas as Canvas
-    from sessiontree.contracts.canvas import CanvasAction as CanvasAction
-    from sessiontree.contracts.canvas import CanvasQuestionKind as CanvasQuestionKind
-    from sessiontree.contracts.canvas import CanvasReport as CanvasReport
-    from sessiontree.contracts.capabilities import BROWSER as BROWSER
-    from sessiontree.contracts.capabilities import CANVAS as CANVAS
-    from sessiontree.contracts.capabilities import CHANNEL as CHANNEL
-    from sessiontree.contracts.capabilities import CHILD_WORKSPACES as CHILD_WORKSPACES
-    from sessiontree.contracts.capabilities import CRON as CRON
-    from sessiontree.contracts.capabilities import HTTP as HTTP
-    from sessiontree.contracts.capabilities import IMAGES as IMAGES
-    from sessiontree.contracts.capabilities import JOBS as JOBS
-    from sessiontree.contracts.capabilities import MEMORY as MEMORY
-    from sessiontree.contracts.capabilities import MEMORY_WRITER as MEMORY_WRITER
-    from sessiontree.contracts.capabilities import NODES as NODES
-    from sessiontree.contracts.capabilities import PREVIEWS as PREVIEWS
-    from sessiontree.contracts.capabilities import READER as READER
-    from sessiontree.contracts.capabilities import SESSIONS as SESSIONS
-    from sessiontree.contracts.capabilities import SHELL as SHELL
-    from sessiontree.contracts.capabilities import SPEECH as SPEECH
-    from sessiontree.contracts.capabilities import SUBTREE as SUBTREE
-    from sessiontree.contracts.capabilities import VISION as VISION
-    from sessiontree.contracts.capabilities import WEB as WEB
-    from sessiontree.contracts.capabilities import WRITER as WRITER
-    from sessiontree.contracts.capabilities import Capability as Capability
-    from sessiontree.contracts.child_workspaces import ChangesState as ChangesState
-    from sessiontree.contracts.child_workspaces import ChildChanges as ChildChanges
-    from sessiontree.contracts.child_workspaces import ChildWorkspaces as ChildWorkspaces
-    from sessiontree.contracts.client_calls import ClientCall as ClientCall
-    from sessiontree.contracts.client_tool import ClientTool as ClientTool
-    from sessiontree.contracts.codec import Outcome as Outcome
-    from sessiontree.contracts.context import ToolContext as ToolContext
-    from sessiontree.contracts.cron import Cron as Cron
-    from sessiontree.contracts.cron import CronTable as CronTable
-    from sessiontree.contracts.cron import JobAction as JobAction
-    from sessiontree.contracts.cron import JobChange as JobChange
-    from sessiontree.contracts.cron import JobRow as JobRow
-    from sessiontree.contracts.cron import JobRun as JobRun
-    from sessiontree.contracts.cron import JobWanted as JobWanted
-    from sessiontree.contracts.decorator import FunctionTool as FunctionTool
-    from sessiontree.contracts.decorator import ToolFunction as ToolFunction
-    from sessiontree.contracts.decorator import tool as tool
-    from sessiontree.contracts.dry_run import CallForecast as CallForecast
-    from sessiontree.contracts.dry_run import DryCall as DryCall
-    from sessiontree.contracts.dry_run import DryQuestion as DryQuestion
-    from sessiontree.contracts.dry_run import DryRun as DryRun
-    from sessiontree.contracts.dry_run import DrySession as DrySession
     from sessiontree.contracts.errors import AnswerTooLate as AnswerTooLate
     from sessiontree.contracts.errors import ConfigError as ConfigError
     from sessiontree.contracts.errors import ContextOverflow as ContextOverflow
@@ -174,52 +109,84 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import TreeNotFound as TreeNotFound
     from sessiontree.contracts.errors import ValidationError as ValidationError
     from sessiontree.contracts.errors import WrongLoop as WrongLoop
-    from sessiontree.contracts.events import Done as Done
-    from sessiontree.contracts.events import Event as Event
-    from sessiontree.contracts.events import ModelEvent as ModelEvent
-    from sessiontree.contracts.events import TextDelta as TextDelta
-    from sessiontree.contracts.events import ThinkingDelta as ThinkingDelta
-    from sessiontree.contracts.events import ToolCallDelta as ToolCallDelta
-    from sessiontree.contracts.events import ToolCallEnd as ToolCallEnd
-    from sessiontree.contracts.events import ToolCallStart as ToolCallStart
-    from sessiontree.contracts.events import ToolEvent as ToolEvent
-    from sessiontree.contracts.events import ToolExecutionEnd as ToolExecutionEnd
-    from sessiontree.contracts.events import ToolExecutionRetry as ToolExecutionRetry
-    from sessiontree.contracts.events import ToolExecutionStart as ToolExecutionStart
-    from sessiontree.contracts.events import ToolExecutionUpdate as ToolExecutionUpdate
-    from sessiontree.contracts.events import TranscriptRepaired as TranscriptRepaired
-    from sessiontree.contracts.fan_outs import ChildResults as ChildResults
-    from sessiontree.contracts.fan_outs import FanOutCounts as FanOutCounts
-    from sessiontree.contracts.hooks import BlockCall as BlockCall
-    from sessiontree.contracts.hooks import CalledTool as CalledTool
-    from sessiontree.contracts.hooks import ChangeArguments as ChangeArguments
-    from sessiontree.contracts.hooks import EndedCall as EndedCall
-    from sessiontree.contracts.hooks import EndedSession as EndedSession
-    from sessiontree.contracts.hooks import Hook as Hook
-    from sessiontree.contracts.hooks import HookAnswer as HookAnswer
-    from sessiontree.contracts.hooks import HookContext as HookContext
-    from sessiontree.contracts.hooks import HookResult as HookResult
-    from sessiontree.contracts.hooks import HookText as HookText
-    from sessiontree.contracts.hooks import KeptResult as KeptResult
-    from sessiontree.contracts.hooks import OnError as OnError
-    from sessiontree.contracts.hooks import Rewrite as Rewrite
-    from sessiontree.contracts.hooks import SpawnAnswer as SpawnAnswer
-    from sessiontree.contracts.hooks import Spawning as Spawning
-    from sessiontree.contracts.hooks import Speaker as Speaker
-    from sessiontree.contracts.hooks import StartedSession as StartedSession
-    from sessiontree.contracts.http_requests import HttpMethod as HttpMethod
-    from sessiontree.contracts.http_requests import HttpRequest as HttpRequest
-    from sessiontree.contracts.http_requests import HttpResponse as HttpResponse
-    from sessiontree.contracts.http_requests import HttpSender as HttpSender
-    from sessiontree.contracts.image_facts import ImageColour as ImageColour
-    from sessiontree.contracts.image_facts import ImageFacts as ImageFacts
-    from sessiontree.contracts.image_facts import ImageInspector as ImageInspector
-    from sessiontree.contracts.jobs import CommandRequest as CommandRequest
-    from sessiontree.contracts.jobs import Jobs as Jobs
-    from sessiontree.contracts.jobs import JobView as JobView
-    from sessiontree.contracts.jobs import OutputPart as OutputPart
-    from sessiontree.contracts.jobs import WindowSize as WindowSize
-    from sessiontree.contracts.jsonable import JsonValue as JsonValue
+    from sessiontree.contracts.facts.stimuli import SendMode as SendMode
+    from sessiontree.contracts.facts.tree_config import ShardRow as ShardRow
+    from sessiontree.contracts.facts.tree_config import TreeSummary as TreeSummary
+    from sessiontree.contracts.facts.tree_config import Via as Via
+    from sessiontree.contracts.facts.tree_facts import Fact as Fact
+    from sessiontree.contracts.handles.browser import ActionKind as ActionKind
+    from sessiontree.contracts.handles.browser import Browser as Browser
+    from sessiontree.contracts.handles.browser import BrowserStatus as BrowserStatus
+    from sessiontree.contracts.handles.browser import ConsoleKind as ConsoleKind
+    from sessiontree.contracts.handles.browser import ConsoleLine as ConsoleLine
+    from sessiontree.contracts.handles.browser import PageAction as PageAction
+    from sessiontree.contracts.handles.browser import PageFile as PageFile
+    from sessiontree.contracts.handles.browser import PageFiles as PageFiles
+    from sessiontree.contracts.handles.browser import PageSnapshot as PageSnapshot
+    from sessiontree.contracts.handles.browser import Tab as Tab
+    from sessiontree.contracts.handles.browser import Viewport as Viewport
+    from sessiontree.contracts.handles.browser import World as World
+    from sessiontree.contracts.handles.http_requests import HttpMethod as HttpMethod
+    from sessiontree.contracts.handles.http_requests import HttpRequest as HttpRequest
+    from sessiontree.contracts.handles.http_requests import HttpResponse as HttpResponse
+    from sessiontree.contracts.handles.http_requests import HttpSender as HttpSender
+    from sessiontree.contracts.handles.image_facts import ImageColour as ImageColour
+    from sessiontree.contracts.handles.image_facts import ImageFacts as ImageFacts
+    from sessiontree.contracts.handles.image_facts import ImageInspector as ImageInspector
+    from sessiontree.contracts.handles.jobs import CommandRequest as CommandRequest
+    from sessiontree.contracts.handles.jobs import Jobs as Jobs
+    from sessiontree.contracts.handles.jobs import JobView as JobView
+    from sessiontree.contracts.handles.jobs import OutputPart as OutputPart
+    from sessiontree.contracts.handles.jobs import WindowSize as WindowSize
+    from sessiontree.contracts.handles.mcp import InputResponses as InputResponses
+    from sessiontree.contracts.handles.mcp import ServerCall as ServerCall
+    from sessiontree.contracts.handles.mcp import ServerInput as ServerInput
+    from sessiontree.contracts.handles.mcp import ServerReply as ServerReply
+    from sessiontree.contracts.handles.mcp import ServerTools as ServerTools
+    from sessiontree.contracts.handles.nodes import NodeInfo as NodeInfo
+    from sessiontree.contracts.handles.nodes import Nodes as Nodes
+    from sessiontree.contracts.handles.ports import AgentInfo as AgentInfo
+    from sessiontree.contracts.handles.ports import Channel as Channel
+    from sessiontree.contracts.handles.ports import Entry as Entry
+    from sessiontree.contracts.handles.ports import EntryType as EntryType
+    from sessiontree.contracts.handles.ports import Finished as Finished
+    from sessiontree.contracts.handles.ports import Freshness as Freshness
+    from sessiontree.contracts.handles.ports import HowEnded as HowEnded
+    from sessiontree.contracts.handles.ports import Memory as Memory
+    from sessiontree.contracts.handles.ports import MemoryWriter as MemoryWriter
+    from sessiontree.contracts.handles.ports import Page as Page
+    from sessiontree.contracts.handles.ports import Reader as Reader
+    from sessiontree.contracts.handles.ports import SearchHit as SearchHit
+    from sessiontree.contracts.handles.ports import SearchQuery as SearchQuery
+    from sessiontree.contracts.handles.ports import SessionFilter as SessionFilter
+    from sessiontree.contracts.handles.ports import SessionReport as SessionReport
+    from sessiontree.contracts.handles.ports import SessionRow as SessionRow
+    from sessiontree.contracts.handles.ports import SessionRows as SessionRows
+    from sessiontree.contracts.handles.ports import Sessions as Sessions
+    from sessiontree.contracts.handles.ports import Shell as Shell
+    from sessiontree.contracts.handles.ports import SpawnRequest as SpawnRequest
+    from sessiontree.contracts.handles.ports import Status as Status
+    from sessiontree.contracts.handles.ports import Subtree as Subtree
+    from sessiontree.contracts.handles.ports import Transcript as Transcript
+    from sessiontree.contracts.handles.ports import TranscriptEntry as TranscriptEntry
+    from sessiontree.contracts.handles.ports import Web as Web
+    from sessiontree.contracts.handles.ports import Writer as Writer
+    from sessiontree.contracts.handles.ports import Written as Written
+    from sessiontree.contracts.handles.previews import Previews as Previews
+    from sessiontree.contracts.handles.previews import PublishedPage as PublishedPage
+    from sessiontree.contracts.handles.runtime_control import ConfigurationChange as ConfigurationChange
+    from sessiontree.contracts.handles.runtime_control import OwnerConfiguration as OwnerConfiguration
+    from sessiontree.contracts.handles.runtime_control import PoolStatus as PoolStatus
+    from sessiontree.contracts.handles.runtime_control import RestartReport as RestartReport
+    from sessiontree.contracts.handles.runtime_control import RuntimeControl as RuntimeControl
+    from sessiontree.contracts.handles.runtime_control import RuntimeStatus as RuntimeStatus
+    from sessiontree.contracts.handles.runtime_control import StoredConfiguration as StoredConfiguration
+    from sessiontree.contracts.handles.speech import AudioFormat as AudioFormat
+    from sessiontree.contracts.handles.speech import Speech as Speech
+    from sessiontree.contracts.handles.speech import SpeechRequest as SpeechRequest
+    from sessiontree.contracts.handles.speech import SpeechSynthesizer as SpeechSynthesizer
+    from sessiontree.contracts.handles.vision import Vision as Vision
+    from sessiontree.contracts.handles.vision import VisionAnswer as VisionAnswer
     from sessiontree.contracts.kinds import ChildKind as ChildKind
     from sessiontree.contracts.kinds import ExecSecurity as ExecSecurity
     from sessiontree.contracts.kinds import PermissionTier as PermissionTier
@@ -229,132 +196,165 @@ if TYPE_CHECKING:
     from sessiontree.contracts.kinds import TierLabel as TierLabel
     from sessiontree.contracts.kinds import Wait as Wait
     from sessiontree.contracts.kinds import WorkspaceAccess as WorkspaceAccess
-    from sessiontree.contracts.mcp import InputResponses as InputResponses
-    from sessiontree.contracts.mcp import ServerCall as ServerCall
-    from sessiontree.contracts.mcp import ServerInput as ServerInput
-    from sessiontree.contracts.mcp import ServerReply as ServerReply
-    from sessiontree.contracts.mcp import ServerTools as ServerTools
-    from sessiontree.contracts.memory import MemoryHit as MemoryHit
-    from sessiontree.contracts.memory import MemoryQuery as MemoryQuery
-    from sessiontree.contracts.memory import MemoryRecord as MemoryRecord
-    from sessiontree.contracts.memory import MemoryScope as MemoryScope
-    from sessiontree.contracts.memory import NewRecord as NewRecord
-    from sessiontree.contracts.memory import RecordType as RecordType
-    from sessiontree.contracts.memory import Selection as Selection
-    from sessiontree.contracts.memory import Trust as Trust
-    from sessiontree.contracts.messages import AssistantMessage as AssistantMessage
-    from sessiontree.contracts.messages import ImageContent as ImageContent
-    from sessiontree.contracts.messages import Message as Message
-    from sessiontree.contracts.messages import Origin as Origin
-    from sessiontree.contracts.messages import ProviderForm as ProviderForm
-    from sessiontree.contracts.messages import ReplyContent as ReplyContent
-    from sessiontree.contracts.messages import StopReason as StopReason
-    from sessiontree.contracts.messages import TextContent as TextContent
-    from sessiontree.contracts.messages import ThinkingContent as ThinkingContent
-    from sessiontree.contracts.messages import ToolCall as ToolCall
-    from sessiontree.contracts.messages import ToolReply as ToolReply
-    from sessiontree.contracts.messages import ToolResultMessage as ToolResultMessage
-    from sessiontree.contracts.messages import Usage as Usage
-    from sessiontree.contracts.messages import UserMessage as UserMessage
-    from sessiontree.contracts.model_settings import ModelPrice as ModelPrice
-    from sessiontree.contracts.model_settings import ModelSettings as ModelSettings
-    from sessiontree.contracts.model_settings import OnLength as OnLength
-    from sessiontree.contracts.model_settings import ThinkingLevel as ThinkingLevel
-    from sessiontree.contracts.nodes import NodeInfo as NodeInfo
-    from sessiontree.contracts.nodes import Nodes as Nodes
-    from sessiontree.contracts.own_program import keep_process as keep_process
-    from sessiontree.contracts.own_program import program_words as program_words
-    from sessiontree.contracts.own_program import release_process as release_process
-    from sessiontree.contracts.plugins import PluginContext as PluginContext
-    from sessiontree.contracts.plugins import PluginSettings as PluginSettings
-    from sessiontree.contracts.ports import AgentInfo as AgentInfo
-    from sessiontree.contracts.ports import Channel as Channel
-    from sessiontree.contracts.ports import Entry as Entry
-    from sessiontree.contracts.ports import EntryType as EntryType
-    from sessiontree.contracts.ports import Finished as Finished
-    from sessiontree.contracts.ports import Freshness as Freshness
-    from sessiontree.contracts.ports import HowEnded as HowEnded
-    from sessiontree.contracts.ports import Memory as Memory
-    from sessiontree.contracts.ports import MemoryWriter as MemoryWriter
-    from sessiontree.contracts.ports import Page as Page
-    from sessiontree.contracts.ports import Reader as Reader
-    from sessiontree.contracts.ports import SearchHit as SearchHit
-    from sessiontree.contracts.ports import SearchQuery as SearchQuery
-    from sessiontree.contracts.ports import SessionFilter as SessionFilter
-    from sessiontree.contracts.ports import SessionReport as SessionReport
-    from sessiontree.contracts.ports import SessionRow as SessionRow
-    from sessiontree.contracts.ports import SessionRows as SessionRows
-    from sessiontree.contracts.ports import Sessions as Sessions
-    from sessiontree.contracts.ports import Shell as Shell
-    from sessiontree.contracts.ports import SpawnRequest as SpawnRequest
-    from sessiontree.contracts.ports import Status as Status
-    from sessiontree.contracts.ports import Subtree as Subtree
-    from sessiontree.contracts.ports import Transcript as Transcript
-    from sessiontree.contracts.ports import TranscriptEntry as TranscriptEntry
-    from sessiontree.contracts.ports import Web as Web
-    from sessiontree.contracts.ports import Writer as Writer
-    from sessiontree.contracts.ports import Written as Written
-    from sessiontree.contracts.previews import Previews as Previews
-    from sessiontree.contracts.previews import PublishedPage as PublishedPage
-    from sessiontree.contracts.questions import AnswerGiven as AnswerGiven
-    from sessiontree.contracts.questions import QuestionAnswer as QuestionAnswer
-    from sessiontree.contracts.questions import QuestionItem as QuestionItem
-    from sessiontree.contracts.questions import QuestionOption as QuestionOption
-    from sessiontree.contracts.questions import QuestionReply as QuestionReply
-    from sessiontree.contracts.questions import QuestionRequest as QuestionRequest
-    from sessiontree.contracts.questions import Surface as Surface
-    from sessiontree.contracts.replay_report import ReplayDifference as ReplayDifference
-    from sessiontree.contracts.replay_report import ReplayReport as ReplayReport
-    from sessiontree.contracts.results import Artifact as Artifact
-    from sessiontree.contracts.results import ArtifactKind as ArtifactKind
-    from sessiontree.contracts.results import ChildOutcome as ChildOutcome
-    from sessiontree.contracts.results import SessionResult as SessionResult
-    from sessiontree.contracts.results import ToolResult as ToolResult
-    from sessiontree.contracts.results import Untrusted as Untrusted
-    from sessiontree.contracts.results import image_result as image_result
-    from sessiontree.contracts.results import image_result_from_file as image_result_from_file
-    from sessiontree.contracts.results import json_result as json_result
-    from sessiontree.contracts.runtime_control import ConfigurationChange as ConfigurationChange
-    from sessiontree.contracts.runtime_control import OwnerConfiguration as OwnerConfiguration
-    from sessiontree.contracts.runtime_control import PoolStatus as PoolStatus
-    from sessiontree.contracts.runtime_control import RestartReport as RestartReport
-    from sessiontree.contracts.runtime_control import RuntimeControl as RuntimeControl
-    from sessiontree.contracts.runtime_control import RuntimeStatus as RuntimeStatus
-    from sessiontree.contracts.runtime_control import StoredConfiguration as StoredConfiguration
-    from sessiontree.contracts.sandbox_spec import ContainerEngine as ContainerEngine
-    from sessiontree.contracts.sandbox_spec import ContainerScope as ContainerScope
-    from sessiontree.contracts.sandbox_spec import FilesWay as FilesWay
-    from sessiontree.contracts.sandbox_spec import SandboxSpec as SandboxSpec
-    from sessiontree.contracts.schema_tool import SchemaTool as SchemaTool
-    from sessiontree.contracts.schema_tool import schema_tool as schema_tool
-    from sessiontree.contracts.senders import Principal as Principal
-    from sessiontree.contracts.senders import Sender as Sender
-    from sessiontree.contracts.settings import Budget as Budget
-    from sessiontree.contracts.settings import ImageLimits as ImageLimits
-    from sessiontree.contracts.settings import Limits as Limits
-    from sessiontree.contracts.settings import MessagePolicy as MessagePolicy
-    from sessiontree.contracts.speech import AudioFormat as AudioFormat
-    from sessiontree.contracts.speech import Speech as Speech
-    from sessiontree.contracts.speech import SpeechRequest as SpeechRequest
-    from sessiontree.contracts.speech import SpeechSynthesizer as SpeechSynthesizer
-    from sessiontree.contracts.stimuli import SendMode as SendMode
-    from sessiontree.contracts.tool import AllowEmpty as AllowEmpty
-    from sessiontree.contracts.tool import RawTool as RawTool
-    from sessiontree.contracts.tool import Retry as Retry
-    from sessiontree.contracts.tool import Stripped as Stripped
-    from sessiontree.contracts.tool import Tool as Tool
-    from sessiontree.contracts.tool import ToolFlag as ToolFlag
-    from sessiontree.contracts.tool import optional_string_enum as optional_string_enum
-    from sessiontree.contracts.tool import string_enum as string_enum
-    from sessiontree.contracts.tool_inputs import AnsweredInput as AnsweredInput
-    from sessiontree.contracts.tool_inputs import InputNeeded as InputNeeded
-    from sessiontree.contracts.tool_inputs import ToolInput as ToolInput
-    from sessiontree.contracts.tree_config import ShardRow as ShardRow
-    from sessiontree.contracts.tree_config import TreeSummary as TreeSummary
-    from sessiontree.contracts.tree_config import Via as Via
-    from sessiontree.contracts.tree_facts import Fact as Fact
-    from sessiontree.contracts.vision import Vision as Vision
-    from sessiontree.contracts.vision import VisionAnswer as VisionAnswer
+    from sessiontree.contracts.recorded.approvals import ApprovalAnswer as ApprovalAnswer
+    from sessiontree.contracts.recorded.approvals import ApprovalMode as ApprovalMode
+    from sessiontree.contracts.recorded.approvals import ApprovalRequest as ApprovalRequest
+    from sessiontree.contracts.recorded.approvals import Rule as Rule
+    from sessiontree.contracts.recorded.approvals import RuleAnswer as RuleAnswer
+    from sessiontree.contracts.recorded.canvas import Canvas as Canvas
+    from sessiontree.contracts.recorded.canvas import CanvasAction as CanvasAction
+    from sessiontree.contracts.recorded.canvas import CanvasQuestionKind as CanvasQuestionKind
+    from sessiontree.contracts.recorded.canvas import CanvasReport as CanvasReport
+    from sessiontree.contracts.recorded.capabilities import BROWSER as BROWSER
+    from sessiontree.contracts.recorded.capabilities import CANVAS as CANVAS
+    from sessiontree.contracts.recorded.capabilities import CHANNEL as CHANNEL
+    from sessiontree.contracts.recorded.capabilities import CHILD_WORKSPACES as CHILD_WORKSPACES
+    from sessiontree.contracts.recorded.capabilities import CRON as CRON
+    from sessiontree.contracts.recorded.capabilities import HTTP as HTTP
+    from sessiontree.contracts.recorded.capabilities import IMAGES as IMAGES
+    from sessiontree.contracts.recorded.capabilities import JOBS as JOBS
+    from sessiontree.contracts.recorded.capabilities import MEMORY as MEMORY
+    from sessiontree.contracts.recorded.capabilities import MEMORY_WRITER as MEMORY_WRITER
+    from sessiontree.contracts.recorded.capabilities import NODES as NODES
+    from sessiontree.contracts.recorded.capabilities import PREVIEWS as PREVIEWS
+    from sessiontree.contracts.recorded.capabilities import READER as READER
+    from sessiontree.contracts.recorded.capabilities import SESSIONS as SESSIONS
+    from sessiontree.contracts.recorded.capabilities import SHELL as SHELL
+    from sessiontree.contracts.recorded.capabilities import SPEECH as SPEECH
+    from sessiontree.contracts.recorded.capabilities import SUBTREE as SUBTREE
+    from sessiontree.contracts.recorded.capabilities import VISION as VISION
+    from sessiontree.contracts.recorded.capabilities import WEB as WEB
+    from sessiontree.contracts.recorded.capabilities import WRITER as WRITER
+    from sessiontree.contracts.recorded.capabilities import Capability as Capability
+    from sessiontree.contracts.recorded.child_workspaces import ChangesState as ChangesState
+    from sessiontree.contracts.recorded.child_workspaces import ChildChanges as ChildChanges
+    from sessiontree.contracts.recorded.child_workspaces import ChildWorkspaces as ChildWorkspaces
+    from sessiontree.contracts.recorded.client_calls import ClientCall as ClientCall
+    from sessiontree.contracts.recorded.codec import Outcome as Outcome
+    from sessiontree.contracts.recorded.cron import Cron as Cron
+    from sessiontree.contracts.recorded.cron import CronTable as CronTable
+    from sessiontree.contracts.recorded.cron import JobAction as JobAction
+    from sessiontree.contracts.recorded.cron import JobChange as JobChange
+    from sessiontree.contracts.recorded.cron import JobRow as JobRow
+    from sessiontree.contracts.recorded.cron import JobRun as JobRun
+    from sessiontree.contracts.recorded.cron import JobWanted as JobWanted
+    from sessiontree.contracts.recorded.questions import AnswerGiven as AnswerGiven
+    from sessiontree.contracts.recorded.questions import QuestionAnswer as QuestionAnswer
+    from sessiontree.contracts.recorded.questions import QuestionItem as QuestionItem
+    from sessiontree.contracts.recorded.questions import QuestionOption as QuestionOption
+    from sessiontree.contracts.recorded.questions import QuestionReply as QuestionReply
+    from sessiontree.contracts.recorded.questions import QuestionRequest as QuestionRequest
+    from sessiontree.contracts.recorded.questions import Surface as Surface
+    from sessiontree.contracts.recorded.results import Artifact as Artifact
+    from sessiontree.contracts.recorded.results import ArtifactKind as ArtifactKind
+    from sessiontree.contracts.recorded.results import ChildOutcome as ChildOutcome
+    from sessiontree.contracts.recorded.results import SessionResult as SessionResult
+    from sessiontree.contracts.recorded.results import ToolResult as ToolResult
+    from sessiontree.contracts.recorded.results import Untrusted as Untrusted
+    from sessiontree.contracts.recorded.results import image_result as image_result
+    from sessiontree.contracts.recorded.results import image_result_from_file as image_result_from_file
+    from sessiontree.contracts.recorded.results import json_result as json_result
+    from sessiontree.contracts.recorded.senders import Principal as Principal
+    from sessiontree.contracts.recorded.senders import Sender as Sender
+    from sessiontree.contracts.recorded.tool_inputs import AnsweredInput as AnsweredInput
+    from sessiontree.contracts.recorded.tool_inputs import InputNeeded as InputNeeded
+    from sessiontree.contracts.recorded.tool_inputs import ToolInput as ToolInput
+    from sessiontree.contracts.reports.dry_run import CallForecast as CallForecast
+    from sessiontree.contracts.reports.dry_run import DryCall as DryCall
+    from sessiontree.contracts.reports.dry_run import DryQuestion as DryQuestion
+    from sessiontree.contracts.reports.dry_run import DryRun as DryRun
+    from sessiontree.contracts.reports.dry_run import DrySession as DrySession
+    from sessiontree.contracts.reports.events import Done as Done
+    from sessiontree.contracts.reports.events import Event as Event
+    from sessiontree.contracts.reports.events import ModelEvent as ModelEvent
+    from sessiontree.contracts.reports.events import TextDelta as TextDelta
+    from sessiontree.contracts.reports.events import ThinkingDelta as ThinkingDelta
+    from sessiontree.contracts.reports.events import ToolCallDelta as ToolCallDelta
+    from sessiontree.contracts.reports.events import ToolCallEnd as ToolCallEnd
+    from sessiontree.contracts.reports.events import ToolCallStart as ToolCallStart
+    from sessiontree.contracts.reports.events import ToolEvent as ToolEvent
+    from sessiontree.contracts.reports.events import ToolExecutionEnd as ToolExecutionEnd
+    from sessiontree.contracts.reports.events import ToolExecutionRetry as ToolExecutionRetry
+    from sessiontree.contracts.reports.events import ToolExecutionStart as ToolExecutionStart
+    from sessiontree.contracts.reports.events import ToolExecutionUpdate as ToolExecutionUpdate
+    from sessiontree.contracts.reports.events import TranscriptRepaired as TranscriptRepaired
+    from sessiontree.contracts.reports.fan_outs import ChildResults as ChildResults
+    from sessiontree.contracts.reports.fan_outs import FanOutCounts as FanOutCounts
+    from sessiontree.contracts.reports.replay_report import ReplayDifference as ReplayDifference
+    from sessiontree.contracts.reports.replay_report import ReplayReport as ReplayReport
+    from sessiontree.contracts.settings.model_settings import ModelPrice as ModelPrice
+    from sessiontree.contracts.settings.model_settings import ModelSettings as ModelSettings
+    from sessiontree.contracts.settings.model_settings import OnLength as OnLength
+    from sessiontree.contracts.settings.model_settings import ThinkingLevel as ThinkingLevel
+    from sessiontree.contracts.settings.sandbox_spec import ContainerEngine as ContainerEngine
+    from sessiontree.contracts.settings.sandbox_spec import ContainerScope as ContainerScope
+    from sessiontree.contracts.settings.sandbox_spec import FilesWay as FilesWay
+    from sessiontree.contracts.settings.sandbox_spec import SandboxSpec as SandboxSpec
+    from sessiontree.contracts.settings.settings import Budget as Budget
+    from sessiontree.contracts.settings.settings import ImageLimits as ImageLimits
+    from sessiontree.contracts.settings.settings import Limits as Limits
+    from sessiontree.contracts.settings.settings import MessagePolicy as MessagePolicy
+    from sessiontree.contracts.tools.agent import AgentConfig as AgentConfig
+    from sessiontree.contracts.tools.client_tool import ClientTool as ClientTool
+    from sessiontree.contracts.tools.context import ToolContext as ToolContext
+    from sessiontree.contracts.tools.decorator import FunctionTool as FunctionTool
+    from sessiontree.contracts.tools.decorator import ToolFunction as ToolFunction
+    from sessiontree.contracts.tools.decorator import tool as tool
+    from sessiontree.contracts.tools.hooks import BlockCall as BlockCall
+    from sessiontree.contracts.tools.hooks import CalledTool as CalledTool
+    from sessiontree.contracts.tools.hooks import ChangeArguments as ChangeArguments
+    from sessiontree.contracts.tools.hooks import EndedCall as EndedCall
+    from sessiontree.contracts.tools.hooks import EndedSession as EndedSession
+    from sessiontree.contracts.tools.hooks import Hook as Hook
+    from sessiontree.contracts.tools.hooks import HookAnswer as HookAnswer
+    from sessiontree.contracts.tools.hooks import HookContext as HookContext
+    from sessiontree.contracts.tools.hooks import HookResult as HookResult
+    from sessiontree.contracts.tools.hooks import HookText as HookText
+    from sessiontree.contracts.tools.hooks import KeptResult as KeptResult
+    from sessiontree.contracts.tools.hooks import OnError as OnError
+    from sessiontree.contracts.tools.hooks import Rewrite as Rewrite
+    from sessiontree.contracts.tools.hooks import SpawnAnswer as SpawnAnswer
+    from sessiontree.contracts.tools.hooks import Spawning as Spawning
+    from sessiontree.contracts.tools.hooks import Speaker as Speaker
+    from sessiontree.contracts.tools.hooks import StartedSession as StartedSession
+    from sessiontree.contracts.tools.own_program import keep_process as keep_process
+    from sessiontree.contracts.tools.own_program import program_words as program_words
+    from sessiontree.contracts.tools.own_program import release_process as release_process
+    from sessiontree.contracts.tools.plugins import PluginContext as PluginContext
+    from sessiontree.contracts.tools.plugins import PluginSettings as PluginSettings
+    from sessiontree.contracts.tools.schema_tool import SchemaTool as SchemaTool
+    from sessiontree.contracts.tools.schema_tool import schema_tool as schema_tool
+    from sessiontree.contracts.tools.tool import AllowEmpty as AllowEmpty
+    from sessiontree.contracts.tools.tool import RawTool as RawTool
+    from sessiontree.contracts.tools.tool import Retry as Retry
+    from sessiontree.contracts.tools.tool import Stripped as Stripped
+    from sessiontree.contracts.tools.tool import Tool as Tool
+    from sessiontree.contracts.tools.tool import ToolFlag as ToolFlag
+    from sessiontree.contracts.tools.tool import optional_string_enum as optional_string_enum
+    from sessiontree.contracts.tools.tool import string_enum as string_enum
+    from sessiontree.contracts.values.jsonable import JsonValue as JsonValue
+    from sessiontree.contracts.values.memory import MemoryHit as MemoryHit
+    from sessiontree.contracts.values.memory import MemoryQuery as MemoryQuery
+    from sessiontree.contracts.values.memory import MemoryRecord as MemoryRecord
+    from sessiontree.contracts.values.memory import MemoryScope as MemoryScope
+    from sessiontree.contracts.values.memory import NewRecord as NewRecord
+    from sessiontree.contracts.values.memory import RecordType as RecordType
+    from sessiontree.contracts.values.memory import Selection as Selection
+    from sessiontree.contracts.values.memory import Trust as Trust
+    from sessiontree.contracts.values.messages import AssistantMessage as AssistantMessage
+    from sessiontree.contracts.values.messages import ImageContent as ImageContent
+    from sessiontree.contracts.values.messages import Message as Message
+    from sessiontree.contracts.values.messages import Origin as Origin
+    from sessiontree.contracts.values.messages import ProviderForm as ProviderForm
+    from sessiontree.contracts.values.messages import ReplyContent as ReplyContent
+    from sessiontree.contracts.values.messages import StopReason as StopReason
+    from sessiontree.contracts.values.messages import TextContent as TextContent
+    from sessiontree.contracts.values.messages import ThinkingContent as ThinkingContent
+    from sessiontree.contracts.values.messages import ToolCall as ToolCall
+    from sessiontree.contracts.values.messages import ToolReply as ToolReply
+    from sessiontree.contracts.values.messages import ToolResultMessage as ToolResultMessage
+    from sessiontree.contracts.values.messages import Usage as Usage
+    from sessiontree.contracts.values.messages import UserMessage as UserMessage
     from sessiontree.hooks.redact import Redact as Redact
     from sessiontree.hooks.results import AddMetadata as AddMetadata
     from sessiontree.hooks.results import TrimResults as TrimResults
@@ -410,7 +410,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _ROOMS = {
-    "contracts.tree_facts": ("Fact",),
+    "contracts.facts.tree_facts": ("Fact",),
     "channels.program_channels": (
         "AnswerLike",
         "Answerer",
@@ -423,12 +423,18 @@ _ROOMS = {
     ),
     "channels.safe_text": ("make_visible",),
     "channels.terminal": ("TerminalChannel",),
-    "contracts.agent": ("AgentConfig",),
-    "contracts.approvals": ("ApprovalAnswer", "ApprovalMode", "ApprovalRequest", "Rule", "RuleAnswer"),
-    "contracts.client_calls": ("ClientCall",),
-    "contracts.client_tool": ("ClientTool",),
-    "contracts.context": ("ToolContext",),
-    "contracts.capabilities": (
+    "contracts.tools.agent": ("AgentConfig",),
+    "contracts.recorded.approvals": (
+        "ApprovalAnswer",
+        "ApprovalMode",
+        "ApprovalRequest",
+        "Rule",
+        "RuleAnswer",
+    ),
+    "contracts.recorded.client_calls": ("ClientCall",),
+    "contracts.tools.client_tool": ("ClientTool",),
+    "contracts.tools.context": ("ToolContext",),
+    "contracts.recorded.capabilities": (
         "BROWSER",
         "CANVAS",
         "CHANNEL",
@@ -451,7 +457,7 @@ _ROOMS = {
         "WEB",
         "WRITER",
     ),
-    "contracts.decorator": ("FunctionTool", "ToolFunction", "tool"),
+    "contracts.tools.decorator": ("FunctionTool", "ToolFunction", "tool"),
     "contracts.errors": (
         "AnswerTooLate",
         "ConfigError",
@@ -488,7 +494,7 @@ _ROOMS = {
         "ValidationError",
         "WrongLoop",
     ),
-    "contracts.tool": (
+    "contracts.tools.tool": (
         "AllowEmpty",
         "RawTool",
         "Retry",
@@ -498,10 +504,10 @@ _ROOMS = {
         "optional_string_enum",
         "string_enum",
     ),
-    "contracts.vision": ("Vision", "VisionAnswer"),
-    "contracts.sandbox_spec": ("ContainerEngine", "ContainerScope", "FilesWay", "SandboxSpec"),
-    "contracts.settings": ("Budget", "ImageLimits", "Limits", "MessagePolicy"),
-    "contracts.hooks": (
+    "contracts.handles.vision": ("Vision", "VisionAnswer"),
+    "contracts.settings.sandbox_spec": ("ContainerEngine", "ContainerScope", "FilesWay", "SandboxSpec"),
+    "contracts.settings.settings": ("Budget", "ImageLimits", "Limits", "MessagePolicy"),
+    "contracts.tools.hooks": (
         "BlockCall",
         "CalledTool",
         "ChangeArguments",
@@ -531,7 +537,7 @@ _ROOMS = {
         "Wait",
         "WorkspaceAccess",
     ),
-    "contracts.memory": (
+    "contracts.values.memory": (
         "MemoryHit",
         "MemoryQuery",
         "MemoryRecord",
@@ -541,7 +547,7 @@ _ROOMS = {
         "Selection",
         "Trust",
     ),
-    "contracts.messages": (
+    "contracts.values.messages": (
         "AssistantMessage",
         "ImageContent",
         "Message",
@@ -557,12 +563,12 @@ _ROOMS = {
         "Usage",
         "UserMessage",
     ),
-    "contracts.model_settings": ("ModelPrice", "ModelSettings", "OnLength", "ThinkingLevel"),
-    "contracts.own_program": ("keep_process", "program_words", "release_process"),
-    "contracts.plugins": ("PluginContext", "PluginSettings"),
-    "contracts.dry_run": ("CallForecast", "DryCall", "DryQuestion", "DryRun", "DrySession"),
-    "contracts.replay_report": ("ReplayDifference", "ReplayReport"),
-    "contracts.questions": (
+    "contracts.settings.model_settings": ("ModelPrice", "ModelSettings", "OnLength", "ThinkingLevel"),
+    "contracts.tools.own_program": ("keep_process", "program_words", "release_process"),
+    "contracts.tools.plugins": ("PluginContext", "PluginSettings"),
+    "contracts.reports.dry_run": ("CallForecast", "DryCall", "DryQuestion", "DryRun", "DrySession"),
+    "contracts.reports.replay_report": ("ReplayDifference", "ReplayReport"),
+    "contracts.recorded.questions": (
         "AnswerGiven",
         "QuestionAnswer",
         "QuestionItem",
@@ -571,8 +577,8 @@ _ROOMS = {
         "QuestionRequest",
         "Surface",
     ),
-    "contracts.fan_outs": ("ChildResults", "FanOutCounts"),
-    "contracts.results": (
+    "contracts.reports.fan_outs": ("ChildResults", "FanOutCounts"),
+    "contracts.recorded.results": (
         "Artifact",
         "ArtifactKind",
         "ChildOutcome",
@@ -583,9 +589,9 @@ _ROOMS = {
         "image_result_from_file",
         "json_result",
     ),
-    "contracts.schema_tool": ("SchemaTool", "schema_tool"),
-    "contracts.senders": ("Principal", "Sender"),
-    "contracts.tree_config": ("ShardRow", "TreeSummary", "Via"),
+    "contracts.tools.schema_tool": ("SchemaTool", "schema_tool"),
+    "contracts.recorded.senders": ("Principal", "Sender"),
+    "contracts.facts.tree_config": ("ShardRow", "TreeSummary", "Via"),
     "api.agents": ("AgentSpec", "load_agents"),
     "api.app": ("App", "ProgramsLike", "SkillsLike"),
     "api.keyword_options": ("ChildOptions", "MapOptions", "ResumeOptions", "SpawnOptions", "TreeOptions"),
@@ -604,8 +610,8 @@ _ROOMS = {
     "journal.record": ("JournalRecord",),
     "runtime.progress": ("Progress", "ProgressReader"),
     "mcp.settings": ("McpServer", "TierName"),
-    "contracts.mcp": ("InputResponses", "ServerCall", "ServerInput", "ServerReply", "ServerTools"),
-    "contracts.tool_inputs": ("AnsweredInput", "InputNeeded", "ToolInput"),
+    "contracts.handles.mcp": ("InputResponses", "ServerCall", "ServerInput", "ServerReply", "ServerTools"),
+    "contracts.recorded.tool_inputs": ("AnsweredInput", "InputNeeded", "ToolInput"),
     "memory.settings": (
         "EmbedderSettings",
         "HTTPSettings",
@@ -658,10 +664,10 @@ _ROOMS = {
     "api.stored_trees": ("StoredTrees",),
     "api.telemetry": ("Telemetry", "TelemetryLike"),
     "tree.report": ("ReceiptLine",),
-    "contracts.jsonable": ("JsonValue",),
+    "contracts.values.jsonable": ("JsonValue",),
     "api.configured_models": ("ModelEntry", "RateSettings", "TimeoutSettings"),
-    "contracts.codec": ("Outcome",),
-    "contracts.events": (
+    "contracts.recorded.codec": ("Outcome",),
+    "contracts.reports.events": (
         "Done",
         "Event",
         "ModelEvent",
@@ -678,8 +684,8 @@ _ROOMS = {
         "TranscriptRepaired",
     ),
     "api.options": ("ApproverLike", "ChannelLike", "GuidanceSource", "PluginsLike", "PolicyLike"),
-    "contracts.stimuli": ("SendMode",),
-    "contracts.ports": (
+    "contracts.facts.stimuli": ("SendMode",),
+    "contracts.handles.ports": (
         "AgentInfo",
         "Channel",
         "Entry",
@@ -712,12 +718,12 @@ _ROOMS = {
     "channels.port": ("HumanChannel",),
     "api.client_calls": ("ClientCalls", "WaitingCall"),
     "policy.catalog": ("Profile",),
-    "contracts.child_workspaces": (
+    "contracts.recorded.child_workspaces": (
         "ChangesState",
         "ChildChanges",
         "ChildWorkspaces",
     ),
-    "contracts.browser": (
+    "contracts.handles.browser": (
         "ActionKind",
         "Browser",
         "BrowserStatus",
@@ -731,39 +737,39 @@ _ROOMS = {
         "Viewport",
         "World",
     ),
-    "contracts.jobs": (
+    "contracts.handles.jobs": (
         "CommandRequest",
         "JobView",
         "Jobs",
         "OutputPart",
         "WindowSize",
     ),
-    "contracts.http_requests": (
+    "contracts.handles.http_requests": (
         "HttpMethod",
         "HttpRequest",
         "HttpResponse",
         "HttpSender",
     ),
-    "contracts.previews": (
+    "contracts.handles.previews": (
         "Previews",
         "PublishedPage",
     ),
-    "contracts.canvas": (
+    "contracts.recorded.canvas": (
         "Canvas",
         "CanvasAction",
         "CanvasQuestionKind",
         "CanvasReport",
     ),
-    "contracts.image_facts": (
+    "contracts.handles.image_facts": (
         "ImageColour",
         "ImageFacts",
         "ImageInspector",
     ),
-    "contracts.nodes": (
+    "contracts.handles.nodes": (
         "NodeInfo",
         "Nodes",
     ),
-    "contracts.cron": (
+    "contracts.recorded.cron": (
         "Cron",
         "CronTable",
         "JobAction",
@@ -772,7 +778,7 @@ _ROOMS = {
         "JobRun",
         "JobWanted",
     ),
-    "contracts.runtime_control": (
+    "contracts.handles.runtime_control": (
         "ConfigurationChange",
         "OwnerConfiguration",
         "PoolStatus",
@@ -781,7 +787,7 @@ _ROOMS = {
         "RuntimeStatus",
         "StoredConfiguration",
     ),
-    "contracts.speech": (
+    "contracts.handles.speech": (
         "AudioFormat",
         "Speech",
         "SpeechRequest",

@@ -15,15 +15,14 @@ Not here: events that are not recorded (:class:`~sessiontree.Event`), and how fa
 
 from __future__ import annotations
 
-from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall, Precedent
-from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
-from sessiontree.contracts.cron import CatchUp, CronJob, CronStatus, JobTarget, SlotCause, SlotEnd
-from sessiontree.contracts.jobs import ExecHost, JobStatus
-from sessiontree.contracts.kinds import WorkspaceChoice
-from sessiontree.contracts.programs import NoteKind, ProgramCall, ProgramNote, ProgramSource
-from sessiontree.contracts.results import ResultCause
-from sessiontree.contracts.rewind import AwaitedAgain, ReplacedChild, Rewind, RewoundProgram, ServedAnswer
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.rewind import (
+    AwaitedAgain,
+    ReplacedChild,
+    Rewind,
+    RewoundProgram,
+    ServedAnswer,
+)
+from sessiontree.contracts.facts.session_facts import (
     ActsFor,
     ApprovalSettled,
     ApprovalWanted,
@@ -71,7 +70,7 @@ from sessiontree.contracts.session_facts import (
     TurnRetried,
     TurnStarted,
 )
-from sessiontree.contracts.tree_config import (
+from sessiontree.contracts.facts.tree_config import (
     AgentRow,
     ForkPoint,
     PolicyRow,
@@ -80,7 +79,7 @@ from sessiontree.contracts.tree_config import (
     ToolRow,
     TreeConfig,
 )
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ApprovalRequested,
     ApprovalStepRecorded,
@@ -123,6 +122,13 @@ from sessiontree.contracts.tree_facts import (
     UsageCharged,
     VisionAnswered,
 )
+from sessiontree.contracts.handles.jobs import ExecHost, JobStatus
+from sessiontree.contracts.kinds import WorkspaceChoice
+from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall, Precedent
+from sessiontree.contracts.recorded.child_workspaces import ChangedFile, WorkspaceCopy
+from sessiontree.contracts.recorded.cron import CatchUp, CronJob, CronStatus, JobTarget, SlotCause, SlotEnd
+from sessiontree.contracts.recorded.programs import NoteKind, ProgramCall, ProgramNote, ProgramSource
+from sessiontree.contracts.recorded.results import ResultCause
 
 __all__ = [
     "ActsFor",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.escape_trials import memory_hogs
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox.command_bounds import MIB, Bounds
 from sessiontree.sandbox.command_shell import CommandShell
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.escape_trials import attempts
-from sessiontree.contracts.ports import Finished, Shell
+from sessiontree.contracts.handles.ports import Finished, Shell
 from sessiontree.sandbox.command_shell import CommandShell
 
 TIMEOUT_S: Final = 200.0

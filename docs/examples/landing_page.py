@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from sessiontree import AgentSpec, Answer, FunctionModel, ModelRequest, SessionTree, script_call
-from sessiontree.contracts.messages import Message, ToolCall, ToolResultMessage
+from sessiontree.contracts.values.messages import Message, ToolCall, ToolResultMessage
 
 PROMPT = (
     "You are a landing page builder. Generate a beautiful, responsive landing page based on the user's "

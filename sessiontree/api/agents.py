@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 from sessiontree.api.owned_files import check_owned
 from sessiontree.api.paths import absolute_path, owner_folders
 from sessiontree.api.runtime import late
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.model_settings import NO_SETTINGS, ModelSettings
-from sessiontree.contracts.settings import StrictSettings
+from sessiontree.contracts.settings.model_settings import NO_SETTINGS, ModelSettings
+from sessiontree.contracts.settings.settings import StrictSettings
+from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.policy.settings import PolicyConfig, ToolPolicy
 from sessiontree.policy.steps import PROGRAM, TOOL_SEARCH
 

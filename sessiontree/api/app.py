@@ -11,10 +11,10 @@ from sessiontree.api.agents import AgentSpec
 from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.options import PluginsLike, hooks_of, tools_of
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.given_values import Instance, Parts, Toggle, check_fields
-from sessiontree.contracts.hooks import Hook
-from sessiontree.contracts.sandbox_spec import SandboxSpec
-from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.settings.given_values import Instance, Parts, Toggle, check_fields
+from sessiontree.contracts.settings.sandbox_spec import SandboxSpec
+from sessiontree.contracts.tools.hooks import Hook
+from sessiontree.contracts.tools.tool import Tool
 from sessiontree.mcp.settings import McpServer
 from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, get_args
 
 from sessiontree.api.agents import AgentSpec
-from sessiontree.contracts.approvals import ApprovalMode
+from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import SystemAnswer
-from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.tree.spawn import strictest
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     import asyncio
 
-    from sessiontree.contracts.results import SessionResult
-    from sessiontree.contracts.tree_config import TreeConfig
+    from sessiontree.contracts.facts.tree_config import TreeConfig
+    from sessiontree.contracts.recorded.results import SessionResult
     from sessiontree.journal.record import JournalRecord
     from sessiontree.runtime.progress import ProgressBuffer
     from sessiontree.runtime.supervisor_api import SupervisorApi

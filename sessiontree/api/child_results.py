@@ -17,9 +17,9 @@ from sessiontree.contracts.errors import (
     SessionFailed,
     SessionTreeError,
 )
-from sessiontree.contracts.fan_outs import ChildResults
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.results import R, ResultCause, SessionResult, explain_missing_value
+from sessiontree.contracts.recorded.results import R, ResultCause, SessionResult, explain_missing_value
+from sessiontree.contracts.reports.fan_outs import ChildResults
 
 OnChildError: TypeAlias = Literal["return", "raise", "first"]
 """What happens if one of several children fails; the option ``on_error`` says what each means."""

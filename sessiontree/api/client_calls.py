@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessiontree.api.backend import READ_WAIT_S, Backend
-from sessiontree.contracts.client_calls import ClientAnswer, ClientCall
-from sessiontree.contracts.client_tool import answer_of, failure_of
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.recorded.client_calls import ClientAnswer, ClientCall
+from sessiontree.contracts.tools.client_tool import answer_of, failure_of
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.runtime.supervisor_api import ClientCallArrived
 

@@ -28,10 +28,10 @@ from sessiontree.api.workspace_settings import (
     narrowed,
     read_workspace_settings,
 )
-from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.given_values import take_settings
-from sessiontree.contracts.settings import (
+from sessiontree.contracts.recorded.approvals import ApprovalMode
+from sessiontree.contracts.settings.given_values import take_settings
+from sessiontree.contracts.settings.settings import (
     Budget,
     Limits,
     StrictSettings,

@@ -26,8 +26,8 @@ from tomlkit.exceptions import TOMLKitError
 from sessiontree.api.configuration import Configuration
 from sessiontree.api.owned_files import MAX_BYTES, PRIVATE, check_outside, read_owned, replace_owned
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.runtime_control import ConfigurationChange, StoredConfiguration
+from sessiontree.contracts.handles.runtime_control import ConfigurationChange, StoredConfiguration
+from sessiontree.contracts.values.jsonable import JsonValue
 
 HIDDEN: Final = "(hidden)"
 """Shown instead of the path of a key's file, and of what an address has besides its server and path."""

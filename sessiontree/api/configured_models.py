@@ -13,8 +13,8 @@ from sessiontree.api.owned_files import OTHERS_USE, check_outside, read_owned
 from sessiontree.api.paths import absolute_path
 from sessiontree.api.runtime import late
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.model_settings import ModelPrice
-from sessiontree.contracts.settings import StrictSettings
+from sessiontree.contracts.settings.model_settings import ModelPrice
+from sessiontree.contracts.settings.settings import StrictSettings
 from sessiontree.models.named_key import OF_FILE
 from sessiontree.models.port import Model
 from sessiontree.models.providers.call_limits import CallLimits

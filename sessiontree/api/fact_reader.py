@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.api.backend import READ_AT_ONCE, facts_after
-from sessiontree.contracts.data_frames import data_frame
+from sessiontree.contracts.values.data_frames import data_frame
 
 if TYPE_CHECKING:
     from sessiontree.journal.record import JournalRecord

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from sessiontree.api.transcript import StepOfFact, TranscriptStep, steps_of_facts
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts import session_facts as said
-from sessiontree.contracts.programs import is_of_program
-from sessiontree.contracts.tree_facts import Fact
+from sessiontree.contracts.facts import session_facts as said
+from sessiontree.contracts.facts.tree_facts import Fact
+from sessiontree.contracts.recorded.programs import is_of_program
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.view.program_panel import FEW, ProgramPanel, count_words, keys_of, panel_of
 from sessiontree.view.rows import program_json

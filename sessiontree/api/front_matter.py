@@ -14,7 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from sessiontree.api.owned_files import fault_of, open_text, reason_of
-from sessiontree.contracts.settings import faults_of
+from sessiontree.contracts.settings.settings import faults_of
 
 MAX_BYTES: Final = 256 * 1024
 _FENCE: Final = "---"

@@ -12,7 +12,7 @@ from typing import Final
 
 from sessiontree.api.options import GUIDANCE_FILE, GuidanceSource
 from sessiontree.contracts.errors import ToolError
-from sessiontree.contracts.untrusted import marked_lines, wrapped
+from sessiontree.contracts.values.untrusted import marked_lines, wrapped
 from sessiontree.workspace import WorkspaceReader
 
 MAX_CHARS: Final = 16_000

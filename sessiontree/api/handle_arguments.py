@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.given_values import Edge, Instance, Parts, Text
-from sessiontree.contracts.jsonable import JsonValue, to_json_value
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.programs import ProgramCall, first_call_of
-from sessiontree.contracts.settings import MAX_IMAGES, image_mime_type
+from sessiontree.contracts.recorded.programs import ProgramCall, first_call_of
+from sessiontree.contracts.settings.given_values import Edge, Instance, Parts, Text
+from sessiontree.contracts.settings.settings import MAX_IMAGES, image_mime_type
+from sessiontree.contracts.values.jsonable import JsonValue, to_json_value
+from sessiontree.contracts.values.messages import ImageContent
 
 T = TypeVar("T")
 TASKS: Final = Edge[tuple[str, ...]](Annotated[Sequence[Text], Parts("texts in a list, not one text")])

@@ -27,8 +27,6 @@ from sessiontree.api.runtime import show_in_waiting_cell
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.program_channels import BelowListener, DisplayListener
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.author_errors import report_error, report_frames
 from sessiontree.contracts.errors import (
     AnswerTooLate,
     ConfigError,
@@ -38,17 +36,19 @@ from sessiontree.contracts.errors import (
     WrongLoop,
     words_of,
 )
-from sessiontree.contracts.events import display_of
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.questions import (
+from sessiontree.contracts.facts.session_facts import RunFinished, TurnStarted
+from sessiontree.contracts.recorded.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.questions import (
     SURFACES,
     QuestionReply,
     QuestionRequest,
     Surface,
 )
-from sessiontree.contracts.senders import Sender, sender_of
-from sessiontree.contracts.session_facts import RunFinished, TurnStarted
-from sessiontree.contracts.thread_calls import is_cancelled
+from sessiontree.contracts.recorded.senders import Sender, sender_of
+from sessiontree.contracts.reports.events import display_of
+from sessiontree.contracts.tools.author_errors import report_error, report_frames
+from sessiontree.contracts.tools.thread_calls import is_cancelled
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.journal.record import kind_in
 from sessiontree.journal.replay import read_fact, read_facts

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Self
 
 from sessiontree.api.options import new_nonce, new_tree_id
 from sessiontree.api.runtime import late
-from sessiontree.contracts.dry_run import DryRun
 from sessiontree.contracts.errors import (
     ConfigError,
     JournalError,
     TreeNotFound,
 )
-from sessiontree.contracts.memory import Selection
-from sessiontree.contracts.model_settings import ModelPrice
-from sessiontree.contracts.replay_report import ReplayReport
-from sessiontree.contracts.thread_calls import claim_in_thread
-from sessiontree.contracts.tree_config import TreeSummary
+from sessiontree.contracts.facts.tree_config import TreeSummary
+from sessiontree.contracts.reports.dry_run import DryRun
+from sessiontree.contracts.reports.replay_report import ReplayReport
+from sessiontree.contracts.settings.model_settings import ModelPrice
+from sessiontree.contracts.tools.thread_calls import claim_in_thread
+from sessiontree.contracts.values.memory import Selection
 from sessiontree.journal.claim import (
     JournalClaim,
     holds_tree,

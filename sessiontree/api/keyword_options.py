@@ -10,11 +10,20 @@ from sessiontree.api.app import AppOptions
 from sessiontree.api.child_results import OnChildError
 from sessiontree.api.options import GuidanceSource, PolicyLike
 from sessiontree.api.runtime_options import ServedOptions
-from sessiontree.contracts.approvals import ApprovalMode, Rule
-from sessiontree.contracts.given_values import Choice, Give, Instance, Lifetime, Parts, Positive, Text, Toggle
 from sessiontree.contracts.kinds import WorkspaceChoice
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.settings import Budget, Limits
+from sessiontree.contracts.recorded.approvals import ApprovalMode, Rule
+from sessiontree.contracts.settings.given_values import (
+    Choice,
+    Give,
+    Instance,
+    Lifetime,
+    Parts,
+    Positive,
+    Text,
+    Toggle,
+)
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.settings.settings import Budget, Limits
 
 _Budget: TypeAlias = Annotated[Budget | None, Instance("a Budget, or None for no bound of its own")]
 SettingsGiven: TypeAlias = Annotated[ModelSettings | None, Instance("ModelSettings, or None")]

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from sessiontree.api.agents import AgentSpec
 from sessiontree.api.runtime import late
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.model_settings import ModelPrice
-from sessiontree.contracts.settings import nearest_name, suggestion
+from sessiontree.contracts.settings.model_settings import ModelPrice
+from sessiontree.contracts.settings.settings import nearest_name, suggestion
+from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.models.fallback_model import FallbackModel
 from sessiontree.models.port import Model, StreamingModel, image_key, model_name, summary_key
 from sessiontree.models.providers.provider_model import CONSTRAINED, LOCAL, PROVIDERS, ProviderModel

@@ -24,11 +24,12 @@ from sessiontree.channels.program_channels import (
     DisplayListener,
     QueueChannel,
 )
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.approvals import ApprovalMode, Rule
-from sessiontree.contracts.capabilities import READER
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.given_values import (
+from sessiontree.contracts.facts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
+from sessiontree.contracts.kinds import SessionKind, SystemAnswer, WorkspaceChoice
+from sessiontree.contracts.recorded.approvals import ApprovalMode, Rule
+from sessiontree.contracts.recorded.capabilities import READER
+from sessiontree.contracts.settings.given_values import (
     Choice,
     Give,
     Instance,
@@ -37,13 +38,12 @@ from sessiontree.contracts.given_values import (
     take_members,
     take_settings,
 )
-from sessiontree.contracts.hooks import Hook, check_hook, name_of
-from sessiontree.contracts.kinds import SessionKind, SystemAnswer, WorkspaceChoice
-from sessiontree.contracts.plugins import PluginContext, PluginSettings
-from sessiontree.contracts.sandbox_spec import SandboxSpec
-from sessiontree.contracts.settings import Budget, Limits, MessagePolicy, meant, suggestion
-from sessiontree.contracts.tool import Tool, check_is_tool
-from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
+from sessiontree.contracts.settings.sandbox_spec import SandboxSpec
+from sessiontree.contracts.settings.settings import Budget, Limits, MessagePolicy, meant, suggestion
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.hooks import Hook, check_hook, name_of
+from sessiontree.contracts.tools.plugins import PluginContext, PluginSettings
+from sessiontree.contracts.tools.tool import Tool, check_is_tool
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.mcp.server_tools import ServerTool
 from sessiontree.policy.compiled import PolicyWarning

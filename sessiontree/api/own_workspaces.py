@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sessiontree.contracts.child_workspaces import ChangesState
-from sessiontree.contracts.given_values import TEXT
-from sessiontree.contracts.messages import ToolReply
+from sessiontree.contracts.recorded.child_workspaces import ChangesState
+from sessiontree.contracts.settings.given_values import TEXT
+from sessiontree.contracts.values.messages import ToolReply
 
 TOOL = "child_workspace"
 

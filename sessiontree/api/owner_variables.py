@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, Setting
 
 from sessiontree.api.configuration import FILE_VARIABLE, PREFIX, Configuration
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.settings import nearest_name
+from sessiontree.contracts.settings.settings import nearest_name
 
 _FORM: Final = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True)
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any, Final, NoReturn
 
 from sessiontree.api.backend import Backend
-from sessiontree.contracts.author_errors import find_cause
 from sessiontree.contracts.errors import ConfigError, EngineLost, FailureReason, SessionClosed, SessionFailed
-from sessiontree.contracts.events import Done, Event, TextDelta, ToolExecutionStart
+from sessiontree.contracts.reports.events import Done, Event, TextDelta, ToolExecutionStart
+from sessiontree.contracts.tools.author_errors import find_cause
 from sessiontree.runtime.progress import ProgressBuffer
 from sessiontree.runtime.supervisor_api import Reply
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError, words_of
-from sessiontree.contracts.jsonable import to_json_value
-from sessiontree.contracts.plugins import PLUGIN_GROUP, PluginContext, PluginSettings
-from sessiontree.contracts.tool import Tool, check_tool
+from sessiontree.contracts.tools.plugins import PLUGIN_GROUP, PluginContext, PluginSettings
+from sessiontree.contracts.tools.tool import Tool, check_tool
+from sessiontree.contracts.values.jsonable import to_json_value
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.vocabulary import folded
 

@@ -15,12 +15,12 @@ from sessiontree.api.options import plugin_context, plugins_of
 from sessiontree.api.paths import default_state_dir
 from sessiontree.api.plugins import installed_tools
 from sessiontree.api.program_files import programs_of
-from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.program_tool import SavedProgram, SavedText
-from sessiontree.contracts.programs import STARTS_CHILDREN
-from sessiontree.contracts.settings import suggestion
+from sessiontree.contracts.recorded.approvals import ApprovalMode
+from sessiontree.contracts.recorded.programs import STARTS_CHILDREN
+from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.tools.program_tool import SavedProgram, SavedText
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import CompiledPolicy, compiled
 from sessiontree.policy.steps import Standing

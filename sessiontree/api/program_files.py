@@ -24,9 +24,9 @@ from sessiontree.api.owned_files import check_outside, check_owned
 from sessiontree.api.paths import absolute_path
 from sessiontree.api.program_signature import UnfitProgram, parameters_of, parsed_program
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.program_tool import SavedProgram, SavedText
-from sessiontree.contracts.programs import SAVED_NAME
-from sessiontree.contracts.settings import Budget, StrictSettings, faults_of
+from sessiontree.contracts.recorded.programs import SAVED_NAME
+from sessiontree.contracts.settings.settings import Budget, StrictSettings, faults_of
+from sessiontree.contracts.tools.program_tool import SavedProgram, SavedText
 
 SUFFIX: Final = ".py"
 MAX_DESCRIPTION_CHARS: Final = 1_024

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from sessiontree.api.backend import Backend
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.hooks import EndedSession, Hook, HookContext, Spawning, StartedSession
-from sessiontree.contracts.tree_config import SessionSpec
-from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.facts.tree_facts import SessionEnded, SessionSpawned
+from sessiontree.contracts.tools.hooks import EndedSession, Hook, HookContext, Spawning, StartedSession
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.journal.record import JournalRecord, kind_in

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.programs import SAVED_INPUTS
+from sessiontree.contracts.recorded.programs import SAVED_INPUTS
+from sessiontree.contracts.values.jsonable import JsonValue
 
 MAIN: Final = "main"
 _PLAIN: Final[Mapping[str, dict[str, Any]]] = {

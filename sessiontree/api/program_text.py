@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sessiontree.api.program_files import SUFFIX, program_of
 from sessiontree.api.program_signature import MAIN, UnfitProgram
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.program_tool import MAIN_CALL
-from sessiontree.contracts.programs import ProgramSource
+from sessiontree.contracts.recorded.programs import ProgramSource
+from sessiontree.contracts.tools.program_tool import MAIN_CALL
+from sessiontree.contracts.values.jsonable import JsonValue
 
 _INDENT = "    "
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sessiontree.channels.port import HumanChannel
-from sessiontree.contracts.author_errors import report_error
 from sessiontree.contracts.errors import (
     AnswerTooLate,
     EngineLost,
@@ -19,15 +18,16 @@ from sessiontree.contracts.errors import (
     ValidationError,
     words_of,
 )
-from sessiontree.contracts.questions import (
+from sessiontree.contracts.recorded.questions import (
     AnswerGiven,
     QuestionReply,
     QuestionRequest,
     Surface,
     reply_from,
 )
-from sessiontree.contracts.senders import Sender, sender_of
-from sessiontree.contracts.thread_calls import is_cancelled
+from sessiontree.contracts.recorded.senders import Sender, sender_of
+from sessiontree.contracts.tools.author_errors import report_error
+from sessiontree.contracts.tools.thread_calls import is_cancelled
 
 _LOG = logging.getLogger("sessiontree")
 MAX_TRIES = 16

@@ -22,15 +22,15 @@ from sessiontree.api.paths import absolute_path
 from sessiontree.api.runtime_options import TREE_CPUS, BackendName, RuntimeOptions, Shards
 from sessiontree.api.traces import Traces
 from sessiontree.contracts.errors import ConfigError, WrongLoop
-from sessiontree.contracts.given_values import Edge, Give, check_options, take_settings
-from sessiontree.contracts.python_source import parse_python
+from sessiontree.contracts.settings.given_values import Edge, Give, check_options, take_settings
+from sessiontree.contracts.values.python_source import parse_python
 from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
     from sessiontree.api.backend import Backend
     from sessiontree.api.shards import ShardedBackend
-    from sessiontree.contracts.placement import Placements
-    from sessiontree.contracts.tree_config import ShardRow, TreeSummary
+    from sessiontree.contracts.facts.tree_config import ShardRow, TreeSummary
+    from sessiontree.contracts.settings.placement import Placements
     from sessiontree.journal.claim import JournalClaim
 
 _LATE = {
@@ -44,9 +44,9 @@ _LATE = {
     "shard": "sessiontree.api.shards:Shard",
     "sharded": "sessiontree.api.shards:ShardedBackend",
     "live_sessions_of": "sessiontree.api.shards:live_sessions_of",
-    "shard_row": "sessiontree.contracts.tree_config:ShardRow",
-    "placement": "sessiontree.contracts.placement:Placement",
-    "placements": "sessiontree.contracts.placement:Placements",
+    "shard_row": "sessiontree.contracts.facts.tree_config:ShardRow",
+    "placement": "sessiontree.contracts.settings.placement:Placement",
+    "placements": "sessiontree.contracts.settings.placement:Placements",
     "claim": "sessiontree.journal.claim:JournalClaim",
     "journal_holding": "sessiontree.journal.claim:journal_holding",
     "summaries_of": "sessiontree.runtime.stored_trees:summaries_of",

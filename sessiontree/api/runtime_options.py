@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
 from pydantic import AfterValidator, Field
 
 from sessiontree.api.telemetry import TelemetryLike
-from sessiontree.contracts.given_values import Choice, Give, Instance, Natural, Parts, Toggle
+from sessiontree.contracts.settings.given_values import Choice, Give, Instance, Natural, Parts, Toggle
 from sessiontree.memory.settings import MemorySettings
 
 BackendName: TypeAlias = Literal["ray", "local"]

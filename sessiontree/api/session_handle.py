@@ -42,8 +42,15 @@ from sessiontree.contracts.errors import (
     SessionClosed,
     SessionError,
 )
-from sessiontree.contracts.fan_outs import ChildResults
-from sessiontree.contracts.given_values import (
+from sessiontree.contracts.facts.session_facts import ContextCompacted, MessagesShortened
+from sessiontree.contracts.facts.stimuli import SendMode
+from sessiontree.contracts.handles.ports import SessionReport
+from sessiontree.contracts.kinds import ChildKind, SessionKind, SessionStatus
+from sessiontree.contracts.recorded.programs import first_call_of, is_text_value
+from sessiontree.contracts.recorded.results import R, ResultCause, SessionResult
+from sessiontree.contracts.recorded.senders import Sender, sender_of
+from sessiontree.contracts.reports.fan_outs import ChildResults
+from sessiontree.contracts.settings.given_values import (
     ANY_TEXT,
     NATURAL,
     TEXT,
@@ -53,17 +60,10 @@ from sessiontree.contracts.given_values import (
     Natural,
     check_options,
 )
-from sessiontree.contracts.jsonable import JsonValue, to_json_value
-from sessiontree.contracts.kinds import ChildKind, SessionKind, SessionStatus
-from sessiontree.contracts.messages import ImageContent, Message, ToolReply
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.programs import first_call_of, is_text_value
-from sessiontree.contracts.results import R, ResultCause, SessionResult
-from sessiontree.contracts.senders import Sender, sender_of
-from sessiontree.contracts.session_facts import ContextCompacted, MessagesShortened
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.values.jsonable import JsonValue, to_json_value
+from sessiontree.contracts.values.messages import ImageContent, Message, ToolReply
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.supervisor_api import Reply, SessionRecord, SupervisorApi, tool_reply
 from sessiontree.schema.result import result_json_schema, result_value

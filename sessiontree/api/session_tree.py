@@ -59,12 +59,12 @@ from sessiontree.api.plugins import check_claims, installed_tools, split_hidden
 from sessiontree.api.runtime import Cell, Runtime, Sharing, Tenant, late, show_values_in_cells
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
-from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
-from sessiontree.contracts.given_values import ANY_TEXT, TEXT, check_options
+from sessiontree.contracts.handles.runtime_control import OwnerConfiguration
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.runtime_control import OwnerConfiguration
+from sessiontree.contracts.recorded.approvals import Rule
+from sessiontree.contracts.settings.given_values import ANY_TEXT, TEXT, check_options
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     from sessiontree.api.program_hooks import ProgramHooks
     from sessiontree.api.questions import Questions
     from sessiontree.api.session_handle import SessionHandle
-    from sessiontree.contracts.results import SessionResult
-    from sessiontree.contracts.skills import Skill
-    from sessiontree.contracts.tree_config import PolicyRow, TreeConfig
+    from sessiontree.contracts.facts.tree_config import PolicyRow, TreeConfig
+    from sessiontree.contracts.recorded.results import SessionResult
+    from sessiontree.contracts.tools.skills import Skill
     from sessiontree.mcp.server_tools import GivenServer
     from sessiontree.runtime.supervisor_api import SupervisorApi
     from sessiontree.tree.report import ReceiptLine

@@ -29,9 +29,9 @@ from sessiontree.contracts.errors import (
     TreeNotFound,
     words_of,
 )
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.thread_calls import claim_in_thread
-from sessiontree.contracts.tree_config import ShardRow
+from sessiontree.contracts.facts.tree_config import ShardRow
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.tools.thread_calls import claim_in_thread
 from sessiontree.journal.claim import JournalClaim, holds_tree, journal_holding
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
@@ -39,7 +39,7 @@ from sessiontree.runtime.rpc import RpcMethod, finished, proxy_of
 from sessiontree.runtime.supervisor_api import SupervisorApi
 
 if TYPE_CHECKING:
-    from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+    from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
     from sessiontree.runtime.progress import ProgressBuffer
     from sessiontree.runtime.tree_resources import TreeSetup
 

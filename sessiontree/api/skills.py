@@ -15,8 +15,8 @@ from sessiontree.api.front_matter import Malformed, RefusedFile, entries_of, fro
 from sessiontree.api.owned_files import check_owned, fault_of
 from sessiontree.api.paths import absolute_path
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.settings import suggestion
-from sessiontree.contracts.skills import FILE, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, PLACE, Skill
+from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.tools.skills import FILE, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, PLACE, Skill
 
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 

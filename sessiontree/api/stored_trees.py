@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from sessiontree.api.paths import absolute_path, resolve_state_dir
 from sessiontree.api.runtime import PURPOSE, late
-from sessiontree.contracts.given_values import TEXT
+from sessiontree.contracts.settings.given_values import TEXT
 from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
-    from sessiontree.contracts.dry_run import DryRun
-    from sessiontree.contracts.model_settings import ModelPrice
-    from sessiontree.contracts.replay_report import ReplayReport
-    from sessiontree.contracts.tree_config import TreeSummary
+    from sessiontree.contracts.facts.tree_config import TreeSummary
+    from sessiontree.contracts.reports.dry_run import DryRun
+    from sessiontree.contracts.reports.replay_report import ReplayReport
+    from sessiontree.contracts.settings.model_settings import ModelPrice
 
 
 class StoredTrees:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.given_values import Toggle, check_fields
+from sessiontree.contracts.settings.given_values import Toggle, check_fields
 
 _TRUE: Final = frozenset({"true", "1"})
 _CONTENT: Final = frozenset({"true", "1", "span_only", "span_and_event"})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from sessiontree.api.telemetry import TracePlan, unusable
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.hooks import Hook
+from sessiontree.contracts.tools.hooks import Hook
 from sessiontree.hooks.redact import redact_with
 from sessiontree.runtime.span_sender import SpanSender
 from sessiontree.runtime.tree_spans import Content
@@ -22,7 +22,7 @@ from sessiontree.runtime.tree_tracer import TreeTracer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessiontree.contracts.tree_config import TreeConfig
+    from sessiontree.contracts.facts.tree_config import TreeConfig
     from sessiontree.runtime.otlp_export import OtlpExport
     from sessiontree.runtime.supervisor_api import SupervisorApi
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sessiontree.api.trace_export import TraceExport
-    from sessiontree.contracts.hooks import Hook
-    from sessiontree.contracts.tree_config import TreeConfig
+    from sessiontree.contracts.facts.tree_config import TreeConfig
+    from sessiontree.contracts.tools.hooks import Hook
     from sessiontree.runtime.supervisor_api import SupervisorApi
     from sessiontree.runtime.tree_tracer import TreeTracer
 

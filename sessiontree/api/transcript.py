@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from sessiontree.contracts.approvals import decision_words
-from sessiontree.contracts.codec import wire_parts
-from sessiontree.contracts.events import exit_of
-from sessiontree.contracts.messages import ToolResultMessage, message_from_wire
-from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.recorded.approvals import decision_words
+from sessiontree.contracts.recorded.codec import wire_parts
+from sessiontree.contracts.reports.events import exit_of
+from sessiontree.contracts.values.messages import ToolResultMessage, message_from_wire
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import UPCASTERS
 from sessiontree.view.program_panel import read_fan_out

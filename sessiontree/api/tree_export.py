@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, JournalTooNew, JournalUnwritable
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.claim import JournalClaim, journal_dirs, journal_holding, state_dir_of_journal
 from sessiontree.journal.export import Export, ExportSummary, Manifest, load_export, private_file
 from sessiontree.journal.journal import Journal

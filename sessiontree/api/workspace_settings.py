@@ -17,12 +17,12 @@ from pydantic import BaseModel, Field
 from sessiontree.api.agents import AgentSpec
 from sessiontree.api.approval_modes import MODES, governed_system, mode_of
 from sessiontree.api.owned_files import open_text, reason_of
-from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.given_values import take_settings
 from sessiontree.contracts.kinds import SystemAnswer
-from sessiontree.contracts.settings import Budget, Limits, StrictSettings
-from sessiontree.contracts.untrusted import marked_lines
+from sessiontree.contracts.recorded.approvals import ApprovalMode
+from sessiontree.contracts.settings.given_values import take_settings
+from sessiontree.contracts.settings.settings import Budget, Limits, StrictSettings
+from sessiontree.contracts.values.untrusted import marked_lines
 from sessiontree.policy.settings import PolicyConfig, PolicyEntry
 from sessiontree.tree.spawn import strictest
 

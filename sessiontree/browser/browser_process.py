@@ -14,9 +14,9 @@ from typing import Any, Final
 from sessiontree.browser.found import confined_words, found_browser
 from sessiontree.browser.inside.frames import FrameError, frame, read_frame
 from sessiontree.browser.tunnels import Tunnels
-from sessiontree.contracts.browser import PageFile, PageFiles
 from sessiontree.contracts.errors import ExecutionError, ToolError
-from sessiontree.contracts.thread_calls import in_thread
+from sessiontree.contracts.handles.browser import PageFile, PageFiles
+from sessiontree.contracts.tools.thread_calls import in_thread
 from sessiontree.sandbox.command_bounds import usage
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, living_below, process_of
 from sessiontree.sandbox.socket_process import SHOWN_CHARS, SocketProcess

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from sessiontree.browser.browser_process import Answer, BrowserProcess
 from sessiontree.browser.tunnels import Network, Tunnels
-from sessiontree.contracts.browser import (
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.handles.browser import (
     DESKTOP,
     BrowserStatus,
     ConsoleLine,
@@ -20,10 +21,9 @@ from sessiontree.contracts.browser import (
     Viewport,
     World,
 )
-from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.untrusted import wrapped
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.web.address import parse_address
 
@@ -71,7 +71,7 @@ class CallAllowance:
 
 
 class SessionBrowser:
-    """Drives one session's browser; see :class:`~sessiontree.contracts.browser.Browser`.
+    """Drives one session's browser; see :class:`~sessiontree.contracts.handles.browser.Browser`.
 
     Args:
         network: Makes its connections; None = the owner allows no web.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
 
 
 class HumanChannel(Protocol):

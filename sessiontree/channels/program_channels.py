@@ -7,11 +7,11 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SystemAnswer
-from sessiontree.contracts.questions import AnswerGiven, QuestionReply, QuestionRequest, reply_from
-from sessiontree.contracts.settings import MessagePolicy
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.questions import AnswerGiven, QuestionReply, QuestionRequest, reply_from
+from sessiontree.contracts.settings.settings import MessagePolicy
 
 AnswerLike: TypeAlias = ApprovalAnswer | bool | None
 """What an approver returns: an answer, True or False for one without a reason, or None to leave the request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sessiontree.channels.safe_text import deceptive_words, make_visible
-from sessiontree.contracts.questions import QuestionAnswer, QuestionItem, QuestionRequest
+from sessiontree.contracts.recorded.questions import QuestionAnswer, QuestionItem, QuestionRequest
 
 
 def question_heading(question: QuestionRequest) -> str:

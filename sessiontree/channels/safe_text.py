@@ -14,9 +14,9 @@ import unicodedata
 from itertools import groupby
 from typing import Final
 
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.jsonable import dump_readable
-from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.values.jsonable import dump_readable
 
 _TWINS: Final = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
 """Alphabets with letters that look like those of many others."""

@@ -8,8 +8,8 @@ from typing import TextIO
 
 from sessiontree.channels.question_text import item_text, parse_line, prompt_text, question_heading
 from sessiontree.channels.safe_text import approval_text, make_visible, question_text, refuse_always
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.questions import QuestionAnswer, QuestionReply, QuestionRequest
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.questions import QuestionAnswer, QuestionReply, QuestionRequest
 
 _ANSWERS = {
     "y": ApprovalAnswer(approve=True),

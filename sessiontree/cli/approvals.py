@@ -28,17 +28,17 @@ from sessiontree.cli.tree import (
     whole_tree_id,
 )
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest, decision_words
-from sessiontree.contracts.client_calls import question_in
 from sessiontree.contracts.errors import AnswerTooLate, ConfigError, ValidationError
-from sessiontree.contracts.jsonable import dump_json, dump_readable
-from sessiontree.contracts.questions import QuestionAnswer, QuestionReply, QuestionRequest, Surface
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ApprovalWaiting,
     ClientCallEnded,
     ClientCallOpened,
 )
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest, decision_words
+from sessiontree.contracts.recorded.client_calls import question_in
+from sessiontree.contracts.recorded.questions import QuestionAnswer, QuestionReply, QuestionRequest, Surface
+from sessiontree.contracts.values.jsonable import dump_json, dump_readable
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal

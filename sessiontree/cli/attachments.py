@@ -14,8 +14,8 @@ from typing import Final
 
 from sessiontree import AgentSpec, ConfigError, ImageContent, ImageLimits
 from sessiontree.contracts.errors import ImageRefused
-from sessiontree.contracts.settings import MAX_SOURCE_BYTES, image_mime_type
-from sessiontree.contracts.untrusted import defused, plain_source
+from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, image_mime_type
+from sessiontree.contracts.values.untrusted import defused, plain_source
 from sessiontree.dispatch.images import ImageCleaner
 
 MAX_FILES: Final = 20

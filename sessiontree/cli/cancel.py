@@ -10,8 +10,8 @@ from sessiontree.cli.changes import shortened
 from sessiontree.cli.connect import live_journal, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir, whole_tree_id
-from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.control.client import ControlClient
 from sessiontree.tree.report import ReceiptLine
 

@@ -24,11 +24,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sessiontree.cli.live_view import LiveView
-from sessiontree.contracts.approvals import decision_words
-from sessiontree.contracts.events import display_of, failure_of
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.recorded.approvals import decision_words
+from sessiontree.contracts.reports.events import display_of, failure_of
+from sessiontree.contracts.values.messages import ToolResultMessage
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact
 from sessiontree.view.live_tree import FAILED_CALL, LiveTree

@@ -30,9 +30,9 @@ from sessiontree.cli.serve import serve_page
 from sessiontree.cli.tree import find_journal, find_state_dir, read_tree, whole_tree_id
 from sessiontree.cli.typed_lines import TypedLines, run_jobs
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
-from sessiontree.contracts.events import display_of
-from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
+from sessiontree.contracts.facts.stimuli import SendMode
+from sessiontree.contracts.facts.tree_facts import ChannelSaid, SessionEnded
+from sessiontree.contracts.reports.events import display_of
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import kind_in

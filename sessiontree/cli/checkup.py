@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from sessiontree.contracts.errors import ConfigError, JournalCorrupt, JournalError, SessionTreeError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.sandbox_spec import ContainerEngine, SandboxSpec
+from sessiontree.contracts.settings.sandbox_spec import ContainerEngine, SandboxSpec
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace

@@ -14,8 +14,8 @@ from sessiontree.api.approval_modes import DEFAULT_MODE, MODES, with_own_system_
 from sessiontree.api.model_choice import models_of
 from sessiontree.api.paths import absolute_path
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts.approvals import ApprovalMode
-from sessiontree.contracts.settings import meant
+from sessiontree.contracts.recorded.approvals import ApprovalMode
+from sessiontree.contracts.settings.settings import meant
 from sessiontree.models.port import model_name
 from sessiontree.models.program_model import NoModel
 from sessiontree.models.providers.provider_model import LOCAL

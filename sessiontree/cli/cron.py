@@ -14,9 +14,9 @@ from sessiontree.cli.changes import shortened
 from sessiontree.cli.connect import open_tree
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
-from sessiontree.contracts.cron import CronTable, JobAction, JobRow, JobRun
 from sessiontree.contracts.errors import ConfigError, TreeNotFound
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.recorded.cron import CronTable, JobAction, JobRow, JobRun
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.control.client import ControlClient
 from sessiontree.runtime.clock import machine_ms
 from sessiontree.runtime.stored_jobs import ScheduledTree, scheduled_trees
@@ -73,7 +73,7 @@ def show(
 
     With ``as_json`` one object: ``tree``, ``schedule`` in words, ``next_ms`` (null = none comes), ``runs``,
     ``skipped``, ``is_running``, ``last`` (as in :func:`show_runs`, or null), and ``job``, the members of
-    :class:`~sessiontree.contracts.cron.CronJob`.
+    :class:`~sessiontree.contracts.recorded.cron.CronJob`.
 
     Raises:
         ConfigError: no tree, or more than one, has such a job.
@@ -111,7 +111,7 @@ def show_runs(
     """Show the newest runs and skips of a timed job, and return the exit code; errors as for :func:`show`.
 
     With ``as_json`` one object: ``tree``, ``job_id``, and ``runs``, newest first, each with the members of
-    :class:`~sessiontree.contracts.cron.JobRun`. ``limit`` is the most entries shown.
+    :class:`~sessiontree.contracts.recorded.cron.JobRun`. ``limit`` is the most entries shown.
     """
     found = _tree_of(find_state_dir(workspace, state_dir), job, tree)
     tree_id, zone = found.config.tree_id, found.state.jobs[job].job.zone

@@ -41,7 +41,7 @@ from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.programs.found import FoundInterpreter, found_interpreter
 from sessiontree.sandbox import CommandConfinement, command_confinement, speech_program

@@ -19,7 +19,7 @@ from sessiontree.cli.configured_tree import load_configuration, tree_options
 from sessiontree.cli.options import load
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import TierLabel
-from sessiontree.contracts.settings import meant
+from sessiontree.contracts.settings.settings import meant
 from sessiontree.doors.conversations import Conversations
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal, DoorRights
 from sessiontree.models.port import model_name

@@ -12,9 +12,9 @@ from sessiontree.cli.configured_tree import load_configuration
 from sessiontree.cli.fork import tasks_in
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
-from sessiontree.contracts.dry_run import CallForecast, DryQuestion, DryRun, DrySession
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.model_settings import ModelPrice
+from sessiontree.contracts.reports.dry_run import CallForecast, DryQuestion, DryRun, DrySession
+from sessiontree.contracts.settings.model_settings import ModelPrice
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_config
 

@@ -15,8 +15,8 @@ from sessiontree.cli.live_view import LiveView
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config

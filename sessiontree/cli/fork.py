@@ -11,7 +11,7 @@ from sessiontree.api.journaled_trees import fork_tree
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.claim import state_dir_of_journal
 
 

@@ -24,8 +24,8 @@ from sessiontree.cli.tree import (
     whole_tree_id,
 )
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.tree_config import TreeSummary
+from sessiontree.contracts.facts.tree_config import TreeSummary
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.journal import Journal
 
 STREAM = "-"

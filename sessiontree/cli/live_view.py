@@ -24,7 +24,7 @@ from rich.text import Text
 
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.progress import ProgressReader
 from sessiontree.view.live_tree import LiveTree

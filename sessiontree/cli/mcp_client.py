@@ -19,8 +19,8 @@ from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError, ToolError
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.settings import meant
+from sessiontree.contracts.settings.settings import meant
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.mcp.pins import PinnedServer, PinnedTool, changes_between, identity_of, tools_of_listing
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.settings import TIERS, McpServer, TierName, reach

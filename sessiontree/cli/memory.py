@@ -23,8 +23,8 @@ import pydantic
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError, MemoryFailed
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.memory import (
     MAX_HITS,
     RECORD_TYPES,
     MemoryHit,

@@ -9,7 +9,7 @@ from pathlib import Path
 from sessiontree import ConfigError, Configuration, ProviderModel
 from sessiontree.api.model_choice import models_of
 from sessiontree.cli.screen import RichScreen
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.models.providers.provider_model import PROVIDERS, Provider
 from sessiontree.version import how_to_install
 

@@ -17,11 +17,11 @@ from sessiontree.api.program_text import file_text
 from sessiontree.cli.configured_tree import checked_workspace, load_configuration, mode_of
 from sessiontree.cli.screen import FAILED, RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.facts.session_facts import ProgramAdvanced, ProgramStarted
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.program_tool import SavedText
-from sessiontree.contracts.programs import SAVED_NAME
-from sessiontree.contracts.session_facts import ProgramAdvanced, ProgramStarted
+from sessiontree.contracts.recorded.programs import SAVED_NAME
+from sessiontree.contracts.tools.program_tool import SavedText
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.replay import read_facts
 
 

@@ -21,9 +21,9 @@ from sessiontree.api.runtime_options import BackendName
 from sessiontree.cli.configured_tree import checked_workspace, load_configuration, tree_options
 from sessiontree.cli.run import TYPED, TaskRun, terminal_channel
 from sessiontree.cli.screen import RichScreen
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.program_tool import SavedProgram, SavedText
-from sessiontree.contracts.settings import suggestion
+from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.tools.program_tool import SavedProgram, SavedText
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.compiled import compile_tool
 
 

@@ -9,9 +9,9 @@ from sessiontree.api.journaled_trees import replay_tree
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
 from sessiontree.contracts.errors import TreeNotFound
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.replay_report import ReplayDifference, ReplayReport
-from sessiontree.contracts.truncation import cut_line
+from sessiontree.contracts.reports.replay_report import ReplayDifference, ReplayReport
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.truncation import cut_line
 
 DIFFERS = 1
 """Exit code if a fact differs, or the journal is damaged."""

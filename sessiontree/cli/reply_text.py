@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
-from sessiontree.contracts.events import Done, TextDelta
+from sessiontree.contracts.reports.events import Done, TextDelta
 
 _CUT = frozenset({"error", "aborted"})
 

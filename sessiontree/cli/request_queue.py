@@ -8,8 +8,13 @@ from typing import NamedTuple, TypeAlias
 from sessiontree.channels.question_text import item_text, parse_line, prompt_text, question_heading
 from sessiontree.channels.safe_text import approval_text, question_text, refuse_always
 from sessiontree.channels.terminal import LATER
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.questions import QuestionAnswer, QuestionItem, QuestionReply, QuestionRequest
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.questions import (
+    QuestionAnswer,
+    QuestionItem,
+    QuestionReply,
+    QuestionRequest,
+)
 
 SAID_NO = "said no at the terminal"
 _YES = {"y": False, "yes": False, "a": True, "always": True}

@@ -15,7 +15,7 @@ from sessiontree.cli.connect import live_trees
 from sessiontree.cli.run import ATTACHED, PURPOSE, TYPED, TaskRun, terminal_channel
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, place_option, whole_tree_id
-from sessiontree.contracts.tree_config import TreeSummary
+from sessiontree.contracts.facts.tree_config import TreeSummary
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_config
 from sessiontree.runtime.stored_trees import summaries_of

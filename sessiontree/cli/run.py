@@ -49,7 +49,7 @@ from sessiontree.cli.reply_text import ReplyText
 from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChannel
 from sessiontree.cli.serve import serve_page
 from sessiontree.cli.tree import place_option
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact
 from sessiontree.schema.result import compile_result

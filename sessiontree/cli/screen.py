@@ -21,8 +21,8 @@ from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.changes import TreeWatch
 from sessiontree.cli.live_view import LiveView, is_live_terminal
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import SessionFailed, SessionTreeError, TreeNotFound
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.runtime.progress import ProgressReader
 from sessiontree.version import how_to_install
 

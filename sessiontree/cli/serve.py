@@ -15,7 +15,7 @@ from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir, whole_tree_id
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.doors.tokens import TokenFile
 from sessiontree.version import how_to_install
 

@@ -13,8 +13,8 @@ from sessiontree.cli.changes import FAILURE
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id
 from sessiontree.contracts.errors import SessionNotFound
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.journal import Journal
 from sessiontree.runtime.stored_trees import load_tree
 

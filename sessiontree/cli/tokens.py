@@ -13,7 +13,7 @@ from sessiontree.cli.door import given_rights
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.doors.tokens import MAX_DAYS, DoorToken, TokenFile
 from sessiontree.runtime.clock import machine_ms
 

@@ -12,9 +12,9 @@ from sessiontree.api.paths import default_state_dir, workspace_root
 from sessiontree.api.plugins import InstalledTool, installed_tools
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.settings import suggestion
+from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.catalog import CATALOG, CatalogRow
 from sessiontree.policy.compiled import CompiledPolicy, Explanation, compiled

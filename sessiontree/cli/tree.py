@@ -18,12 +18,12 @@ from sessiontree.api.paths import absolute_path, default_state_dir, workspace_ro
 from sessiontree.cli.changes import shortened
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError, JournalCorrupt, TreeNotFound
-from sessiontree.contracts.jsonable import dump_json, dump_readable
+from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ApprovalRequested
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested
-from sessiontree.contracts.truncation import cut_line
+from sessiontree.contracts.values.jsonable import dump_json, dump_readable
+from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.truncation import cut_line
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Verification

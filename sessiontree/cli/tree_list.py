@@ -10,8 +10,8 @@ from typing import Any
 from sessiontree.cli.connect import live_trees
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_state_dir, outcome_of, purpose_of, time_text
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.tree_config import TreeSummary
+from sessiontree.contracts.facts.tree_config import TreeSummary
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.runtime.stored_trees import summaries_of

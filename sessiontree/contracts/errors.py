@@ -122,7 +122,7 @@ class ExecutionError(ToolError):
     Args:
         message: What was tried and why it failed.
         retryable: Whether the same call may succeed a little later. It is retried if the call changes nothing
-            and its tool declares a :class:`~sessiontree.contracts.tool.Retry`.
+            and its tool declares a :class:`~sessiontree.contracts.tools.tool.Retry`.
     """
 
     code: ClassVar[str] = "execution_error"

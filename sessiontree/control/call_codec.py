@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 
 from pydantic import BaseModel
 
-from sessiontree.contracts import codec
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.messages import ToolResultMessage, message_from_wire
+from sessiontree.contracts.recorded import codec
+from sessiontree.contracts.values.messages import ToolResultMessage, message_from_wire
 from sessiontree.runtime.rpc import (
     AtMost,
     NotBlank,

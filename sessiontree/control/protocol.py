@@ -23,8 +23,8 @@ from typing import Any, NoReturn, get_type_hints
 
 from sessiontree.contracts import errors
 from sessiontree.contracts.errors import JournalError, SessionTreeError, words_of
-from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.control.call_codec import SocketAnswer
 from sessiontree.journal.tables import write_error
 from sessiontree.runtime.socket_files import listen_at, open_connection_to

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.thread_calls import is_cancelled
+from sessiontree.contracts.tools.thread_calls import is_cancelled
 from sessiontree.control.call_codec import SocketAnswer, answer_to_wire, arguments_from_wire
 from sessiontree.control.peer import (
     Lineage,

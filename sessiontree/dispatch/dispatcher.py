@@ -15,12 +15,6 @@ from functools import partial
 from threading import current_thread, main_thread
 from typing import Any, Final
 
-from sessiontree.contracts.approvals import CheckedCall, RejectedCall
-from sessiontree.contracts.author_errors import report_error, with_frames
-from sessiontree.contracts.client_calls import ClientAnswer
-from sessiontree.contracts.client_tool import PERSON_ASKED
-from sessiontree.contracts.codec import Outcome
-from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.errors import (
     ExecutionError,
     PermissionDenied,
@@ -29,19 +23,25 @@ from sessiontree.contracts.errors import (
     ValidationError,
     words_of,
 )
-from sessiontree.contracts.hooks import CalledTool, HookContext
-from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_readable, to_json_value
+from sessiontree.contracts.handles.protection import Protection
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.programs import MAX_ANSWER_CHARS, is_of_program
-from sessiontree.contracts.protection import Protection
-from sessiontree.contracts.results import blocked_message, error_message, pending_message
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.short_values import SHOWN_CHARS, short_progress
-from sessiontree.contracts.thread_calls import is_cancelled
-from sessiontree.contracts.tool import Tool, ToolFlag
-from sessiontree.contracts.tool_inputs import InputNeeded
-from sessiontree.contracts.truncation import cut_text
+from sessiontree.contracts.recorded.approvals import CheckedCall, RejectedCall
+from sessiontree.contracts.recorded.client_calls import ClientAnswer
+from sessiontree.contracts.recorded.codec import Outcome
+from sessiontree.contracts.recorded.programs import MAX_ANSWER_CHARS, is_of_program
+from sessiontree.contracts.recorded.results import blocked_message, error_message, pending_message
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.recorded.tool_inputs import InputNeeded
+from sessiontree.contracts.tools.author_errors import report_error, with_frames
+from sessiontree.contracts.tools.client_tool import PERSON_ASKED
+from sessiontree.contracts.tools.context import CallSignals, SessionRights, ToolContext
+from sessiontree.contracts.tools.hooks import CalledTool, HookContext
+from sessiontree.contracts.tools.thread_calls import is_cancelled
+from sessiontree.contracts.tools.tool import Tool, ToolFlag
+from sessiontree.contracts.values.jsonable import JsonValue, digest_of, dump_readable, to_json_value
+from sessiontree.contracts.values.messages import ToolCall
+from sessiontree.contracts.values.short_values import SHOWN_CHARS, short_progress
+from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.images import Pictures

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias, TypeVar
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
-from sessiontree.contracts.hooks import (
+from sessiontree.contracts.recorded.results import Artifact, ToolResult
+from sessiontree.contracts.tools.hooks import (
     HOST_POINTS,
     TOLD_POINTS,
     BlockCall,
@@ -31,9 +32,8 @@ from sessiontree.contracts.hooks import (
     StartedSession,
     takes,
 )
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.results import Artifact, ToolResult
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.dispatch.hook_run import (
     MAX_CHARS,
     MAX_REASON,

@@ -17,12 +17,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from sessiontree.contracts.author_errors import report_error
 from sessiontree.contracts.errors import ExecutionError, words_of
-from sessiontree.contracts.hooks import BlockCall, Hook, HookContext, HookPoint, KeptResult, name_of, takes
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ImageContent, TextContent
-from sessiontree.contracts.results import Artifact, ArtifactKind, error_message
+from sessiontree.contracts.recorded.results import Artifact, ArtifactKind, error_message
+from sessiontree.contracts.tools.author_errors import report_error
+from sessiontree.contracts.tools.hooks import (
+    BlockCall,
+    Hook,
+    HookContext,
+    HookPoint,
+    KeptResult,
+    name_of,
+    takes,
+)
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ImageContent, TextContent
 
 MAX_HANGING = 4
 """Most hanging runs of a hook at one point; further runs fail at once until one returns."""

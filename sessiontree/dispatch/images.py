@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
-from sessiontree.contracts.agent import RESULT_SHARE
 from sessiontree.contracts.errors import ImageRefused
-from sessiontree.contracts.image_facts import ImageColour, ImageFacts
-from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
-from sessiontree.contracts.settings import MAX_SOURCE_BYTES, MAX_SOURCE_PIXELS, ImageLimits
-from sessiontree.contracts.thread_calls import Stop, in_thread_until_stopped
-from sessiontree.contracts.truncation import cut_text
+from sessiontree.contracts.handles.image_facts import ImageColour, ImageFacts
+from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, MAX_SOURCE_PIXELS, ImageLimits
+from sessiontree.contracts.tools.agent import RESULT_SHARE
+from sessiontree.contracts.tools.thread_calls import Stop, in_thread_until_stopped
+from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
+from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.dispatch.results import NOTE_CHARS
 from sessiontree.interpreter.import_guard import words_for
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.jsonable import JsonValue, to_json_value
-from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
-from sessiontree.contracts.results import Artifact, ArtifactKind, ToolResult, Untrusted
-from sessiontree.contracts.settings import MAX_IMAGES, ImageLimits
-from sessiontree.contracts.tool_inputs import AnsweredInput, ToolInput
-from sessiontree.contracts.truncation import cut_line, cut_text
-from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.codec import Outcome
+from sessiontree.contracts.recorded.results import Artifact, ArtifactKind, ToolResult, Untrusted
+from sessiontree.contracts.recorded.tool_inputs import AnsweredInput, ToolInput
+from sessiontree.contracts.settings.settings import MAX_IMAGES, ImageLimits
+from sessiontree.contracts.values.jsonable import JsonValue, to_json_value
+from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
+from sessiontree.contracts.values.truncation import cut_line, cut_text
+from sessiontree.contracts.values.untrusted import wrapped
 from sessiontree.dispatch.tool_table import ToolEntry
 
 

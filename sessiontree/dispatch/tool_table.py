@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sessiontree.contracts.capabilities import WRITER
-from sessiontree.contracts.client_tool import ClientTool, asks_person
-from sessiontree.contracts.decorator import FunctionTool
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.program_tool import ProgramTool, SavedProgram, ToolFinder
-from sessiontree.contracts.programs import ProgramSource
-from sessiontree.contracts.tool import Tool, ToolFlag, check_tool
+from sessiontree.contracts.recorded.capabilities import WRITER
+from sessiontree.contracts.recorded.programs import ProgramSource
+from sessiontree.contracts.tools.client_tool import ClientTool, asks_person
+from sessiontree.contracts.tools.decorator import FunctionTool
+from sessiontree.contracts.tools.program_tool import ProgramTool, SavedProgram, ToolFinder
+from sessiontree.contracts.tools.tool import Tool, ToolFlag, check_tool
 from sessiontree.policy.catalog import CatalogRow, row_of
 from sessiontree.policy.vocabulary import folded
 from sessiontree.schema.compiled import CompiledTool, compile_tool

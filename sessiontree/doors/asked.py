@@ -7,9 +7,9 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.doors.client_tools import check_repeated
 from sessiontree.doors.conversations import NotFoundError
 from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field, ValidationError
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.settings import faults_of
+from sessiontree.contracts.settings.settings import faults_of
+from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.doors.asked import ClientRequest
 from sessiontree.doors.client_tools import MAX_TOOLS, GivenFunction, declare
 from sessiontree.doors.data_urls import image_of

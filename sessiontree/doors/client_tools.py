@@ -11,13 +11,13 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.client_tool import ClientTool
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.tool import RawTool
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.tools.client_tool import ClientTool
+from sessiontree.contracts.tools.tool import RawTool
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.runtime.session_rights import journaled_policy
 

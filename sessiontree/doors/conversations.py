@@ -25,13 +25,13 @@ from sessiontree.api.runtime import Runtime
 from sessiontree.api.session_tree import SessionTree
 from sessiontree.api.stored_trees import StoredTrees
 from sessiontree.channels.port import HumanChannel
-from sessiontree.contracts.client_calls import ClientAnswer
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.program_tool import SavedText
-from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
+from sessiontree.contracts.recorded.client_calls import ClientAnswer
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.tools.program_tool import SavedText
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.doors.client_tools import add_hosted, declared_in, tier_in
 from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal, Spending

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.values.messages import ImageContent
 
 _FORM: Final = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/]+={0,2})")
 

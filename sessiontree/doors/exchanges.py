@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from sessiontree.contracts.client_tool import answer_of
 from sessiontree.contracts.errors import AnswerTooLate, ConfigError, SessionTreeError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.tools.client_tool import answer_of
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
 from sessiontree.doors.histories import Histories
 from sessiontree.doors.principals import DoorPrincipal

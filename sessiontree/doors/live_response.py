@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sessiontree.contracts.events import Done, Event, TextDelta
-from sessiontree.contracts.messages import UNFINISHED
+from sessiontree.contracts.reports.events import Done, Event, TextDelta
+from sessiontree.contracts.values.messages import UNFINISHED
 from sessiontree.doors.exchanges import DoorExchange
 from sessiontree.doors.response_log import LoggedResponse, OutputItem
 from sessiontree.doors.turns import Turn

@@ -15,8 +15,8 @@ from pydantic import Field
 from sessiontree.channels.program_channels import QueueChannel
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier, TierLabel
-from sessiontree.contracts.senders import Sender
-from sessiontree.contracts.settings import Budget, StrictSettings
+from sessiontree.contracts.recorded.senders import Sender
+from sessiontree.contracts.settings.settings import Budget, StrictSettings
 from sessiontree.doors.client_tools import allow_hosted
 from sessiontree.policy.settings import PolicyConfig
 

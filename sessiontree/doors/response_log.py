@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
-from sessiontree.contracts import session_facts as session
-from sessiontree.contracts import tree_facts as tree
-from sessiontree.contracts.approvals import ApprovalQuestion
-from sessiontree.contracts.codec import recorded_classes
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.facts import session_facts as session
+from sessiontree.contracts.facts import tree_facts as tree
+from sessiontree.contracts.recorded.approvals import ApprovalQuestion
+from sessiontree.contracts.recorded.codec import recorded_classes
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.journal.record import JournalRecord, kind_in
 

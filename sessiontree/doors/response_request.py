@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.settings import faults_of
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.settings.settings import faults_of
+from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.doors.asked import ClientRequest
 from sessiontree.doors.client_tools import MAX_TOOLS, GivenFunction, declare
 from sessiontree.doors.data_urls import image_of

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.doors.response_log import (
     AskedApproval,
     HostedCall,

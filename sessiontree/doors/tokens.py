@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sessiontree.api.owned_files import PRIVATE, replace_owned
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.settings import StrictSettings, faults_of
+from sessiontree.contracts.settings.settings import StrictSettings, faults_of
 from sessiontree.doors.principals import DoorName, DoorPrincipal, DoorRights
 
 PREFIX: Final = "sessiontree"

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from sessiontree.api.pending_reply import PendingReply
 from sessiontree.contracts.errors import SessionFailed, SessionTreeError
-from sessiontree.contracts.session_facts import MessageReceived, RunFinished
-from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.facts.session_facts import MessageReceived, RunFinished
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.supervisor_api import SupervisorApi

@@ -16,8 +16,16 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.hooks import Hook, HookContext, HookText, KeptResult, OnError, Rewrite, Spawning
-from sessiontree.contracts.jsonable import JsonValue, dump_json, dump_readable
+from sessiontree.contracts.tools.hooks import (
+    Hook,
+    HookContext,
+    HookText,
+    KeptResult,
+    OnError,
+    Rewrite,
+    Spawning,
+)
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json, dump_readable
 from sessiontree.hooks.results import rewritten_artifact, with_texts
 
 _BEGINS = r"(?:(?<![A-Za-z0-9])|\\(?:[bfnrt]|u[0-9a-fA-F]{4}))"

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from functools import partial
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.hooks import Hook, KeptResult
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
-from sessiontree.contracts.messages import TextContent
-from sessiontree.contracts.results import Artifact
-from sessiontree.contracts.truncation import cut_text
+from sessiontree.contracts.recorded.results import Artifact
+from sessiontree.contracts.tools.hooks import Hook, KeptResult
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.messages import TextContent
+from sessiontree.contracts.values.truncation import cut_text
 
 
 def map_texts(value: JsonValue, rewrite: Callable[[str], str]) -> JsonValue:

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.record import JournalRecord, Packed

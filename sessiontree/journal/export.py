@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeAlias
 
 from sessiontree.contracts.errors import JournalTooNew
-from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.journal.blobs import sync_directory
 from sessiontree.journal.record import JournalRecord, TreeRow, Verification
 from sessiontree.journal.segment import DamageError

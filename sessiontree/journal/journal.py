@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Self, TextIO
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
-from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.commit import Numbered, Repair, Tail, compact, erase_trees, import_tree
 from sessiontree.journal.export import ExportSummary, Manifest, write_export

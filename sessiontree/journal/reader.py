@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, TreeNotFound
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.record import JournalRecord, TreeRow, Verification
 from sessiontree.journal.segment import (

@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sessiontree.contracts import session_facts, tree_facts
-from sessiontree.contracts.codec import wire_parts
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.tree_facts import Fact
+from sessiontree.contracts.facts import session_facts, tree_facts
+from sessiontree.contracts.facts.tree_facts import Fact
+from sessiontree.contracts.recorded.codec import wire_parts
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.journal.replay import read_fact, read_facts
 
 FACTS = (session_facts, tree_facts)

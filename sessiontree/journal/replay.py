@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from sessiontree.contracts import session_facts, stimuli, tree_facts
-from sessiontree.contracts.codec import current_versions, from_wire, parts_of, recorded_members
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.facts import session_facts, stimuli, tree_facts
+from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.recorded.codec import current_versions, from_wire, parts_of, recorded_members
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from sessiontree.contracts.jsonable import dump_json, quote
+from sessiontree.contracts.values.jsonable import dump_json, quote
 from sessiontree.journal.record import Packed
 
 Span: TypeAlias = tuple[str, int, int, int]

@@ -13,9 +13,8 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.mcp import ServerInput
-from sessiontree.contracts.questions import (
+from sessiontree.contracts.handles.mcp import ServerInput
+from sessiontree.contracts.recorded.questions import (
     MAX_LABEL_CHARS,
     MAX_OPTIONS,
     MAX_QUESTIONS,
@@ -23,6 +22,7 @@ from sessiontree.contracts.questions import (
     QuestionItem,
     QuestionOption,
 )
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.schema.checker import Checker
 
 MAX_REQUESTS: Final = 8

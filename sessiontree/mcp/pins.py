@@ -11,10 +11,10 @@ from typing import Any, Final
 from pydantic import Field
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.given_values import take_settings
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.settings import StrictSettings
+from sessiontree.contracts.settings.given_values import take_settings
+from sessiontree.contracts.settings.settings import StrictSettings
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.mcp.settings import McpServer
 
 MAX_TOOLS: Final = 1_000

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, PermissionDenied, ToolError
-from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.handles.mcp import ServerCall, ServerInput, ServerReply
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.mcp import ServerCall, ServerInput, ServerReply
-from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.mcp.pins import PinnedTool, tools_of_listing
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server
 from sessiontree.mcp.server_tools import GivenServer
@@ -186,7 +186,7 @@ class ServerPool:
             closing.add_done_callback(self._closing.discard)
 
     async def call(self, tree_id: str, kind: SessionKind, call: ServerCall) -> ServerReply:
-        """Call a tool for a session; errors as :class:`~sessiontree.contracts.mcp.ServerTools`.
+        """Call a tool for a session; errors as :class:`~sessiontree.contracts.handles.mcp.ServerTools`.
 
         Args:
             tree_id: The session's tree.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError, Timeout
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.interpreter.import_guard import words_for
 from sessiontree.mcp.frames import FrameFault, frame_of, read_message
 from sessiontree.mcp.settings import ReachedServer

@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from sessiontree.contracts.capabilities import MCP
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError, ExecutionError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.mcp import InputResponses, ServerCall, ServerInput, ServerReply
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.mcp import InputResponses, ServerCall, ServerInput, ServerReply
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, RawTool
-from sessiontree.contracts.tool_inputs import InputNeeded
+from sessiontree.contracts.recorded.capabilities import MCP
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.recorded.tool_inputs import InputNeeded
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import ALL_KINDS, MAIN_AND_BRANCH, RawTool
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.mcp.elicitation import Elicitation
 from sessiontree.mcp.pins import PinnedServer, PinnedTool
 from sessiontree.mcp.settings import McpServer, ReachedServer

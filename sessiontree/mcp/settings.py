@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.given_values import take_settings
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.settings import StrictSettings, suggestion
+from sessiontree.contracts.settings.given_values import take_settings
+from sessiontree.contracts.settings.settings import StrictSettings, suggestion
+from sessiontree.contracts.values.jsonable import JsonValue
 
 TierName: TypeAlias = Literal["read-only", "workspace", "system", "elevated"]
 """The tier of a tool's calls, as a configuration writes it."""

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, BinaryIO, Final, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import MemoryFailed, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.memory import MemoryRecord, MemoryScope, NewRecord
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope, NewRecord
 from sessiontree.memory.tables import FinishedTree
 from sessiontree.memory.writer import to_records
 

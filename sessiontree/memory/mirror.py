@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from sessiontree.contracts.memory import MemoryRecord, MemoryScope, RecordType, Source, Trust
+from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope, RecordType, Source, Trust
 from sessiontree.memory.failures import refuse_embedder
 from sessiontree.memory.tables import ROW_ID, VECTOR, RecordTable, Vectors, embedder_of, to_vectors
 

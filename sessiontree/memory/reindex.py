@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.thread_calls import in_thread
+from sessiontree.contracts.tools.thread_calls import in_thread
 from sessiontree.memory.embedders import Embedder
 from sessiontree.memory.failures import typed_writes
 from sessiontree.memory.place import DurableFolder, StoreLock, directory_of

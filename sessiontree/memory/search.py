@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sessiontree.contracts.errors import MemoryFailed, SessionTreeError, words_of
-from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryScope
-from sessiontree.contracts.thread_calls import in_thread
+from sessiontree.contracts.tools.thread_calls import in_thread
+from sessiontree.contracts.values.memory import MemoryHit, MemoryQuery, MemoryScope
 from sessiontree.memory.embedders import Embedder
 from sessiontree.memory.mirror import Mask, Mirror, Positions, TableCache, at_path, best, of_types, visible
 from sessiontree.memory.tables import Vectors

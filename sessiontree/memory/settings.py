@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, SecretStr, field_validator
 
-from sessiontree.contracts.settings import StrictSettings
+from sessiontree.contracts.settings.settings import StrictSettings
 from sessiontree.memory.place import directory_of
 
 MEMORY_DIR: Final = "memory"

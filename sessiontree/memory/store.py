@@ -11,7 +11,8 @@ from typing import Final, Self, TypeVar
 import numpy as np
 
 from sessiontree.contracts.errors import MemoryFailed, words_of
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.tools.thread_calls import in_thread
+from sessiontree.contracts.values.memory import (
     MAX_HITS,
     MemoryHit,
     MemoryQuery,
@@ -20,7 +21,6 @@ from sessiontree.contracts.memory import (
     NewRecord,
     Selection,
 )
-from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.memory.embedders import Embedder
 from sessiontree.memory.mirror import Mask, Positions, TableCache, at_path, of_tree, overlapping, visible
 from sessiontree.memory.place import DurableFolder, StoreLock, directory_of

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.memory import MemoryRecord, Source
+from sessiontree.contracts.values.memory import MemoryRecord, Source
 from sessiontree.memory.failures import typed_reads, typed_searches, typed_writes
 
 

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from sessiontree.contracts.errors import MemoryFailed, SessionTreeError, ValidationError, words_of
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.tools.thread_calls import in_thread
+from sessiontree.contracts.values.memory import (
     MAX_SOURCE_CHARS,
     MAX_STORED_AT_ONCE,
     MAX_TEXT_CHARS,
@@ -24,7 +25,6 @@ from sessiontree.contracts.memory import (
     NewRecord,
     Source,
 )
-from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.memory.mirror import TableCache
 from sessiontree.memory.place import DurableFolder, StoreLock
 from sessiontree.memory.tables import Vectors, to_table

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, get_args
 
-from sessiontree.contracts.author_errors import report_error
 from sessiontree.contracts.errors import (
     ContextOverflow,
     ModelError,
@@ -16,8 +15,11 @@ from sessiontree.contracts.errors import (
     SessionTreeError,
     words_of,
 )
-from sessiontree.contracts.jsonable import MAX_INT_BITS, JsonValue, dump_json, to_json_value
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.facts.session_facts import FailureCause
+from sessiontree.contracts.facts.stimuli import ModelFailed
+from sessiontree.contracts.tools.author_errors import report_error
+from sessiontree.contracts.values.jsonable import MAX_INT_BITS, JsonValue, dump_json, to_json_value
+from sessiontree.contracts.values.messages import (
     NOTHING_USED,
     UNFINISHED,
     AssistantMessage,
@@ -29,8 +31,6 @@ from sessiontree.contracts.messages import (
     ToolCall,
     Usage,
 )
-from sessiontree.contracts.session_facts import FailureCause
-from sessiontree.contracts.stimuli import ModelFailed
 
 Answer: TypeAlias = "str | ToolCall | list[str | ToolCall] | AssistantMessage"
 """Text, a call, several of both in order, or a whole message."""

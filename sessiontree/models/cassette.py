@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import dump_readable
+from sessiontree.contracts.values.jsonable import dump_readable
 
 VERSION: Final = 1
 """Version of the form of a cassette that this release reads and writes."""

@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError, ModelError
-from sessiontree.contracts.model_settings import ModelPrice
+from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.models.port import CallPiece, ModelPiece, ModelRequest, Piece, StreamingModel, ThinkingPiece
 from sessiontree.schema.dialect import dialect_for_model
 from sessiontree.schema.provider_schema import clean

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError, ModelError
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.model_settings import ModelPrice
-from sessiontree.contracts.settings import meant
+from sessiontree.contracts.settings.model_settings import ModelPrice
+from sessiontree.contracts.settings.settings import meant
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.models.local_server import WEIGHTS, LocalServer, ServerPlace, weights_file
 from sessiontree.models.port import ModelPiece, ModelRequest, Piece, StopPiece
 from sessiontree.models.providers.provider_model import (

@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Any, Final, get_args
 
 from sessiontree.contracts.errors import ConfigError, ModelError
-from sessiontree.contracts.jsonable import to_json_value
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.jsonable import to_json_value
+from sessiontree.contracts.values.messages import (
     NOTHING_USED,
     AssistantMessage,
     ProviderForm,

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from sessiontree.contracts.events import ModelEvent
-from sessiontree.contracts.fast_init import quickly_made
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, Message, ProviderForm, StopReason, Usage
-from sessiontree.contracts.model_settings import NO_SETTINGS, ModelSettings
+from sessiontree.contracts.reports.events import ModelEvent
+from sessiontree.contracts.settings.model_settings import NO_SETTINGS, ModelSettings
+from sessiontree.contracts.values.fast_init import quickly_made
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import AssistantMessage, Message, ProviderForm, StopReason, Usage
 
 
 @dataclass(frozen=True, slots=True)

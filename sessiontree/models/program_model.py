@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from sessiontree.contracts.errors import ModelError
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
-from sessiontree.contracts.programs import ProgramCall, is_text_value
-from sessiontree.contracts.results import words_in_error
+from sessiontree.contracts.recorded.programs import ProgramCall, is_text_value
+from sessiontree.contracts.recorded.results import words_in_error
+from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage
 from sessiontree.models.answers import script_call, to_message
 from sessiontree.models.port import ModelRequest
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-from sessiontree.contracts.author_errors import report_error
 from sessiontree.contracts.errors import ConfigError, ModelError, SessionTreeError, words_of
-from sessiontree.contracts.events import Done, TextDelta
-from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.contracts.reports.events import Done, TextDelta
+from sessiontree.contracts.tools.author_errors import report_error
+from sessiontree.contracts.values.messages import AssistantMessage
 from sessiontree.models.answers import Answer, to_message
 from sessiontree.models.port import EmitEvent, ModelRequest, Piece
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
 from sessiontree.contracts.errors import ModelError
-from sessiontree.contracts.events import (
+from sessiontree.contracts.reports.events import (
     Done,
     TextDelta,
     ThinkingDelta,
@@ -21,8 +21,8 @@ from sessiontree.contracts.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from sessiontree.contracts.jsonable import dump_json, to_json_value
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.jsonable import dump_json, to_json_value
+from sessiontree.contracts.values.messages import (
     NOTHING_USED,
     UNFINISHED,
     AssistantMessage,
@@ -34,7 +34,7 @@ from sessiontree.contracts.messages import (
     ToolCall,
     Usage,
 )
-from sessiontree.contracts.truncation import cut_text
+from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.models.port import (
     CallPiece,
     EmitEvent,

@@ -17,11 +17,11 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
 
-from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, words_of
-from sessiontree.contracts.jsonable import dump_readable, to_json_value
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.recorded.approvals import ApprovalRequest
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.values.jsonable import dump_readable, to_json_value
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.notebook.cell_html import (
     MAX_ROWS,
@@ -336,9 +336,9 @@ def _readable(value: object) -> str:
 _TYPES: Final = (
     ("sessiontree.api.inbox", "PendingApproval", pending_bundle),
     ("sessiontree.sync.session", "PendingApproval", pending_bundle),
-    ("sessiontree.contracts.approvals", "ApprovalRequest", request_bundle),
-    ("sessiontree.contracts.results", "SessionResult", result_bundle),
-    ("sessiontree.contracts.messages", "Usage", usage_bundle),
+    ("sessiontree.contracts.recorded.approvals", "ApprovalRequest", request_bundle),
+    ("sessiontree.contracts.recorded.results", "SessionResult", result_bundle),
+    ("sessiontree.contracts.values.messages", "Usage", usage_bundle),
     ("sessiontree.policy.compiled", "Explanation", explanation_bundle),
     ("sessiontree.journal.record", "JournalRecord", record_bundle),
     ("builtins", "tuple", sequence_bundle),

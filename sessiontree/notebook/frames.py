@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from sessiontree.contracts.data_frames import data_frame
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.values.data_frames import data_frame
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.journal.record import JournalRecord
 from sessiontree.notebook.tree_look import look
 from sessiontree.tree.report import ReceiptLine

@@ -18,9 +18,9 @@ from typing import Any, Final, NoReturn
 from sessiontree.api.journaled_trees import StoredFacts
 from sessiontree.api.runtime import OPEN
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.programs import depth_of
-from sessiontree.contracts.session_facts import CallResolved, ProgramAdvanced, ProgramStarted
+from sessiontree.contracts.facts.session_facts import CallResolved, ProgramAdvanced, ProgramStarted
+from sessiontree.contracts.recorded.programs import depth_of
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.notebook.cell_html import html_table, short, text_table
 from sessiontree.notebook.displays import RUNNING
 

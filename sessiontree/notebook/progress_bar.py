@@ -10,8 +10,8 @@ from contextlib import aclosing
 from typing import Any, Final, TextIO
 
 from sessiontree.api.child_results import ChildResult
-from sessiontree.contracts.fan_outs import count_outcomes
-from sessiontree.contracts.results import ChildOutcome
+from sessiontree.contracts.recorded.results import ChildOutcome
+from sessiontree.contracts.reports.fan_outs import count_outcomes
 from sessiontree.notebook.cell_html import cell_text
 from sessiontree.notebook.displays import RUNNING, in_kernel, running_shell, show_values
 

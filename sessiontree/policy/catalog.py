@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.tools.tool import ALL_KINDS, MAIN_AND_BRANCH, Tool, ToolFlag
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from datetime import date
 from math import isfinite
 from typing import Final, Protocol, TypeAlias
 
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.pointer import json_pointer
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.pointer import json_pointer
 
 MAX_BITS: Final = 512
 """Most bits that a closed result may carry; a list of letters would spell a message otherwise."""

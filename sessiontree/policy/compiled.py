@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SystemAnswer
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.settings import meant
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.settings.settings import meant
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.policy.catalog import CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
 from sessiontree.policy.steps import FOR_CHILDREN, Standing, Step, steps_of

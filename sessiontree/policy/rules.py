@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from sessiontree.contracts.approvals import Rule
-from sessiontree.contracts.glob import glob_of
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.pointer import LeadsNowhere, index_of, json_pointer, parts_of, value_at
-from sessiontree.contracts.settings import meant
+from sessiontree.contracts.recorded.approvals import Rule
+from sessiontree.contracts.settings.settings import meant
+from sessiontree.contracts.values.glob import glob_of
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.pointer import LeadsNowhere, index_of, json_pointer, parts_of, value_at
 from sessiontree.policy.catalog import CATALOG
 
 _UNIONS: Final = ("allOf", "anyOf", "oneOf")

@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier, SystemAnswer, TierLabel
-from sessiontree.contracts.settings import MessagePolicy, StrictSettings, faults_of
+from sessiontree.contracts.settings.settings import MessagePolicy, StrictSettings, faults_of
 from sessiontree.policy.catalog import Profile
 
 PolicyEntry: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]

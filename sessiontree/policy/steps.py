@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sessiontree.contracts.capabilities import BROWSER, CANVAS, CHANNEL, HTTP, SPEECH, VISION, WEB
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.tool import ToolFlag
+from sessiontree.contracts.recorded.capabilities import BROWSER, CANVAS, CHANNEL, HTTP, SPEECH, VISION, WEB
+from sessiontree.contracts.tools.tool import ToolFlag
 from sessiontree.policy.catalog import CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
 from sessiontree.policy.vocabulary import PLUGINS, Vocabulary, folded, provider_of

@@ -11,7 +11,7 @@ import string
 import unicodedata
 from collections.abc import Iterable
 
-from sessiontree.contracts.glob import WILD, Glob, Piece, glob_of, pieces_of
+from sessiontree.contracts.values.glob import WILD, Glob, Piece, glob_of, pieces_of
 from sessiontree.policy.catalog import CATALOG, FULL, CatalogRow
 
 _EDGES = string.whitespace + "."

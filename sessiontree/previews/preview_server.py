@@ -11,7 +11,7 @@ from typing import Final
 import uvicorn
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.previews import PublishedPage
+from sessiontree.contracts.handles.previews import PublishedPage
 from sessiontree.previews.preview_site import PreviewSite
 
 HOST: Final = "127.0.0.1"

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.previews import MAX_PAGE_BYTES, MAX_PAGE_FILES, page_type
+from sessiontree.contracts.handles.previews import MAX_PAGE_BYTES, MAX_PAGE_FILES, page_type
 
 MAX_PAGES: Final = 8
 """Most pages of one session."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from sessiontree.contracts.thread_calls import in_thread
+from sessiontree.contracts.tools.thread_calls import in_thread
 from sessiontree.programs.found import confined_words, found_interpreter
 from sessiontree.sandbox.process_tree import ProcessIdentity, living_below, process_of
 from sessiontree.sandbox.socket_process import SocketProcess

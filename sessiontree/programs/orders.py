@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sessiontree.contracts.programs import MAX_PROGRAM_CALLS, MAX_PROGRAM_NOTES
+from sessiontree.contracts.recorded.programs import MAX_PROGRAM_CALLS, MAX_PROGRAM_NOTES
 from sessiontree.programs.signatures import ProgramFace
 
 MEMORY_BYTES: Final = 64 * 2**20

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
 
 MAX_SNAPSHOT_BYTES: Final = 512 * 1024
 """Longest snapshot that is kept, compressed."""

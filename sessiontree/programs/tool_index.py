@@ -13,8 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.truncation import cut_line
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.truncation import cut_line
 from sessiontree.programs.signatures import arguments_of
 from sessiontree.programs.tool_list import CHILD_SIGNATURES, short_signature
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.truncation import cut_text
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.programs.signatures import arguments_of, function_name
 
 MAX_DESCRIPTION_CHARS: Final = 1_200

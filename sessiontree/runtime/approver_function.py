@@ -1,6 +1,6 @@
 """Approver functions: named by ``module:name``, imported in the process that runs their session.
 
-A function takes an :class:`~sessiontree.contracts.approvals.ApprovalRequest` and returns ``"approve"``,
+A function takes an :class:`~sessiontree.contracts.recorded.approvals.ApprovalRequest` and returns ``"approve"``,
 ``"deny"`` or ``"escalate"``. If it raises or returns anything else, the request escalates.
 """
 
@@ -11,13 +11,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.author_errors import report_error
 from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.facts.session_facts import ApproverReplied
+from sessiontree.contracts.facts.stimuli import ApproverAnswered
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.session_facts import ApproverReplied
-from sessiontree.contracts.stimuli import ApproverAnswered
-from sessiontree.contracts.thread_calls import in_thread, is_cancelled
+from sessiontree.contracts.recorded.approvals import ApprovalRequest
+from sessiontree.contracts.tools.author_errors import report_error
+from sessiontree.contracts.tools.thread_calls import in_thread, is_cancelled
 from sessiontree.interpreter.import_guard import import_for_the_program
 from sessiontree.session.instructions import RunApprover
 

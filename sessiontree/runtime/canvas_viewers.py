@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from sessiontree.contracts.canvas import MAX_ACTION_CHARS, MAX_ANSWER_CHARS, CanvasQuestion
 from sessiontree.contracts.errors import ConfigError, ExecutionError
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
-from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.recorded.canvas import MAX_ACTION_CHARS, MAX_ANSWER_CHARS, CanvasQuestion
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.untrusted import wrapped
 
 PRESENT_S: Final = 5.0
 """How long a frame counts as present after it asked last: longer than it takes to ask again."""

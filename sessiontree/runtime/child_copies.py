@@ -17,16 +17,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from sessiontree.contracts.child_workspaces import ChangesState, ChildChanges, WorkspaceCopy
 from sessiontree.contracts.errors import (
     ExecutionError,
     SessionNotFound,
     SessionTreeError,
     SpawnRefused,
 )
-from sessiontree.contracts.thread_calls import claim_in_thread, in_thread
-from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
-from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled
+from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.facts.tree_facts import ChangesKept, ChangesSettled
+from sessiontree.contracts.recorded.child_workspaces import ChangesState, ChildChanges, WorkspaceCopy
+from sessiontree.contracts.tools.thread_calls import claim_in_thread, in_thread
 from sessiontree.runtime.live_session import Controller
 from sessiontree.runtime.settings import COPIES
 from sessiontree.tree.child_changes import copies_in_use, unfinished_copies

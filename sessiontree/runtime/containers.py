@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from sessiontree.contracts.errors import ConfinementUnavailable, PermissionDenied
 from sessiontree.contracts.kinds import PermissionTier, WorkspaceAccess
-from sessiontree.contracts.sandbox_spec import SandboxSpec
-from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.settings.sandbox_spec import SandboxSpec
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.runtime.live_session import Controller, LiveSession
 from sessiontree.sandbox.containers.container import Container, remove_containers
 from sessiontree.sandbox.containers.engine import LABEL, TREE_LABEL

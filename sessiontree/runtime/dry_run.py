@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.dry_run import CallForecast, DryCall, DryQuestion, DryRun, DrySession
-from sessiontree.contracts.messages import AssistantMessage
-from sessiontree.contracts.model_settings import ModelPrice
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import (
     CallIntended,
     CallResolved,
     JobEnded,
     SessionFact,
 )
-from sessiontree.contracts.session_ids import MAIN, session_key
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.reports.dry_run import CallForecast, DryCall, DryQuestion, DryRun, DrySession
+from sessiontree.contracts.settings.model_settings import ModelPrice
+from sessiontree.contracts.values.messages import AssistantMessage
+from sessiontree.contracts.values.session_ids import MAIN, session_key
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts, replay_session
 from sessiontree.runtime.question_budget import DEFAULT_OUTPUT_TOKENS, size_of

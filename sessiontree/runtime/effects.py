@@ -9,20 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.codec import JoinedTexts, pack
 from sessiontree.contracts.errors import (
     SessionClosed,
     SessionTreeError,
 )
-from sessiontree.contracts.events import ModelEvent
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import AssistantMessage
-from sessiontree.contracts.model_settings import OnLength
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.session_facts import CallIntended
-from sessiontree.contracts.stimuli import (
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import CallIntended
+from sessiontree.contracts.facts.stimuli import (
     ApprovalAnswered,
     ApprovalAsked,
     ModelAnswered,
@@ -30,7 +23,14 @@ from sessiontree.contracts.stimuli import (
     ResultOffered,
     TreeEvent,
 )
-from sessiontree.contracts.tree_facts import TreeFact
+from sessiontree.contracts.facts.tree_facts import TreeFact
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.recorded.codec import JoinedTexts, pack
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.reports.events import ModelEvent
+from sessiontree.contracts.settings.model_settings import OnLength
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.messages import AssistantMessage
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.models.answers import ModelFailure

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.fast_init import quickly_made
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import Message, Usage
-from sessiontree.contracts.model_settings import NO_SETTINGS, ModelSettings
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.facts.stimuli import Stimulus
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.settings.model_settings import NO_SETTINGS, ModelSettings
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.fast_init import quickly_made
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import Message, Usage
 from sessiontree.journal.record import Packed
 from sessiontree.models.port import ToolSpec
 from sessiontree.runtime.progress import Progress

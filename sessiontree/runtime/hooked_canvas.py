@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
 from sessiontree.contracts.errors import PermissionDenied
-from sessiontree.contracts.hooks import HookContext, HookText
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.recorded.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
+from sessiontree.contracts.tools.hooks import HookContext, HookText
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.dispatch.hook_chain import WordHooks
 from sessiontree.dispatch.hook_run import HookFault
 

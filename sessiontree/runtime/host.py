@@ -16,17 +16,17 @@ from typing import Literal, Protocol
 
 from sessiontree.browser.found import found_browser
 from sessiontree.browser.session_browser import SessionBrowser
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import BROWSER, JOBS, READER, SHELL, SPEECH, VISION
-from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import words_of
-from sessiontree.contracts.hooks import HookContext
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.handles.ports import Reader
+from sessiontree.contracts.handles.protection import Protection
+from sessiontree.contracts.handles.runtime_control import OwnerConfiguration
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.protection import Protection
-from sessiontree.contracts.runtime_control import OwnerConfiguration
-from sessiontree.contracts.skills import Skill, skills_prompt
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.recorded.capabilities import BROWSER, JOBS, READER, SHELL, SPEECH, VISION
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import SessionRights
+from sessiontree.contracts.tools.hooks import HookContext
+from sessiontree.contracts.tools.skills import Skill, skills_prompt
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.images import ImageProcess

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sessiontree.contracts.own_program import kept_processes
+from sessiontree.contracts.tools.own_program import kept_processes
 from sessiontree.sandbox.launcher import adopt_orphans
 from sessiontree.sandbox.process_tree import (
     ProcessIdentity,

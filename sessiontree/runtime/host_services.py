@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
-from sessiontree.contracts.canvas import CanvasReport
-from sessiontree.contracts.child_workspaces import ChildChanges
-from sessiontree.contracts.cron import CronTable, JobChange, JobRow, JobRun
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.mcp import ServerCall, ServerReply
-from sessiontree.contracts.messages import AssistantMessage, ImageContent
-from sessiontree.contracts.ports import (
+from sessiontree.contracts.facts.stimuli import SendMode
+from sessiontree.contracts.handles.mcp import ServerCall, ServerReply
+from sessiontree.contracts.handles.ports import (
     AgentInfo,
     SessionFilter,
     SessionReport,
@@ -20,11 +16,15 @@ from sessiontree.contracts.ports import (
     SpawnRequest,
     Transcript,
 )
-from sessiontree.contracts.previews import PublishedPage
-from sessiontree.contracts.runtime_control import RestartReport, RuntimeStatus
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.vision import VisionAnswer
+from sessiontree.contracts.handles.previews import PublishedPage
+from sessiontree.contracts.handles.runtime_control import RestartReport, RuntimeStatus
+from sessiontree.contracts.handles.vision import VisionAnswer
+from sessiontree.contracts.recorded.canvas import CanvasReport
+from sessiontree.contracts.recorded.child_workspaces import ChildChanges
+from sessiontree.contracts.recorded.cron import CronTable, JobChange, JobRow, JobRun
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import AssistantMessage, ImageContent
 
 
 class Services(Protocol):

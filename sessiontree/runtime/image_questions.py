@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.events import ModelEvent
+from sessiontree.contracts.facts.tree_facts import VisionAnswered
+from sessiontree.contracts.handles.vision import MAX_VISION_CHARS, VisionAnswer
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, ImageContent
-from sessiontree.contracts.tree_facts import VisionAnswered
-from sessiontree.contracts.truncation import cut_text
-from sessiontree.contracts.vision import MAX_VISION_CHARS, VisionAnswer
+from sessiontree.contracts.reports.events import ModelEvent
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.messages import AssistantMessage, ImageContent
+from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.frames import AskModel, ModelPrompt
 from sessiontree.runtime.live_session import Controller, LiveSession

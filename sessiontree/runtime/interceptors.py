@@ -12,16 +12,19 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.approvals import RejectedCall
-from sessiontree.contracts.codec import Outcome
-from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
-from sessiontree.contracts.events import TextDelta
-from sessiontree.contracts.hooks import EndedCall, HookContext, HookText, KeptResult, Spawning, Speaker
-from sessiontree.contracts.jsonable import JsonValue, to_json_value
+from sessiontree.contracts.facts.session_facts import CallResolved, SessionFact, TurnReplied
+from sessiontree.contracts.facts.stimuli import Incoming, ModelAnswered, ModelFailed, SendMode, Stimulus
+from sessiontree.contracts.handles.ports import Channel, SessionRow, Sessions, SpawnRequest
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.recorded.approvals import RejectedCall
+from sessiontree.contracts.recorded.codec import Outcome
+from sessiontree.contracts.reports.events import TextDelta
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import SessionRights
+from sessiontree.contracts.tools.hooks import EndedCall, HookContext, HookText, KeptResult, Spawning, Speaker
+from sessiontree.contracts.values.jsonable import JsonValue, to_json_value
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     ReplyContent,
@@ -29,9 +32,6 @@ from sessiontree.contracts.messages import (
     ThinkingContent,
     ToolResultMessage,
 )
-from sessiontree.contracts.ports import Channel, SessionRow, Sessions, SpawnRequest
-from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
-from sessiontree.contracts.stimuli import Incoming, ModelAnswered, ModelFailed, SendMode, Stimulus
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_chain import HookChain, Screened, SessionHooks, WordHooks
 from sessiontree.dispatch.hook_run import HookFault

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.jobs import JobView
-from sessiontree.contracts.session_facts import JobEnded, JobStarted
-from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import JobEnded, JobStarted
+from sessiontree.contracts.facts.stimuli import Stimulus
+from sessiontree.contracts.handles.jobs import JobView
 from sessiontree.sandbox import JobTable
 from sessiontree.session.jobs import job_message_id
 from sessiontree.session.state import SessionState

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from sessiontree.contracts.cron import CronJob, JobAction, JobChange, JobWanted
-from sessiontree.contracts.tree_facts import CronJobRemoved, CronJobSaved, CronSlotClaimed, CronSlotsSkipped
+from sessiontree.contracts.facts.tree_facts import (
+    CronJobRemoved,
+    CronJobSaved,
+    CronSlotClaimed,
+    CronSlotsSkipped,
+)
+from sessiontree.contracts.recorded.cron import CronJob, JobAction, JobChange, JobWanted
 from sessiontree.tree.protocol import JobAsked, JobsRang, TreeStimulus
 from sessiontree.tree.state import JobState, TreeState
 

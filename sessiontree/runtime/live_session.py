@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.approvals import CheckedCall
+from sessiontree.contracts.facts.stimuli import ClientAnswered, Stimulus
+from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.stimuli import ClientAnswered, Stimulus
-from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.runtime.frames import Adopt, Outcome
 from sessiontree.runtime.link import HostLink
 from sessiontree.runtime.session_rights import journaled_policy

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.values.memory import (
     MemoryHit,
     MemoryQuery,
     MemoryRecord,
@@ -19,7 +20,6 @@ from sessiontree.contracts.memory import (
     NewRecord,
     Selection,
 )
-from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.runtime.link import HostLost
 from sessiontree.runtime.rpc import RpcMethod, proxy_of, rpc
 from sessiontree.runtime.supervisor_api import ActorRow

@@ -28,7 +28,8 @@ from typing import Any, Final, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from sessiontree.contracts.errors import MemoryFailed, words_of
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.tools.thread_calls import claim_in_thread
+from sessiontree.contracts.values.memory import (
     MemoryHit,
     MemoryQuery,
     MemoryRecord,
@@ -36,7 +37,6 @@ from sessiontree.contracts.memory import (
     NewRecord,
     Selection,
 )
-from sessiontree.contracts.thread_calls import claim_in_thread
 from sessiontree.memory.failures import refuse_embedder
 from sessiontree.memory.place import directory_of
 from sessiontree.memory.settings import MemorySettings

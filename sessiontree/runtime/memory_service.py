@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 from sessiontree.contracts.errors import MemoryFailed, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.values.memory import (
     MAX_HITS,
     MAX_SOURCE_CHARS,
     MAX_STORED_AT_ONCE,

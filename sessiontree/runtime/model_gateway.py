@@ -12,19 +12,19 @@ from functools import partial
 from sys import intern
 from typing import Any, Final, Protocol, TypeAlias
 
-from sessiontree.contracts.events import Done, ModelEvent, TranscriptRepaired
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.reports.events import Done, ModelEvent, TranscriptRepaired
+from sessiontree.contracts.settings.model_settings import NO_SETTINGS
+from sessiontree.contracts.tools.thread_calls import is_cancelled
+from sessiontree.contracts.values.messages import (
     NOTHING_USED,
     AssistantMessage,
     Message,
     ToolCall,
     ToolResultMessage,
 )
-from sessiontree.contracts.model_settings import NO_SETTINGS
-from sessiontree.contracts.thread_calls import is_cancelled
-from sessiontree.contracts.truncation import cut_text
-from sessiontree.contracts.whole_text import whole_object, whole_text
+from sessiontree.contracts.values.truncation import cut_text
+from sessiontree.contracts.values.whole_text import whole_object, whole_text
 from sessiontree.models.answers import ModelFailure, checked_reply, failure_of
 from sessiontree.models.held_questions import NOTE_HELD
 from sessiontree.models.port import (

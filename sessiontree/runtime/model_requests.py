@@ -14,13 +14,13 @@ from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.messages import Message, shown
-from sessiontree.contracts.model_settings import ModelSettings, joined_settings
-from sessiontree.contracts.program_tool import ProgramTool, SavedProgram, ToolFinder
-from sessiontree.contracts.programs import STARTS_CHILDREN
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.stimuli import Adopted, ModelAnswered, Stimulus
+from sessiontree.contracts.facts.stimuli import Adopted, ModelAnswered, Stimulus
+from sessiontree.contracts.recorded.programs import STARTS_CHILDREN
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.settings.model_settings import ModelSettings, joined_settings
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.program_tool import ProgramTool, SavedProgram, ToolFinder
+from sessiontree.contracts.values.messages import Message, shown
 from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
 from sessiontree.models.answers import checked_reply, failure_of
 from sessiontree.models.port import InProcessModel, ModelRequest, ToolSpec, model_name

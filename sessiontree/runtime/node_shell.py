@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from sessiontree.contracts.nodes import NodeInfo, Nodes, find_node
-from sessiontree.contracts.ports import Finished
-from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.facts.session_facts import SessionFact
+from sessiontree.contracts.facts.stimuli import Stimulus
+from sessiontree.contracts.handles.nodes import NodeInfo, Nodes, find_node
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.runtime.interceptors import Blame, CallChecked

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.runtime.spans import Attribute, SpanEvent, SpanRecord
 
 MAX_EVENTS: Final = 100

@@ -6,13 +6,13 @@ it; of several answers the first one that the session takes counts.
 
 from __future__ import annotations
 
-from sessiontree.contracts.client_calls import ClientAnswer, ClientCall
-from sessiontree.contracts.client_tool import refuse_answer
 from sessiontree.contracts.errors import AnswerTooLate
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.questions import QuestionReply, QuestionRequest, check_answers
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.stimuli import ClientAnswered
+from sessiontree.contracts.facts.stimuli import ClientAnswered
+from sessiontree.contracts.recorded.client_calls import ClientAnswer, ClientCall
+from sessiontree.contracts.recorded.questions import QuestionReply, QuestionRequest, check_answers
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.client_tool import refuse_answer
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.runtime.live_session import Controller, LiveSession
 from sessiontree.session.instructions import SettleAnswer
 from sessiontree.tree.report import question_of

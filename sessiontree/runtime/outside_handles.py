@@ -14,11 +14,10 @@ from typing import Literal, Protocol
 
 from sessiontree.browser.tunnels import Network
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.http_requests import HttpRequest, HttpResponse, HttpSender
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.nodes import NodeInfo, Nodes
-from sessiontree.contracts.ports import Page, SearchHit, SearchQuery, Web
-from sessiontree.contracts.runtime_control import (
+from sessiontree.contracts.handles.http_requests import HttpRequest, HttpResponse, HttpSender
+from sessiontree.contracts.handles.nodes import NodeInfo, Nodes
+from sessiontree.contracts.handles.ports import Page, SearchHit, SearchQuery, Web
+from sessiontree.contracts.handles.runtime_control import (
     NO_CONFIGURATION,
     ConfigurationChange,
     OwnerConfiguration,
@@ -26,7 +25,8 @@ from sessiontree.contracts.runtime_control import (
     RuntimeStatus,
     StoredConfiguration,
 )
-from sessiontree.contracts.speech import Speech, SpeechRequest, SpeechSynthesizer
+from sessiontree.contracts.handles.speech import Speech, SpeechRequest, SpeechSynthesizer
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.runtime.session_rights import Link
 from sessiontree.sandbox import JobShell, UnconfinedShell, speak_confined, speech_program
 from sessiontree.sandbox.resources.running_commands import RunningCommands

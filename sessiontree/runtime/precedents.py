@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from sessiontree.contracts.approvals import CheckedCall, Precedent
 from sessiontree.contracts.errors import words_of
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.recorded.approvals import CheckedCall, Precedent
 from sessiontree.policy.commands.verdict import precedent_of
 from sessiontree.sandbox.environment import program_finder
 

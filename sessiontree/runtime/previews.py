@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.previews import PublishedPage
-from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.handles.previews import PublishedPage
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.runtime.live_session import LiveSession
 from sessiontree.version import how_to_install
 

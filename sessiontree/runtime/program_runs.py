@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, get_args
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import RejectedCall
-from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ExecutionError, ToolError, words_of
-from sessiontree.contracts.jsonable import JsonValue, digest_of
-from sessiontree.contracts.programs import (
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.facts.stimuli import Stimulus
+from sessiontree.contracts.recorded.approvals import RejectedCall
+from sessiontree.contracts.recorded.codec import Outcome
+from sessiontree.contracts.recorded.programs import (
     IS_TEXT,
     MAX_ANSWER_CHARS,
     MAX_NOTE_CHARS,
@@ -32,10 +33,9 @@ from sessiontree.contracts.programs import (
     ProgramCall,
     ProgramNote,
 )
-from sessiontree.contracts.results import ToolResult, error_message, words_in_error
-from sessiontree.contracts.session_facts import CallResolved
-from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.contracts.truncation import cut_text
+from sessiontree.contracts.recorded.results import ToolResult, error_message, words_in_error
+from sessiontree.contracts.values.jsonable import JsonValue, digest_of
+from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.dispatch.results import ImmediateOutcome, foreign, result_message
 from sessiontree.programs.found import found_interpreter
 from sessiontree.programs.interpreter_process import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from sessiontree.contracts.errors import EngineLost, SessionTreeError
-from sessiontree.contracts.events import Event
+from sessiontree.contracts.reports.events import Event
 
 
 @dataclass(frozen=True, slots=True)

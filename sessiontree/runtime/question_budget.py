@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.facts.session_facts import FailureCause
+from sessiontree.contracts.settings.model_settings import ModelPrice, ModelSettings, joined_settings
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,
@@ -19,8 +21,6 @@ from sessiontree.contracts.messages import (
     ThinkingContent,
     Usage,
 )
-from sessiontree.contracts.model_settings import ModelPrice, ModelSettings, joined_settings
-from sessiontree.contracts.session_facts import FailureCause
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.frames import AskModel, ModelPrompt
 from sessiontree.tree.budgets import payers_of

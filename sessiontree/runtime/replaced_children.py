@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import digest_of
-from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage
-from sessiontree.contracts.programs import is_of_program
-from sessiontree.contracts.rewind import AwaitedAgain, ReplacedChild, Rewind, RewoundProgram, ServedAnswer
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.rewind import (
+    AwaitedAgain,
+    ReplacedChild,
+    Rewind,
+    RewoundProgram,
+    ServedAnswer,
+)
+from sessiontree.contracts.facts.session_facts import (
     CallResolved,
     ChildReported,
     MessageReceived,
@@ -21,10 +23,14 @@ from sessiontree.contracts.session_facts import (
     SessionForked,
     TurnReplied,
 )
-from sessiontree.contracts.session_ids import MAIN, SessionIds
-from sessiontree.contracts.settings import suggestion
-from sessiontree.contracts.stimuli import Incoming
-from sessiontree.contracts.tree_facts import Posted, SessionEnded, TreeFact
+from sessiontree.contracts.facts.stimuli import Incoming
+from sessiontree.contracts.facts.tree_facts import Posted, SessionEnded, TreeFact
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.programs import is_of_program
+from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.values.jsonable import digest_of
+from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage, UserMessage
+from sessiontree.contracts.values.session_ids import MAIN, SessionIds
 from sessiontree.session.state import SessionState
 from sessiontree.tree.state import TreeState
 

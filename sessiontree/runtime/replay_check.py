@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from sessiontree.contracts.codec import kind_of, pack
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.replay_report import ReplayDifference, ReplayReport
-from sessiontree.contracts.session_ids import session_key
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.tree_facts import Posted, SpawnDenied, TreeFact
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_facts import Posted, SpawnDenied, TreeFact
+from sessiontree.contracts.recorded.codec import kind_of, pack
+from sessiontree.contracts.reports.replay_report import ReplayDifference, ReplayReport
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.session_ids import session_key
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts
 from sessiontree.runtime import session_replay, tree_replay

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.runtime.rpc import RpcResponse
 
 ResultListener: TypeAlias = Callable[[str, SessionResult[Any] | None, Exception | None], None]

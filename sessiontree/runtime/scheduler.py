@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.facts.stimuli import ApprovalAnswered
+from sessiontree.contracts.handles.runtime_control import PoolStatus, RestartReport
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.runtime_control import PoolStatus, RestartReport
-from sessiontree.contracts.stimuli import ApprovalAnswered
 from sessiontree.runtime.fair_queue import FairQueue
 from sessiontree.runtime.frames import Feed, Kill, LetGo, Outcome, Release, Unfit
 from sessiontree.runtime.grants import Grants

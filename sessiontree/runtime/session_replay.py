@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import CheckedCall, RejectedCall
-from sessiontree.contracts.client_calls import ClientAnswer
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import SessionFact
+from sessiontree.contracts.facts.stimuli import Stimulus, TreeEvent
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.session_ids import SessionIds
-from sessiontree.contracts.stimuli import Stimulus, TreeEvent
+from sessiontree.contracts.recorded.approvals import CheckedCall, RejectedCall
+from sessiontree.contracts.recorded.client_calls import ClientAnswer
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.session_ids import SessionIds
 from sessiontree.session import instructions as todo
 from sessiontree.session.compaction import reply_to_refuse, reply_to_summarise
 from sessiontree.session.decide import given_parts

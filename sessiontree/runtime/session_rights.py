@@ -17,23 +17,16 @@ from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, cast
 from weakref import WeakKeyDictionary, WeakSet
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.browser import Browser
-from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
-from sessiontree.contracts.capabilities import BROWSER, SPEECH, VISION
-from sessiontree.contracts.child_workspaces import ChildChanges, ChildWorkspaces
-from sessiontree.contracts.context import SessionRights
-from sessiontree.contracts.cron import Cron, CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionClosed, SessionTreeError
-from sessiontree.contracts.http_requests import HttpSender
-from sessiontree.contracts.image_facts import ImageInspector
-from sessiontree.contracts.jobs import Jobs
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.mcp import ServerCall, ServerReply, ServerTools
-from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
-from sessiontree.contracts.nodes import Nodes
-from sessiontree.contracts.ports import (
+from sessiontree.contracts.facts.stimuli import SendMode
+from sessiontree.contracts.facts.tree_config import PolicyRow, RemovedTools, SessionSpec, TreeConfig
+from sessiontree.contracts.handles.browser import Browser
+from sessiontree.contracts.handles.http_requests import HttpSender
+from sessiontree.contracts.handles.image_facts import ImageInspector
+from sessiontree.contracts.handles.jobs import Jobs
+from sessiontree.contracts.handles.mcp import ServerCall, ServerReply, ServerTools
+from sessiontree.contracts.handles.nodes import Nodes
+from sessiontree.contracts.handles.ports import (
     AgentInfo,
     Channel,
     Memory,
@@ -52,13 +45,20 @@ from sessiontree.contracts.ports import (
     Web,
     Writer,
 )
-from sessiontree.contracts.previews import Previews, PublishedPage
-from sessiontree.contracts.runtime_control import RuntimeControl
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.speech import SpeechSynthesizer
-from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.tree_config import PolicyRow, RemovedTools, SessionSpec, TreeConfig
-from sessiontree.contracts.vision import Vision
+from sessiontree.contracts.handles.previews import Previews, PublishedPage
+from sessiontree.contracts.handles.runtime_control import RuntimeControl
+from sessiontree.contracts.handles.speech import SpeechSynthesizer
+from sessiontree.contracts.handles.vision import Vision
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.recorded.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
+from sessiontree.contracts.recorded.capabilities import BROWSER, SPEECH, VISION
+from sessiontree.contracts.recorded.child_workspaces import ChildChanges, ChildWorkspaces
+from sessiontree.contracts.recorded.cron import Cron, CronTable, JobChange, JobRow, JobRun
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import SessionRights
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.memory import MemoryHit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy, compiled
 from sessiontree.policy.settings import PolicyConfig

@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeGuard
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import CheckedCall, RejectedCall
-from sessiontree.contracts.codec import pack_joined
 from sessiontree.contracts.errors import ExecutionError, words_of
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import CallIntended, CallResolved, HookFailed, SessionFact
+from sessiontree.contracts.facts.stimuli import CallFinished, CallPrepared, CallRejected, Stimulus
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.programs import MAX_PROGRAM_DEPTH, STARTS_CHILDREN, depth_of
-from sessiontree.contracts.results import error_message
-from sessiontree.contracts.session_facts import CallIntended, CallResolved, HookFailed, SessionFact
-from sessiontree.contracts.stimuli import CallFinished, CallPrepared, CallRejected, Stimulus
+from sessiontree.contracts.recorded.approvals import CheckedCall, RejectedCall
+from sessiontree.contracts.recorded.codec import pack_joined
+from sessiontree.contracts.recorded.programs import MAX_PROGRAM_DEPTH, STARTS_CHILDREN, depth_of
+from sessiontree.contracts.recorded.results import error_message
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall

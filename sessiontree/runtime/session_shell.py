@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.jobs import CommandRequest, ExecHost, Jobs
-from sessiontree.contracts.nodes import Nodes
-from sessiontree.contracts.ports import Reader, Writer
-from sessiontree.contracts.skills import Skill
+from sessiontree.contracts.handles.jobs import CommandRequest, ExecHost, Jobs
+from sessiontree.contracts.handles.nodes import Nodes
+from sessiontree.contracts.handles.ports import Reader, Writer
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.skills import Skill
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.protected import OwnPlaces
 from sessiontree.runtime.frames import Adopt

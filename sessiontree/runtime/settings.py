@@ -9,9 +9,9 @@ from typing import Final, Literal
 
 from platformdirs import user_config_path, user_state_path
 
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.placement import Placement, Placements
+from sessiontree.contracts.settings.placement import Placement, Placements
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.scheduler import PoolSize
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import AssistantMessage, Usage
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import AssistantMessage, Usage
 
 Attribute: TypeAlias = str | int | float | bool | tuple[str, ...]
 

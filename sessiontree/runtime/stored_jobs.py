@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import JournalError
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import kind_in

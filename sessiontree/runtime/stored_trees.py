@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
-from sessiontree.contracts.session_facts import MessageReceived, ModelChanged, Opened
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.tree_config import ForkPoint, TreeConfig, TreeSummary
-from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.contracts.facts.session_facts import MessageReceived, ModelChanged, Opened
+from sessiontree.contracts.facts.tree_config import ForkPoint, TreeConfig, TreeSummary
+from sessiontree.contracts.facts.tree_facts import SessionSpawned
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord, TreeRow

@@ -6,9 +6,16 @@ from collections.abc import Iterator
 from typing import get_args
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionTreeError
-from sessiontree.contracts.jsonable import dump_readable, to_json_value
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.ports import (
+from sessiontree.contracts.facts.session_facts import (
+    CallResolved,
+    MessageReceived,
+    Opened,
+    TurnReplied,
+    TurnStarted,
+)
+from sessiontree.contracts.facts.stimuli import SendMode
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.handles.ports import (
     AgentInfo,
     SessionFilter,
     SessionRow,
@@ -16,18 +23,11 @@ from sessiontree.contracts.ports import (
     Transcript,
     TranscriptEntry,
 )
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import (
-    CallResolved,
-    MessageReceived,
-    Opened,
-    TurnReplied,
-    TurnStarted,
-)
-from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.tree_config import SessionSpec
-from sessiontree.contracts.truncation import cut_text
-from sessiontree.contracts.untrusted import BEGIN, wrapped
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.values.jsonable import dump_readable, to_json_value
+from sessiontree.contracts.values.truncation import cut_text
+from sessiontree.contracts.values.untrusted import BEGIN, wrapped
 from sessiontree.hooks.redact import Redact
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord, kind_in

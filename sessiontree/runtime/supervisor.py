@@ -12,11 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.canvas import CanvasReport
-from sessiontree.contracts.child_workspaces import ChildChanges
-from sessiontree.contracts.codec import to_wire
-from sessiontree.contracts.cron import CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import (
     ExecutionError,
     JournalError,
@@ -26,11 +21,10 @@ from sessiontree.contracts.errors import (
     SpawnRefused,
     TreeNotFound,
 )
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.mcp import ServerCall, ServerReply
-from sessiontree.contracts.messages import AssistantMessage, ImageContent
-from sessiontree.contracts.ports import (
+from sessiontree.contracts.facts.stimuli import SendMode
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.handles.mcp import ServerCall, ServerReply
+from sessiontree.contracts.handles.ports import (
     AgentInfo,
     SessionFilter,
     SessionReport,
@@ -39,13 +33,19 @@ from sessiontree.contracts.ports import (
     SpawnRequest,
     Transcript,
 )
-from sessiontree.contracts.previews import PublishedPage
-from sessiontree.contracts.programs import first_call_of
-from sessiontree.contracts.runtime_control import RestartReport, RuntimeStatus
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.vision import VisionAnswer
+from sessiontree.contracts.handles.previews import PublishedPage
+from sessiontree.contracts.handles.runtime_control import RestartReport, RuntimeStatus
+from sessiontree.contracts.handles.vision import VisionAnswer
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.recorded.canvas import CanvasReport
+from sessiontree.contracts.recorded.child_workspaces import ChildChanges
+from sessiontree.contracts.recorded.codec import to_wire
+from sessiontree.contracts.recorded.cron import CronTable, JobChange, JobRow, JobRun
+from sessiontree.contracts.recorded.programs import first_call_of
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import AssistantMessage, ImageContent
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.mcp.server_pool import ServerPool

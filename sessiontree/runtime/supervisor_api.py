@@ -12,11 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Protocol, TypeAlias
 
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.author_errors import find_cause, frames_in
-from sessiontree.contracts.canvas import CanvasQuestion
-from sessiontree.contracts.client_calls import ClientAnswer, ClientCall
-from sessiontree.contracts.cron import JobAction, JobRow
 from sessiontree.contracts.errors import (
     ExecutionError,
     PermissionDenied,
@@ -24,18 +19,23 @@ from sessiontree.contracts.errors import (
     ToolError,
     ValidationError,
 )
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.facts.session_facts import RunFailure
+from sessiontree.contracts.facts.stimuli import SendMode
+from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import PermissionTier, SessionStatus
-from sessiontree.contracts.messages import ImageContent, TextContent, ToolReply, ToolResultMessage
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.questions import PEER_SURFACES, QuestionReply, QuestionRequest
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Sender
-from sessiontree.contracts.session_facts import RunFailure
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.canvas import CanvasQuestion
+from sessiontree.contracts.recorded.client_calls import ClientAnswer, ClientCall
+from sessiontree.contracts.recorded.cron import JobAction, JobRow
+from sessiontree.contracts.recorded.questions import PEER_SURFACES, QuestionReply, QuestionRequest
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.recorded.senders import Sender
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.tools.author_errors import find_cause, frames_in
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolReply, ToolResultMessage
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.rpc import (
     AtMost,

@@ -9,13 +9,13 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import JournalLocked, PermissionDenied, SessionTreeError, TreeNotFound
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.runtime.clock import TreeClock

@@ -10,29 +10,16 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.canvas import CanvasQuestion
-from sessiontree.contracts.client_calls import ClientAnswer, ClientCall
-from sessiontree.contracts.cron import JobAction, JobChange, JobRow
 from sessiontree.contracts.errors import (
     AnswerTooLate,
     ConfigError,
     JournalError,
 )
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.questions import QuestionReply, QuestionRequest
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Sender, asker_of
-from sessiontree.contracts.session_facts import CallResolved, CompactionBegun, RunFinished, TurnStarted
-from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import CallResolved, CompactionBegun, RunFinished, TurnStarted
+from sessiontree.contracts.facts.stimuli import SendMode
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ApprovalWaiting,
     CancelBegun,
@@ -47,6 +34,19 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     SessionReactivated,
 )
+from sessiontree.contracts.handles.ports import SessionReport
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.canvas import CanvasQuestion
+from sessiontree.contracts.recorded.client_calls import ClientAnswer, ClientCall
+from sessiontree.contracts.recorded.cron import JobAction, JobChange, JobRow
+from sessiontree.contracts.recorded.questions import QuestionReply, QuestionRequest
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.recorded.senders import Sender, asker_of
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_config, read_fact, read_facts
 from sessiontree.runtime.canvas_viewers import action_text

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from sessiontree.contracts.cron import CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.recorded.cron import CronTable, JobChange, JobRow, JobRun
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.live_session import Controller
 from sessiontree.tree.cron import next_ring

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import SHELL
-from sessiontree.contracts.context import CallSignals, ReportCallback
 from sessiontree.contracts.errors import ToolError, ValidationError
-from sessiontree.contracts.events import (
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import CallResolved, SessionFact, TurnReplied
+from sessiontree.contracts.facts.stimuli import Stimulus
+from sessiontree.contracts.recorded.capabilities import SHELL
+from sessiontree.contracts.recorded.tool_inputs import ToolInput
+from sessiontree.contracts.reports.events import (
     ToolEvent,
     ToolExecutionEnd,
     ToolExecutionRetry,
@@ -30,15 +31,14 @@ from sessiontree.contracts.events import (
     ToolExecutionUpdate,
     displayed,
 )
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ImageContent, TextContent, ToolCall, ToolResultMessage
-from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
-from sessiontree.contracts.session_ids import SessionIds
-from sessiontree.contracts.settings import ImageLimits
-from sessiontree.contracts.short_values import SHOWN_CHARS
-from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.contracts.tool import OF_TIMEOUTS
-from sessiontree.contracts.tool_inputs import ToolInput
+from sessiontree.contracts.settings.settings import ImageLimits
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import CallSignals, ReportCallback
+from sessiontree.contracts.tools.tool import OF_TIMEOUTS
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolCall, ToolResultMessage
+from sessiontree.contracts.values.session_ids import SessionIds
+from sessiontree.contracts.values.short_values import SHOWN_CHARS
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.images import Pictures
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall

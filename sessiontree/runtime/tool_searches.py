@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.errors import ExecutionError, words_of
-from sessiontree.contracts.programs import DEFAULT_FOUND, STARTS_CHILDREN
-from sessiontree.contracts.results import ToolResult, error_message
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.programs import DEFAULT_FOUND, STARTS_CHILDREN
+from sessiontree.contracts.recorded.results import ToolResult, error_message
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome, result_message
 from sessiontree.programs.tool_index import HeldTool, ToolIndex

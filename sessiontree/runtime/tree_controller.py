@@ -13,14 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError, words_of
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.session_ids import session_key
-from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.stimuli import Stimulus
+from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ApprovalWaiting,
     ChannelSaid,
@@ -29,6 +26,9 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     TreeFact,
 )
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.session_ids import session_key
 from sessiontree.journal.record import Packed
 from sessiontree.runtime.effects import (
     CommitSequencer,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sessiontree.contracts.codec import pack, to_wire
 from sessiontree.contracts.errors import ConfigError, words_of
-from sessiontree.contracts.rewind import ReplacedChild, Rewind
-from sessiontree.contracts.session_ids import MAIN, SessionIds, session_key
-from sessiontree.contracts.stimuli import ApprovalAsked, Forked, TreeEvent
-from sessiontree.contracts.tree_config import ForkPoint, TreeConfig
-from sessiontree.contracts.tree_facts import TreeFact
+from sessiontree.contracts.facts.rewind import ReplacedChild, Rewind
+from sessiontree.contracts.facts.stimuli import ApprovalAsked, Forked, TreeEvent
+from sessiontree.contracts.facts.tree_config import ForkPoint, TreeConfig
+from sessiontree.contracts.facts.tree_facts import TreeFact
+from sessiontree.contracts.recorded.codec import pack, to_wire
+from sessiontree.contracts.values.session_ids import MAIN, SessionIds, session_key
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact, read_facts, replay_session

@@ -11,14 +11,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts import tree_facts as facts
-from sessiontree.contracts.approvals import APPROVER_ERROR
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts import tree_facts as facts
+from sessiontree.contracts.facts.stimuli import TreeEvent
+from sessiontree.contracts.facts.tree_facts import TreeFact
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.settings import Budget
-from sessiontree.contracts.stimuli import TreeEvent
-from sessiontree.contracts.tree_facts import TreeFact
+from sessiontree.contracts.recorded.approvals import APPROVER_ERROR
+from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.runtime.job_replay import job_stimuli
 from sessiontree.tree import protocol
 from sessiontree.tree.budgets import SCALE, natural, payers_of

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import SessionTreeError, words_of
-from sessiontree.contracts.hooks import Hook
-from sessiontree.contracts.runtime_control import OwnerConfiguration
-from sessiontree.contracts.skills import Skill
+from sessiontree.contracts.handles.runtime_control import OwnerConfiguration
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.hooks import Hook
+from sessiontree.contracts.tools.skills import Skill
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.mcp.server_tools import GivenServer
 from sessiontree.models.port import GatewayModel, InProcessModel, Model

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts import session_facts, tree_facts
-from sessiontree.contracts.codec import kind_of, recorded_classes
-from sessiontree.contracts.events import display_of
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.facts import session_facts, tree_facts
+from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
 from sessiontree.contracts.kinds import PermissionTier, SessionStatus
-from sessiontree.contracts.messages import ToolCall, Usage
-from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.recorded.codec import kind_of, recorded_classes
+from sessiontree.contracts.reports.events import display_of
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.messages import ToolCall, Usage
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_facts
 from sessiontree.runtime.open_spans import OpenSpans

@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanContext, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.journal.place import JournalPlace
 from sessiontree.runtime.span_sender import Traced
 from sessiontree.runtime.spans import SpanRecord

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.messages import AssistantMessage, ImageContent
-from sessiontree.contracts.settings import ImageLimits
-from sessiontree.contracts.tree_config import SessionSpec
-from sessiontree.contracts.vision import VisionAnswer
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.handles.vision import VisionAnswer
+from sessiontree.contracts.settings.settings import ImageLimits
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.messages import AssistantMessage, ImageContent
 from sessiontree.dispatch.images import ImageCleaner
 from sessiontree.models.answers import checked_reply, failure_of
 from sessiontree.models.port import InProcessModel, ModelRequest

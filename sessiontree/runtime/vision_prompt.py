@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.messages import ImageContent, TextContent, UserMessage
+from sessiontree.contracts.values.messages import ImageContent, TextContent, UserMessage
 from sessiontree.models.answers import ModelFailure
 
 INSTRUCTION: Final = (

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.jobs import WindowSize
+from sessiontree.contracts.handles.jobs import WindowSize
 from sessiontree.sandbox.process_tree import ProcessIdentity, process_of
 
 WRITE_WITHIN_S: Final = 5.0

@@ -24,7 +24,7 @@ from io import FileIO
 from typing import Final, NamedTuple, Protocol
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.ports import Finished, HowEnded
+from sessiontree.contracts.handles.ports import Finished, HowEnded
 from sessiontree.sandbox.command_bounds import Bounds, Excess
 from sessiontree.sandbox.command_channel import CommandChannel
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, living_below, process_of

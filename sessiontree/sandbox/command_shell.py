@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
+from sessiontree.contracts.handles.ports import COMMAND_CLEANUP_S, Finished
 from sessiontree.contracts.kinds import ExecSecurity, PermissionTier, WorkspaceAccess
-from sessiontree.contracts.ports import COMMAND_CLEANUP_S, Finished
-from sessiontree.contracts.skills import Skill
-from sessiontree.contracts.thread_calls import in_thread
+from sessiontree.contracts.tools.skills import Skill
+from sessiontree.contracts.tools.thread_calls import in_thread
 from sessiontree.policy.commands.verdict import HARMLESS, single_program
 from sessiontree.protected import OwnPlaces, Seen, protected_places
 from sessiontree.sandbox.command_bounds import Bounds, CommandWatch
@@ -44,7 +44,7 @@ TERMINAL: Final = "xterm"
 
 
 class CommandShell(RunningCommands):
-    """Runs confined commands in one workspace; see :class:`~sessiontree.contracts.ports.Shell`.
+    """Runs confined commands in one workspace; see :class:`~sessiontree.contracts.handles.ports.Shell`.
 
     A command sees the system's programs, this environment's Python and the workspace. It can write to the
     workspace and to private places that are removed with it. It reaches no network, no other process and
@@ -98,7 +98,7 @@ class CommandShell(RunningCommands):
         on_output: OnOutput | None = None,
         channel: CommandChannel | None = None,
     ) -> Finished:
-        """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`.
+        """Run one command line; see :class:`~sessiontree.contracts.handles.ports.Shell`.
 
         ``channel`` connects it to a terminal or an input.
         """

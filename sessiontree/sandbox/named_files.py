@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.policy.commands.named_words import words_in
 
 MAX_LOOKED: Final = 20_000

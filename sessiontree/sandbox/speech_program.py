@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
-from sessiontree.contracts.speech import MAX_AUDIO_BYTES, Speech, SpeechRequest
+from sessiontree.contracts.handles.speech import MAX_AUDIO_BYTES, Speech, SpeechRequest
 from sessiontree.sandbox.command_bounds import MIB, Bounds
 from sessiontree.sandbox.command_shell import CommandShell
 from sessiontree.sandbox.kernel_support import SEARCHED

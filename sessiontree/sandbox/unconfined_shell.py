@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import unconfined_launcher
 from sessiontree.sandbox.command_bounds import Bounds, Excess
 from sessiontree.sandbox.command_channel import CommandChannel
@@ -39,7 +39,7 @@ class NoLimits:
 
 
 class UnconfinedShell:
-    """Runs commands without confinement; see :class:`~sessiontree.contracts.ports.Shell`.
+    """Runs commands without confinement; see :class:`~sessiontree.contracts.handles.ports.Shell`.
 
     Args:
         workspace: Where relative directories begin.

@@ -24,8 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.whole_text import join_halves
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.whole_text import join_halves
 from sessiontree.schema.json_form import MAX_DEPTH
 
 _SPACE = re.compile(r"[\s\ufeff]*")

@@ -11,9 +11,9 @@ import jsonschema_rs
 import pydantic
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_json, dump_readable
-from sessiontree.contracts.pointer import LeadsNowhere, json_pointer, value_at
-from sessiontree.contracts.truncation import whole
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json, dump_readable
+from sessiontree.contracts.values.pointer import LeadsNowhere, json_pointer, value_at
+from sessiontree.contracts.values.truncation import whole
 from sessiontree.schema.argument_text import begins_structure
 from sessiontree.schema.keywords import Schema
 from sessiontree.schema.pattern import LINEAR, PatternKeyword, begin_check

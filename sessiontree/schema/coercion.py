@@ -16,9 +16,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.pointer import json_pointer
-from sessiontree.contracts.tool import TRIMMED_KEYWORD
+from sessiontree.contracts.tools.tool import TRIMMED_KEYWORD
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.pointer import json_pointer
 from sessiontree.schema.argument_text import begins_structure, read_structure
 from sessiontree.schema.json_form import NotJson, json_form, json_type
 from sessiontree.schema.keywords import Schema, subschemas

@@ -15,10 +15,10 @@ from typing import Any, Final, TypeAlias
 from pydantic import AliasChoices, BaseModel
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.pointer import json_pointer
-from sessiontree.contracts.settings import nearest_name
-from sessiontree.contracts.tool import ALLOW_EMPTY_KEYWORD, RawTool, Tool
+from sessiontree.contracts.settings.settings import nearest_name
+from sessiontree.contracts.tools.tool import ALLOW_EMPTY_KEYWORD, RawTool, Tool
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.pointer import json_pointer
 from sessiontree.schema.checker import MAX_TOLD, Checker, json_excerpt, refusal
 from sessiontree.schema.coercion import Coercer, Spellings
 from sessiontree.schema.derive import model_schema, raw_schema, schema_digest, without_markers

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
-from sessiontree.contracts.pointer import json_pointer
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.pointer import json_pointer
 from sessiontree.schema.keywords import DEFINITIONS, Schema, rewrite
 
 TOOL, ARGUMENTS, REPLY, RESULT = "tool", "arguments", "reply", "result"

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from urllib.parse import unquote
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.pointer import index_of, unescaped
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.pointer import index_of, unescaped
 from sessiontree.schema.json_form import MAX_DEPTH
 from sessiontree.schema.keywords import (
     ANNOTATIONS,

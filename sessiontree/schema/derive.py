@@ -16,9 +16,9 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.tool import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD, RawTool, Tool
+from sessiontree.contracts.tools.tool import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD, RawTool, Tool
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.definitions import object_root, write_out
 from sessiontree.schema.json_form import NotJson, json_form
 from sessiontree.schema.keywords import Schema, ordered, rewrite
@@ -32,7 +32,7 @@ def derive_schema(tool: Tool[Any]) -> Schema:
     The root is an object with ``properties``. Definitions are written out unless they refer to
     themselves. For a model, titles and the null of optional parameters are left out (an absent parameter
     means the same), and unknown parameters are forbidden unless the model allows them. The schema of a
-    :class:`~sessiontree.contracts.tool.RawTool` means exactly what its author wrote.
+    :class:`~sessiontree.contracts.tools.tool.RawTool` means exactly what its author wrote.
 
     A union at the root is kept: it decides what is accepted. The dialect decides what a model sees of it
     (:mod:`sessiontree.schema.provider_schema`).
@@ -62,7 +62,7 @@ def raw_schema(tool: RawTool) -> Schema:
 
 
 def model_schema(model: type[BaseModel]) -> Schema:
-    """Return the schema of a model, including the markers of :mod:`sessiontree.contracts.tool`.
+    """Return the schema of a model, including the markers of :mod:`sessiontree.contracts.tools.tool`.
 
     Raises:
         ConfigError: as :func:`derive_schema`.

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.pointer import json_pointer
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.pointer import json_pointer
 from sessiontree.schema.keywords import DEFINITIONS, Schema, labelled_subschemas
 
 Effect: TypeAlias = Literal["same", "wider", "narrower"]

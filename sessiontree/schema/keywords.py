@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.tool import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD
+from sessiontree.contracts.tools.tool import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD
+from sessiontree.contracts.values.jsonable import JsonValue
 
 Schema: TypeAlias = dict[str, JsonValue]
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.definitions import MAX_SCHEMAS, write_out
 from sessiontree.schema.dialect import Cleaned, Dialect, Effect, LossReport, Place
 from sessiontree.schema.json_form import json_form, json_type

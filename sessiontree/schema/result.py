@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_json, dump_readable
-from sessiontree.contracts.pointer import json_pointer
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json, dump_readable
+from sessiontree.contracts.values.pointer import json_pointer
 from sessiontree.schema.checker import Checker, refusal
 from sessiontree.schema.definitions import write_out
 from sessiontree.schema.derive import copied, generated, schema_digest, untitled, without_markers

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.dialect import Effect, LossReport, Place
 from sessiontree.schema.keywords import ANNOTATIONS, DEFINITIONS, Schema
 

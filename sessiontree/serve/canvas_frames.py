@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sessiontree.contracts.canvas import MAX_CONTENT_BYTES
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionTreeError, words_of
+from sessiontree.contracts.recorded.canvas import MAX_CONTENT_BYTES
 from sessiontree.tree.canvas_state import CanvasState
 from sessiontree.view.bundle import join_modules
 from sessiontree.workspace import WorkspaceReader

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sessiontree.contracts.canvas import MAX_ANSWER_CHARS
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.recorded.canvas import MAX_ANSWER_CHARS
 from sessiontree.control.client import ControlClient
 from sessiontree.serve.canvas_frames import CanvasPages
 from sessiontree.view.feed import TreeFeed

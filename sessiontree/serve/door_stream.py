@@ -9,7 +9,7 @@ from typing import Any, Final
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Receive, Scope, Send
 
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 
 PING_S: Final = 15
 DONE: Final = ServerSentEvent("[DONE]").encode()

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 
 from sessiontree.api.session_tree import SessionTree
 from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.control.client import ControlClient
 from sessiontree.runtime.clock import machine_ms
 from sessiontree.runtime.stored_jobs import ScheduledTree, scheduled_trees

@@ -12,10 +12,9 @@ from typing import Any, Final, TypeAlias
 
 from sessiontree.api.journaled_trees import fork_tree, replay_tree
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts.approvals import ApprovalAnswer
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.contracts.jsonable import dump_readable
-from sessiontree.contracts.questions import (
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer
+from sessiontree.contracts.recorded.questions import (
     MAX_OPTIONS,
     MAX_QUESTIONS,
     QuestionAnswer,
@@ -23,7 +22,8 @@ from sessiontree.contracts.questions import (
     QuestionRequest,
     Surface,
 )
-from sessiontree.contracts.replay_report import ReplayReport
+from sessiontree.contracts.reports.replay_report import ReplayReport
+from sessiontree.contracts.values.jsonable import dump_readable
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.contracts.questions import Surface
+from sessiontree.contracts.recorded.questions import Surface
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound, words_of
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.serve.access import PARAMETER, Access, without_token
 from sessiontree.serve.canvas_frames import HEADERS as FRAME_HEADERS
 from sessiontree.serve.served_trees import ServedTrees

@@ -8,19 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import BY_POLICY, CheckedCall, RejectedCall
-from sessiontree.contracts.author_errors import frames_in
-from sessiontree.contracts.client_tool import DELEGATED, PERSON_ASKED
-from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Timeout, ValidationError
-from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage, UserMessage
-from sessiontree.contracts.results import error_message, pending_message, unknown_message
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.stimuli import (
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import SessionFact
+from sessiontree.contracts.facts.stimuli import (
     ApprovalAsked,
     ApprovalWithdrawn,
     ChildWithdrawn,
@@ -29,7 +21,15 @@ from sessiontree.contracts.stimuli import (
     TaintReported,
     TroubleReported,
 )
-from sessiontree.contracts.tree_facts import ClientCallEnded
+from sessiontree.contracts.facts.tree_facts import ClientCallEnded
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.recorded.approvals import BY_POLICY, CheckedCall, RejectedCall
+from sessiontree.contracts.recorded.codec import Outcome
+from sessiontree.contracts.recorded.results import error_message, pending_message, unknown_message
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.tools.author_errors import frames_in
+from sessiontree.contracts.tools.client_tool import DELEGATED, PERSON_ASKED
+from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage, UserMessage
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.state import CUT_SHORT, IDLE_PHASES, CallState, SessionState

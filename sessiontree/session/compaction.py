@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.agent import CHARS_PER_TOKEN
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.tools.agent import CHARS_PER_TOKEN
+from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,
@@ -32,8 +32,8 @@ from sessiontree.contracts.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.truncation import cut_text
-from sessiontree.contracts.untrusted import BEGIN, END, ID_BYTES, wrapped
+from sessiontree.contracts.values.truncation import cut_text
+from sessiontree.contracts.values.untrusted import BEGIN, END, ID_BYTES, wrapped
 from sessiontree.session.calls import Decision
 from sessiontree.session.state import SessionState
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts.agent import CHARS_PER_TOKEN
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.tools.agent import CHARS_PER_TOKEN
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,
@@ -27,8 +27,8 @@ from sessiontree.contracts.messages import (
     UserMessage,
     text_size,
 )
-from sessiontree.contracts.truncation import cut_text
-from sessiontree.contracts.untrusted import BEGIN, END
+from sessiontree.contracts.values.truncation import cut_text
+from sessiontree.contracts.values.untrusted import BEGIN, END
 from sessiontree.session.state import SessionState
 
 LEAST_CHARS: Final = 400

@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import SessionFact
+from sessiontree.contracts.facts.stimuli import ApproverReturned, Stimulus, TaintReported
+from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import TextContent, ToolCall, UserMessage
-from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.stimuli import ApproverReturned, Stimulus, TaintReported
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.values.messages import TextContent, ToolCall, UserMessage
 from sessiontree.schema.result import compile_result
 from sessiontree.session import calls, inputs, jobs, programs, turns
 from sessiontree.session import instructions as todo

@@ -10,16 +10,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.jobs import MAX_KEPT_JOBS
-from sessiontree.contracts.jsonable import digest_of
-from sessiontree.contracts.messages import NOTHING_USED, AssistantMessage, ToolCall, ToolResultMessage, Usage
-from sessiontree.contracts.model_settings import joined_settings
-from sessiontree.contracts.programs import MAX_PROGRAM_CALLS, expiry_ms, key_in_program
-from sessiontree.contracts.rewind import AwaitedAgain, RecordedCalls, Rewind
-from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.truncation import cut_line
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts.rewind import AwaitedAgain, RecordedCalls, Rewind
+from sessiontree.contracts.facts.session_facts import SessionFact
+from sessiontree.contracts.handles.jobs import MAX_KEPT_JOBS
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.programs import MAX_PROGRAM_CALLS, expiry_ms, key_in_program
+from sessiontree.contracts.settings.model_settings import joined_settings
+from sessiontree.contracts.values.jsonable import digest_of
+from sessiontree.contracts.values.messages import (
+    NOTHING_USED,
+    AssistantMessage,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+)
+from sessiontree.contracts.values.truncation import cut_line
 from sessiontree.session.compaction import compacted
 from sessiontree.session.cut_messages import shortened
 from sessiontree.session.state import CUT_SHORT, Attempts, CallState, ProgramState, SessionState

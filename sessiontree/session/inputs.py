@@ -5,14 +5,14 @@ They never change the state.
 
 from __future__ import annotations
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.results import error_message
-from sessiontree.contracts.stimuli import ClientCallWithdrawn
-from sessiontree.contracts.tool_inputs import AnsweredInput
-from sessiontree.contracts.tree_facts import ClientCallEnded
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.stimuli import ClientCallWithdrawn
+from sessiontree.contracts.facts.tree_facts import ClientCallEnded
+from sessiontree.contracts.recorded.results import error_message
+from sessiontree.contracts.recorded.tool_inputs import AnsweredInput
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.session import calls
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
-from sessiontree.contracts.client_calls import ClientAnswer
-from sessiontree.contracts.codec import Outcome
-from sessiontree.contracts.fast_init import quickly_made
-from sessiontree.contracts.messages import ToolCall, ToolResultMessage
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import RunFailure
-from sessiontree.contracts.stimuli import TreeEvent
-from sessiontree.contracts.tool_inputs import AnsweredInput
+from sessiontree.contracts.facts.session_facts import RunFailure
+from sessiontree.contracts.facts.stimuli import TreeEvent
+from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall
+from sessiontree.contracts.recorded.client_calls import ClientAnswer
+from sessiontree.contracts.recorded.codec import Outcome
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.recorded.tool_inputs import AnsweredInput
+from sessiontree.contracts.values.fast_init import quickly_made
+from sessiontree.contracts.values.messages import ToolCall, ToolResultMessage
 
 
 @quickly_made

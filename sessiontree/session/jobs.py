@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
 from sessiontree.session.calls import Decision, notice
 from sessiontree.session.state import SessionState
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.jsonable import digest_of
-from sessiontree.contracts.messages import TextContent, ToolCall, ToolResultMessage
-from sessiontree.contracts.programs import STARTS_CHILDREN, expiry_ms, key_in_program
-from sessiontree.contracts.rewind import RecordedCall, ServedAnswer
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.rewind import RecordedCall, ServedAnswer
+from sessiontree.contracts.recorded.programs import STARTS_CHILDREN, expiry_ms, key_in_program
+from sessiontree.contracts.values.jsonable import digest_of
+from sessiontree.contracts.values.messages import TextContent, ToolCall, ToolResultMessage
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import WITHDRAWN, Decision, child_answered, end_calls, take_in
 from sessiontree.session.state import IDLE_PHASES, CallState, SessionState

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeAlias
 
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,
@@ -22,8 +22,8 @@ from sessiontree.contracts.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from sessiontree.contracts.truncation import cut_line
-from sessiontree.contracts.untrusted import without_numbers
+from sessiontree.contracts.values.truncation import cut_line
+from sessiontree.contracts.values.untrusted import without_numbers
 
 NOTICES_BEFORE: Final = 2
 """The model is warned this many rounds before the end."""

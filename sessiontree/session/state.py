@@ -8,26 +8,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
-from sessiontree.contracts.codec import Outcome
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import Message, ToolCall, Usage
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.programs import ProgramSource
-from sessiontree.contracts.results import Artifact, ResultCause
-from sessiontree.contracts.rewind import RecordedCalls
-from sessiontree.contracts.senders import Principal, joined
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.rewind import RecordedCalls
+from sessiontree.contracts.facts.session_facts import (
     CallResolved,
     CompactionBegun,
     JobEnded,
     JobStarted,
     MessageReceived,
 )
-from sessiontree.contracts.session_ids import SessionIds
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.tool_inputs import AnsweredInput, ToolInput
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall
+from sessiontree.contracts.recorded.codec import Outcome
+from sessiontree.contracts.recorded.programs import ProgramSource
+from sessiontree.contracts.recorded.results import Artifact, ResultCause
+from sessiontree.contracts.recorded.senders import Principal, joined
+from sessiontree.contracts.recorded.tool_inputs import AnsweredInput, ToolInput
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import Message, ToolCall, Usage
+from sessiontree.contracts.values.session_ids import SessionIds
 
 CallPhase: TypeAlias = Literal[
     "open", "held", "asking", "approved", "intended", "delegated", "program", "child"

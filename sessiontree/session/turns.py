@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
 from sessiontree.contracts.errors import ConfigError, ValidationError
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.stimuli import ResultOffered
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.memory import MEMORY_SCHEME
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Principal, joined
-from sessiontree.contracts.stimuli import ResultOffered
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.recorded.senders import Principal, joined
+from sessiontree.contracts.values.memory import MEMORY_SCHEME
 from sessiontree.schema.result import compile_result
 from sessiontree.session import compaction, cut_messages
 from sessiontree.session import instructions as todo

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self
 
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.results import R
-from sessiontree.contracts.senders import Sender
-from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.facts.stimuli import SendMode
+from sessiontree.contracts.recorded.results import R
+from sessiontree.contracts.recorded.senders import Sender
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.sync.bridge import Crossing
 from sessiontree.sync.channels import CrossedChannel
 from sessiontree.sync.event_buffer import Pump

@@ -15,7 +15,7 @@ from concurrent.futures import CancelledError, Future
 from inspect import isawaitable, iscoroutine
 from typing import Any, TypeAlias, TypeVar
 
-from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.recorded.approvals import ApprovalRequest
 from sessiontree.sync.portal import PORTAL, CallFuture, InterruptibleCondition, Lease, ended, not_open
 
 LOOK_S = 1.0

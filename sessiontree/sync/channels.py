@@ -18,9 +18,9 @@ from sessiontree.api.options import (
 from sessiontree.channels import terminal
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.program_channels import Approver, CallbackChannel
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.kinds import SystemAnswer
-from sessiontree.contracts.settings import MessagePolicy
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.settings.settings import MessagePolicy
 from sessiontree.sync.bridge import Prompts
 
 T = TypeVar("T")

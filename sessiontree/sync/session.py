@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from sessiontree.api.child_results import ChildResult
 from sessiontree.api.keyword_options import MapOptions, SpawnOptions
 from sessiontree.api.options import ApproverLike
-from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.client_calls import ClientCall
-from sessiontree.contracts.fan_outs import ChildResults
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import ChildKind, SessionKind
-from sessiontree.contracts.messages import Message, ToolReply
-from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.questions import AnswerGiven, QuestionRequest, Surface
-from sessiontree.contracts.results import R, SessionResult
-from sessiontree.contracts.senders import Sender
+from sessiontree.contracts.recorded.approvals import ApprovalRequest
+from sessiontree.contracts.recorded.client_calls import ClientCall
+from sessiontree.contracts.recorded.questions import AnswerGiven, QuestionRequest, Surface
+from sessiontree.contracts.recorded.results import R, SessionResult
+from sessiontree.contracts.recorded.senders import Sender
+from sessiontree.contracts.reports.fan_outs import ChildResults
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import Message, ToolReply
 from sessiontree.sync.bases import Crossed, SessionBase
 from sessiontree.sync.channels import crossed_approver
 from sessiontree.sync.event_buffer import drained

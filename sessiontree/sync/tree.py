@@ -19,7 +19,7 @@ from sessiontree.api.app import App
 from sessiontree.api.keyword_options import ChildOptions, ResumeOptions, TreeOptions
 from sessiontree.api.options import ApproverLike, ChannelLike
 from sessiontree.api.runtime_options import RuntimeOptions
-from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.sync.bases import RuntimeBase, TreeBase, runtime_on_loop, with_own_lease
 from sessiontree.sync.bridge import Crossing
@@ -28,11 +28,11 @@ from sessiontree.sync.event_buffer import FactReader, ProgressReader
 from sessiontree.sync.session import Approvals, ClientCalls, Questions, SessionHandle
 
 if TYPE_CHECKING:
-    from sessiontree.contracts.dry_run import DryRun
-    from sessiontree.contracts.model_settings import ModelPrice
-    from sessiontree.contracts.replay_report import ReplayReport
-    from sessiontree.contracts.results import SessionResult
-    from sessiontree.contracts.tree_config import ShardRow, TreeSummary
+    from sessiontree.contracts.facts.tree_config import ShardRow, TreeSummary
+    from sessiontree.contracts.recorded.results import SessionResult
+    from sessiontree.contracts.reports.dry_run import DryRun
+    from sessiontree.contracts.reports.replay_report import ReplayReport
+    from sessiontree.contracts.settings.model_settings import ModelPrice
     from sessiontree.tree.report import ReceiptLine
 
 T = TypeVar("T")

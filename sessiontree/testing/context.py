@@ -19,10 +19,41 @@ from typing import Any, Final, Literal, TypeVar
 
 import pydantic
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.browser import Browser
-from sessiontree.contracts.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
-from sessiontree.contracts.capabilities import (
+from sessiontree.contracts.errors import ExecutionError, SessionNotFound, SessionTreeError, ValidationError
+from sessiontree.contracts.handles.browser import Browser
+from sessiontree.contracts.handles.http_requests import HttpSender
+from sessiontree.contracts.handles.image_facts import ImageInspector
+from sessiontree.contracts.handles.jobs import Jobs
+from sessiontree.contracts.handles.mcp import ServerTools
+from sessiontree.contracts.handles.nodes import Nodes
+from sessiontree.contracts.handles.ports import (
+    AgentInfo,
+    Channel,
+    Memory,
+    MemoryWriter,
+    Reader,
+    SessionFilter,
+    SessionReport,
+    SessionRow,
+    SessionRows,
+    Sessions,
+    Shell,
+    SpawnRequest,
+    Status,
+    Subtree,
+    Transcript,
+    Web,
+    Writer,
+)
+from sessiontree.contracts.handles.previews import Previews, PublishedPage
+from sessiontree.contracts.handles.runtime_control import (
+    RuntimeControl,
+)
+from sessiontree.contracts.handles.speech import SpeechSynthesizer
+from sessiontree.contracts.handles.vision import Vision
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.recorded.canvas import Canvas, CanvasAction, CanvasQuestionKind, CanvasReport
+from sessiontree.contracts.recorded.capabilities import (
     BROWSER,
     CANVAS,
     CHANNEL,
@@ -48,17 +79,14 @@ from sessiontree.contracts.capabilities import (
     Capability,
     capabilities_of,
 )
-from sessiontree.contracts.child_workspaces import ChildWorkspaces
-from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
-from sessiontree.contracts.cron import Cron, CronTable, JobChange, JobRow, JobRun
-from sessiontree.contracts.errors import ExecutionError, SessionNotFound, SessionTreeError, ValidationError
-from sessiontree.contracts.http_requests import HttpSender
-from sessiontree.contracts.image_facts import ImageInspector
-from sessiontree.contracts.jobs import Jobs
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.mcp import ServerTools
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.recorded.child_workspaces import ChildWorkspaces
+from sessiontree.contracts.recorded.cron import Cron, CronTable, JobChange, JobRow, JobRun
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import CallSignals, SessionRights, ToolContext
+from sessiontree.contracts.tools.tool import RawTool, Tool, declared_by
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.memory import (
     MemoryHit,
     MemoryQuery,
     MemoryRecord,
@@ -67,35 +95,7 @@ from sessiontree.contracts.memory import (
     Selection,
     Source,
 )
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.nodes import Nodes
-from sessiontree.contracts.ports import (
-    AgentInfo,
-    Channel,
-    Memory,
-    MemoryWriter,
-    Reader,
-    SessionFilter,
-    SessionReport,
-    SessionRow,
-    SessionRows,
-    Sessions,
-    Shell,
-    SpawnRequest,
-    Status,
-    Subtree,
-    Transcript,
-    Web,
-    Writer,
-)
-from sessiontree.contracts.previews import Previews, PublishedPage
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.runtime_control import (
-    RuntimeControl,
-)
-from sessiontree.contracts.speech import SpeechSynthesizer
-from sessiontree.contracts.tool import RawTool, Tool, declared_by
-from sessiontree.contracts.vision import Vision
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 

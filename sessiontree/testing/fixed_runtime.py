@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.runtime_control import (
+from sessiontree.contracts.handles.runtime_control import (
     NO_CONFIGURATION,
     ConfigurationChange,
     OwnerConfiguration,
@@ -16,6 +15,7 @@ from sessiontree.contracts.runtime_control import (
     RuntimeStatus,
     StoredConfiguration,
 )
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.version import VERSION
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.vision import VisionAnswer
+from sessiontree.contracts.handles.vision import VisionAnswer
+from sessiontree.contracts.values.messages import ImageContent
 
 
 @dataclass(slots=True)

@@ -15,12 +15,15 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_typ
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import Rule
-from sessiontree.contracts.codec import Recorded
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.recorded.approvals import Rule
+from sessiontree.contracts.recorded.codec import Recorded
+from sessiontree.contracts.recorded.results import Artifact, SessionResult
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.settings.settings import Budget, Limits, MessagePolicy
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,
@@ -32,10 +35,7 @@ from sessiontree.contracts.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.pointer import json_pointer
-from sessiontree.contracts.results import Artifact, SessionResult
-from sessiontree.contracts.settings import Budget, Limits, MessagePolicy
+from sessiontree.contracts.values.pointer import json_pointer
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 

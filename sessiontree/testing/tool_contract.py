@@ -42,13 +42,13 @@ from sessiontree.api.options import PolicyLike
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.api.session_handle import SessionHandle
 from sessiontree.api.session_tree import SessionTree
-from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.errors import PermissionDenied, SessionTreeError, Timeout
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.messages import AssistantMessage, ToolCall, ToolReply, ToolResultMessage
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import Tool, ToolFlag, check_tool
+from sessiontree.contracts.recorded.approvals import ApprovalMode
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.tool import Tool, ToolFlag, check_tool
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import AssistantMessage, ToolCall, ToolReply, ToolResultMessage
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.scripted import FunctionModel
 from sessiontree.schema.compiled import compile_tool

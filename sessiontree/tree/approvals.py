@@ -9,20 +9,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from sessiontree.contracts.approvals import (
-    APPROVER_ERROR,
-    ApprovalQuestion,
-    Decision,
-    Precedent,
-    Rule,
-    RuleAnswer,
-    answer_by_rules,
-)
 from sessiontree.contracts.errors import AnswerTooLate, PermissionDenied
-from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.session_facts import ApproverReplied
-from sessiontree.contracts.stimuli import ApprovalAnswered, ApprovalAsked, ApproverAsked
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.session_facts import ApproverReplied
+from sessiontree.contracts.facts.stimuli import ApprovalAnswered, ApprovalAsked, ApproverAsked
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ApprovalRequested,
     ApprovalStepRecorded,
@@ -32,6 +22,16 @@ from sessiontree.contracts.tree_facts import (
     DenialLifted,
     DigestDenied,
     ToolAlwaysAllowed,
+)
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.recorded.approvals import (
+    APPROVER_ERROR,
+    ApprovalQuestion,
+    Decision,
+    Precedent,
+    Rule,
+    RuleAnswer,
+    answer_by_rules,
 )
 from sessiontree.tree.budgets import later
 from sessiontree.tree.evolve import Draft

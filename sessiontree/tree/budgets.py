@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from sessiontree.contracts.errors import LimitExceeded
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.settings import Budget
+from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.protocol import SpawnAsked
 from sessiontree.tree.state import Account, Table, TreeState
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from sessiontree.contracts.canvas import CANVAS_USER, MAX_CANVASES, ON_CANVAS
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, SessionTreeError, ValidationError
+from sessiontree.contracts.facts.stimuli import Incoming
+from sessiontree.contracts.facts.tree_facts import CanvasActed, CanvasChanged
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.senders import joined
-from sessiontree.contracts.stimuli import Incoming
-from sessiontree.contracts.tree_facts import CanvasActed, CanvasChanged
+from sessiontree.contracts.recorded.canvas import CANVAS_USER, MAX_CANVASES, ON_CANVAS
+from sessiontree.contracts.recorded.senders import joined
 from sessiontree.tree.canvas_state import CanvasState, find_fault
 from sessiontree.tree.evolve import Draft
 from sessiontree.tree.protocol import CanvasActionSent, CanvasAsked, RefuseSay

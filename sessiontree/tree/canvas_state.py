@@ -10,9 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from sessiontree.contracts.canvas import MAX_CANVAS_BYTES, MAX_COMPONENTS, MAX_CONTENT_BYTES, MAX_SURFACES
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.pointer import LeadsNowhere, parts_of, value_at
+from sessiontree.contracts.recorded.canvas import (
+    MAX_CANVAS_BYTES,
+    MAX_COMPONENTS,
+    MAX_CONTENT_BYTES,
+    MAX_SURFACES,
+)
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.pointer import LeadsNowhere, parts_of, value_at
 
 MAX_KEYS: Final = 128
 """How many of the newest keys a canvas remembers: a call is repeated soon after a crash, or never."""

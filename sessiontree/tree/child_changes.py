@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.tree.evolve import Draft
 from sessiontree.tree.protocol import ChangesFound, SettleAsked
 from sessiontree.tree.state import TreeState

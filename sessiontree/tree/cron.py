@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from sessiontree.contracts.cron import MAX_JOBS, CronJob, CronStatus, JobAction, SlotCause, SlotEnd
 from sessiontree.contracts.errors import ExecutionError, ToolError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.stimuli import Incoming
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.stimuli import Incoming
+from sessiontree.contracts.facts.tree_facts import (
     CronJobRemoved,
     CronJobSaved,
     CronSlotClaimed,
     CronSlotsSkipped,
 )
+from sessiontree.contracts.recorded.cron import MAX_JOBS, CronJob, CronStatus, JobAction, SlotCause, SlotEnd
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.tree.evolve import Draft, next_post_id
 from sessiontree.tree.job_facts import run_key
 from sessiontree.tree.job_fields import has_times, new_job, updated_job

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from sessiontree.contracts.client_calls import ClientCall
-from sessiontree.contracts.rewind import ReplacedChild
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.stimuli import (
+from sessiontree.contracts.facts.rewind import ReplacedChild
+from sessiontree.contracts.facts.stimuli import (
     ApprovalAnswered,
     ApprovalAsked,
     ApprovalWithdrawn,
@@ -20,7 +18,7 @@ from sessiontree.contracts.stimuli import (
     TaintReported,
     TroubleReported,
 )
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.tree_facts import (
     ClientCallEnded,
     ClientCallOpened,
     LeftoversEnded,
@@ -29,6 +27,8 @@ from sessiontree.contracts.tree_facts import (
     TreeFact,
     TreeForked,
 )
+from sessiontree.contracts.recorded.client_calls import ClientCall
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.tree.approvals import (
     CANCELLED,
     ask,

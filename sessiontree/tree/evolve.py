@@ -11,14 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from sessiontree.contracts.client_calls import ClientCall
-from sessiontree.contracts.codec import Recorded
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import NOTHING_USED
-from sessiontree.contracts.settings import MINUTE_MS
-from sessiontree.contracts.stimuli import ApproverAsked
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.stimuli import ApproverAsked
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ApprovalRequested,
     ApprovalStepRecorded,
@@ -60,6 +55,11 @@ from sessiontree.contracts.tree_facts import (
     UsageCharged,
     VisionAnswered,
 )
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.recorded.client_calls import ClientCall
+from sessiontree.contracts.recorded.codec import Recorded
+from sessiontree.contracts.settings.settings import MINUTE_MS
+from sessiontree.contracts.values.messages import NOTHING_USED
 from sessiontree.tree.budgets import amounts_of, count, open_account
 from sessiontree.tree.canvas_state import CanvasState, change_state
 from sessiontree.tree.job_facts import claim_slot, remove_job, save_job, skip_slots

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from sessiontree.contracts.cron import KEPT_RUNS
-from sessiontree.contracts.tree_facts import CronJobRemoved, CronJobSaved, CronSlotClaimed, CronSlotsSkipped
+from sessiontree.contracts.facts.tree_facts import (
+    CronJobRemoved,
+    CronJobSaved,
+    CronSlotClaimed,
+    CronSlotsSkipped,
+)
+from sessiontree.contracts.recorded.cron import KEPT_RUNS
 from sessiontree.tree.state import JobState, RunNote, TreeState
 
 

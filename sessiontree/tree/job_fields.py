@@ -6,7 +6,9 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from sessiontree.contracts.cron import (
+from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.recorded.cron import (
     MAX_AHEAD_S,
     MAX_JOB_CHARS,
     MAX_NAME_CHARS,
@@ -14,9 +16,7 @@ from sessiontree.contracts.cron import (
     CronJob,
     JobWanted,
 )
-from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.senders import joined
+from sessiontree.contracts.recorded.senders import joined
 from sessiontree.tree.budgets import endless
 from sessiontree.tree.protocol import JobAsked
 from sessiontree.tree.timetable import check_expression, check_zone, read_time

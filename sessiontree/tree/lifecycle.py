@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import NOTHING_USED, Usage
-from sessiontree.contracts.results import ResultCause, SessionResult
-from sessiontree.contracts.session_facts import ToolGivenUp
-from sessiontree.contracts.stimuli import CancelAsked, ChildTroubled, Incoming, ResultOffered, WorkInterrupted
-from sessiontree.contracts.tree_config import SessionSpec
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.session_facts import ToolGivenUp
+from sessiontree.contracts.facts.stimuli import (
+    CancelAsked,
+    ChildTroubled,
+    Incoming,
+    ResultOffered,
+    WorkInterrupted,
+)
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.facts.tree_facts import (
     BudgetSpent,
     CancelBegun,
     ChannelSaid,
@@ -28,6 +30,10 @@ from sessiontree.contracts.tree_facts import (
     SessionTainted,
     UsageCharged,
 )
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.recorded.results import ResultCause, SessionResult
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable, to_json_value
+from sessiontree.contracts.values.messages import NOTHING_USED, Usage
 from sessiontree.policy.closed_result import OpenResult, closed_form
 from sessiontree.schema.result import compile_result, text_around_value
 from sessiontree.tree.approvals import cancel_client_calls, cancel_requests, expire

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from sessiontree.contracts.errors import PermissionDenied, SessionClosed, SessionTreeError
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.facts.stimuli import Incoming
+from sessiontree.contracts.facts.tree_facts import ChannelSaid, MessagePassed
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.senders import joined
-from sessiontree.contracts.settings import MINUTE_MS
-from sessiontree.contracts.stimuli import Incoming
-from sessiontree.contracts.tree_facts import ChannelSaid, MessagePassed
+from sessiontree.contracts.recorded.senders import joined
+from sessiontree.contracts.settings.settings import MINUTE_MS
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.tree.evolve import Draft
 from sessiontree.tree.lifecycle import source_of
 from sessiontree.tree.protocol import AcceptSend, RefuseSay, SayAsked, SendAsked

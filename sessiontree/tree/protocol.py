@@ -9,27 +9,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sessiontree.contracts.approvals import Precedent, Rule
-from sessiontree.contracts.child_workspaces import WorkspaceCopy
-from sessiontree.contracts.cron import JobChange
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind, SessionStatus, Wait, WorkspaceChoice
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.programs import ProgramCall
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.rewind import ReplacedChild
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.settings import Budget
-from sessiontree.contracts.stimuli import SendMode, Stimulus, TreeEvent
-from sessiontree.contracts.tree_config import TreeConfig, Via
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.rewind import ReplacedChild
+from sessiontree.contracts.facts.stimuli import SendMode, Stimulus, TreeEvent
+from sessiontree.contracts.facts.tree_config import TreeConfig, Via
+from sessiontree.contracts.facts.tree_facts import (
     ChangesKept,
     ChangesSettled,
     OutsideHookFailed,
     VisionAnswered,
 )
+from sessiontree.contracts.kinds import SessionKind, SessionStatus, Wait, WorkspaceChoice
+from sessiontree.contracts.recorded.approvals import Precedent, Rule
+from sessiontree.contracts.recorded.child_workspaces import WorkspaceCopy
+from sessiontree.contracts.recorded.cron import JobChange
+from sessiontree.contracts.recorded.programs import ProgramCall
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import Usage
 
 
 @dataclass(frozen=True, slots=True)

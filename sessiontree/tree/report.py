@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.client_calls import question_in
 from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.contracts.kinds import PermissionTier, SessionKind, SessionStatus
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.questions import QuestionRequest
+from sessiontree.contracts.recorded.approvals import ApprovalRequest
+from sessiontree.contracts.recorded.client_calls import question_in
+from sessiontree.contracts.recorded.questions import QuestionRequest
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.protocol import Deliver, ReleaseSession, TreeInstruction, WakeTreeAt, WatchJobs
 from sessiontree.tree.reach import all_below
 from sessiontree.tree.state import TreeState

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from sessiontree.contracts.model_settings import ModelPrice
+from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.tree.budgets import SCALE, natural, payers_of
 from sessiontree.tree.state import TreeState
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.facts.tree_config import AgentRow, SessionSpec, TreeConfig
+from sessiontree.contracts.facts.tree_facts import SessionAdopted, SessionSpawned, SpawnDenied, TreeCreated
 from sessiontree.contracts.kinds import ExecSecurity, SessionKind, SystemAnswer, WorkspaceAccess
-from sessiontree.contracts.senders import joined
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.tree_config import AgentRow, SessionSpec, TreeConfig
-from sessiontree.contracts.tree_facts import SessionAdopted, SessionSpawned, SpawnDenied, TreeCreated
+from sessiontree.contracts.recorded.senders import joined
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.tree.budgets import endless, later, shortage
 from sessiontree.tree.evolve import Draft
 from sessiontree.tree.protocol import (

@@ -14,14 +14,7 @@ from heapq import heapify, heappop, heappush
 from operator import attrgetter, itemgetter
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
-from sessiontree.contracts.client_calls import ClientCall
-from sessiontree.contracts.cron import CronJob
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.results import ResultCause, SessionResult
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import (
+from sessiontree.contracts.facts.stimuli import (
     ApprovalAnswered,
     ApproverAsked,
     CancelAsked,
@@ -29,8 +22,15 @@ from sessiontree.contracts.stimuli import (
     Incoming,
     WorkInterrupted,
 )
-from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
-from sessiontree.contracts.tree_facts import ChangesKept, DigestDenied, VisionAnswered
+from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.facts.tree_facts import ChangesKept, DigestDenied, VisionAnswered
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.recorded.approvals import ApprovalQuestion, Precedent
+from sessiontree.contracts.recorded.client_calls import ClientCall
+from sessiontree.contracts.recorded.cron import CronJob
+from sessiontree.contracts.recorded.results import ResultCause, SessionResult
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.canvas_state import CanvasState
 
 K = TypeVar("K")

@@ -18,8 +18,8 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from sessiontree.contracts.cron import MAX_AHEAD_S, CronJob
 from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.recorded.cron import MAX_AHEAD_S, CronJob
 
 MAX_COUNTED: Final = 1_000
 """More slots of an expression than these are not counted one by one."""

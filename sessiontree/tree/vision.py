@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sessiontree.contracts.tree_facts import VisionAnswered
+from sessiontree.contracts.facts.tree_facts import VisionAnswered
 from sessiontree.tree.evolve import Draft
 from sessiontree.tree.lifecycle import charge, checked_usage
 from sessiontree.tree.protocol import UsageReported, VisionReported

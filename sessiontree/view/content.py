@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ToolResultMessage
 
 MAX_LINES: Final = 400
 MAX_LINE_CHARS: Final = 500

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from sessiontree.contracts.codec import current_versions
-from sessiontree.contracts.session_facts import TurnStarted
+from sessiontree.contracts.facts.session_facts import TurnStarted
+from sessiontree.contracts.recorded.codec import current_versions
 from sessiontree.journal.replay import read_fact, read_facts
 
 _VALUE = r'("[^"\\]*(?:\\.[^"\\]*)*"|-?\d+)'

@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, Protocol
 
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.progress import Progress
 from sessiontree.view.live_tree import LiveTree

@@ -12,14 +12,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sessiontree.contracts.canvas import MAX_CANVASES
-from sessiontree.contracts.client_calls import question_in
-from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
+from sessiontree.contracts.facts.tree_facts import ApprovalRequested, UsageCharged
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.programs import is_of_program
-from sessiontree.contracts.questions import QuestionRequest
-from sessiontree.contracts.tree_facts import ApprovalRequested, UsageCharged
+from sessiontree.contracts.recorded.canvas import MAX_CANVASES
+from sessiontree.contracts.recorded.client_calls import question_in
+from sessiontree.contracts.recorded.programs import is_of_program
+from sessiontree.contracts.recorded.questions import QuestionRequest
+from sessiontree.contracts.reports.events import (
+    Event,
+    ToolExecutionEnd,
+    ToolExecutionRetry,
+    ToolExecutionStart,
+)
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact, read_facts
 from sessiontree.tree.canvas_state import CanvasState, change_state

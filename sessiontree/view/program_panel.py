@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts import session_facts as said
-from sessiontree.contracts.events import exit_of
-from sessiontree.contracts.fan_outs import SAYS_NOTHING
-from sessiontree.contracts.jsonable import dump_readable
-from sessiontree.contracts.messages import TextContent, ToolResultMessage
-from sessiontree.contracts.tree_facts import Fact
+from sessiontree.contracts.facts import session_facts as said
+from sessiontree.contracts.facts.tree_facts import Fact
+from sessiontree.contracts.reports.events import exit_of
+from sessiontree.contracts.reports.fan_outs import SAYS_NOTHING
+from sessiontree.contracts.values.jsonable import dump_readable
+from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
 
 GIST_CHARS: Final = 120
 """Longest text of a call, a note or an error in a panel, before invisible characters are made visible."""

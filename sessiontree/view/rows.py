@@ -10,12 +10,12 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final, TypeAlias
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts.approvals import ApprovalQuestion
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.questions import QuestionRequest
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.recorded.approvals import ApprovalQuestion
+from sessiontree.contracts.recorded.questions import QuestionRequest
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.view.differences import differences_of_call
 from sessiontree.view.live_tree import LiveTree, OpenRequest
 from sessiontree.view.markdown import visible_lines

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_config
 from sessiontree.view.bundle import join_modules

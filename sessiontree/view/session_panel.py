@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts.events import display_of
-from sessiontree.contracts.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.programs import is_of_program
-from sessiontree.contracts.results import ResultCause
-from sessiontree.contracts.settings import Budget
+from sessiontree.contracts.recorded.programs import is_of_program
+from sessiontree.contracts.recorded.results import ResultCause
+from sessiontree.contracts.reports.events import display_of
+from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.values.jsonable import dump_readable, to_json_value
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.journal.replay import read_fact
 from sessiontree.view.program_panel import ProgramPanel
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts import session_facts as said
-from sessiontree.contracts.tree_facts import Fact
+from sessiontree.contracts.facts import session_facts as said
+from sessiontree.contracts.facts.tree_facts import Fact
 from sessiontree.journal.record import JournalRecord
 
 MAX_WHY_CHARS: Final = 200

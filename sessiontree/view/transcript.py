@@ -12,19 +12,19 @@ from typing import Any, Final
 
 from sessiontree.channels.question_text import item_text
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts import questions as asked
-from sessiontree.contracts import session_facts as said
-from sessiontree.contracts.events import display_of, exit_of
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.facts import session_facts as said
+from sessiontree.contracts.facts.tree_facts import ApprovalRequested
+from sessiontree.contracts.recorded import questions as asked
+from sessiontree.contracts.recorded.programs import is_of_program, key_in_program
+from sessiontree.contracts.reports.events import display_of, exit_of
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.messages import (
     ImageContent,
     TextContent,
     ThinkingContent,
     ToolResultMessage,
     UserMessage,
 )
-from sessiontree.contracts.programs import is_of_program, key_in_program
-from sessiontree.contracts.tree_facts import ApprovalRequested
 from sessiontree.journal.record import JournalRecord
 from sessiontree.view.differences import differences_of_call, differences_of_result
 from sessiontree.view.markdown import render_markdown, visible_lines

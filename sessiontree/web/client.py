@@ -24,9 +24,9 @@ from typing import Final, TypeAlias
 import httpcore
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError, ValidationError
-from sessiontree.contracts.http_requests import HttpResponse
-from sessiontree.contracts.ports import Page
-from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.handles.http_requests import HttpResponse
+from sessiontree.contracts.handles.ports import Page
+from sessiontree.contracts.values.untrusted import wrapped
 from sessiontree.version import VERSION
 from sessiontree.web.address import Ip, Range, WebAddress, denied, join_address, normal_host, not_public
 from sessiontree.web.connection import WebConnection

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.http_requests import MAX_SENT_HEADER_CHARS, MAX_SENT_HEADERS, HttpMethod
+from sessiontree.contracts.handles.http_requests import MAX_SENT_HEADER_CHARS, MAX_SENT_HEADERS, HttpMethod
 
 BODIED: Final = frozenset({"POST", "PUT", "PATCH"})
 """Methods whose requests say the length of their body even if it is empty. Source: RFC 9110, section 8.6."""

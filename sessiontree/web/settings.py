@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import Field, field_validator
 
-from sessiontree.contracts.settings import StrictSettings
+from sessiontree.contracts.settings.settings import StrictSettings
 
 MAX_BODY_BYTES: Final = 16 * 2**20
 WEB_PORTS: Final = (80, 443)

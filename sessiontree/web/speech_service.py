@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
-from sessiontree.contracts.http_requests import HttpResponse
-from sessiontree.contracts.speech import MAX_AUDIO_BYTES, Speech, SpeechRequest
+from sessiontree.contracts.handles.http_requests import HttpResponse
+from sessiontree.contracts.handles.speech import MAX_AUDIO_BYTES, Speech, SpeechRequest
 from sessiontree.web.address import WebAddress, parse_address
 from sessiontree.web.sent_requests import SentRequest, check_headers
 

@@ -27,10 +27,10 @@ from sessiontree.contracts.errors import (
     ToolError,
     ValidationError,
 )
-from sessiontree.contracts.http_requests import MAX_SENT_BYTES, HttpRequest, HttpResponse
+from sessiontree.contracts.handles.http_requests import MAX_SENT_BYTES, HttpRequest, HttpResponse
+from sessiontree.contracts.handles.ports import Page, SearchHit, SearchQuery
+from sessiontree.contracts.handles.speech import Speech, SpeechRequest
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Page, SearchHit, SearchQuery
-from sessiontree.contracts.speech import Speech, SpeechRequest
 from sessiontree.web.address import WebAddress, normal_host, parse_address
 from sessiontree.web.client import (
     AddressRules,
@@ -178,8 +178,8 @@ NO_PROVIDER = (
 class OutboundWeb:
     """Reads pages, asks the search provider and sends requests: the web of a process.
 
-    It is the process's :class:`~sessiontree.contracts.ports.Web` and
-    :class:`~sessiontree.contracts.http_requests.HttpSender`.
+    It is the process's :class:`~sessiontree.contracts.handles.ports.Web` and
+    :class:`~sessiontree.contracts.handles.http_requests.HttpSender`.
 
     Use it from one event loop. No connection stays open between pages.
 

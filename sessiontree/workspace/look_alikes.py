@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Final, TypeAlias
 
-from sessiontree.contracts.file_names import fold_name, is_foldable
+from sessiontree.contracts.values.file_names import fold_name, is_foldable
 from sessiontree.workspace.resolver import Resolver, RootDirectory, WorkspacePath
 
 MAX_NAMES: Final = 256

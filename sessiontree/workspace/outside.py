@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sessiontree.contracts.errors import ConfigError, ToolError
-from sessiontree.contracts.ports import Entry, Reader, Writer, Written
+from sessiontree.contracts.handles.ports import Entry, Reader, Writer, Written
 from sessiontree.protected import OwnPlaces
 from sessiontree.workspace.writer import WorkspaceWriter
 

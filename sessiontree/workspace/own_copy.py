@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.recorded.child_workspaces import ChangedFile, WorkspaceCopy
 from sessiontree.workspace.copied_files import (
     Copied,
     FileBounds,

@@ -1,6 +1,6 @@
 """Reading files and directories below one root.
 
-:class:`WorkspaceReader` implements :class:`~sessiontree.contracts.ports.Reader`. Lists of directories report
+:class:`WorkspaceReader` implements :class:`~sessiontree.contracts.handles.ports.Reader`. Lists of directories report
 links and never follow them.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from sessiontree.contracts.ports import Entry
+from sessiontree.contracts.handles.ports import Entry
 from sessiontree.workspace.resolver import Identity, Resolver, file_identity, pseudo_file_system, to_entry
 from sessiontree.workspace.root import (
     TEMPORARY_PREFIX,
@@ -151,7 +151,7 @@ _OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | 
 
 
 class WorkspaceReader:
-    """Reads files below one root; see :class:`~sessiontree.contracts.ports.Reader` for its promises.
+    """Reads files below one root; see :class:`~sessiontree.contracts.handles.ports.Reader` for its promises.
 
     Paths in results are relative to the root with links resolved. Files on kernel file systems (procfs, sysfs
     and others) are refused. Safe to use from several threads.

@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Final, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.ports import Entry, EntryType
+from sessiontree.contracts.handles.ports import Entry, EntryType
 
 RESOLVE_NO_MAGICLINKS: Final = 0x02
 RESOLVE_BENEATH: Final = 0x08

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.ports import Entry, Reader
-from sessiontree.contracts.settings import suggestion
-from sessiontree.contracts.skills import PLACE, Skill
+from sessiontree.contracts.handles.ports import Entry, Reader
+from sessiontree.contracts.settings.settings import suggestion
+from sessiontree.contracts.tools.skills import PLACE, Skill
 from sessiontree.workspace.reader import WorkspaceReader
 from sessiontree.workspace.root import failed
 
@@ -19,7 +19,7 @@ from sessiontree.workspace.root import failed
 class SkillReader:
     """Reads ``/skills/<name>/…`` in the folders of skills and everything else in the workspace.
 
-    It implements :class:`~sessiontree.contracts.ports.Reader`. Links in a skill must stay in its folder.
+    It implements :class:`~sessiontree.contracts.handles.ports.Reader`. Links in a skill must stay in its folder.
 
     Args:
         files: Reads the workspace.

@@ -1,6 +1,6 @@
 """Changing files below one root.
 
-:class:`WorkspaceWriter` implements :class:`~sessiontree.contracts.ports.Writer`.
+:class:`WorkspaceWriter` implements :class:`~sessiontree.contracts.handles.ports.Writer`.
 
 A file is replaced in one step: a temporary file next to it is written, synced and renamed over it. Whoever
 opens the name sees the old content or the new content, whatever fails.
@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Final
 
 from sessiontree.contracts.errors import ToolError
+from sessiontree.contracts.handles.ports import Written
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Written
 from sessiontree.protected import OwnPlaces, protected_places
 from sessiontree.workspace.reader import WorkspaceReader
 from sessiontree.workspace.resolver import Resolver, WorkspacePath
@@ -138,7 +138,7 @@ _STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WorkspaceWriter:
-    """Changes files below one root; see :class:`~sessiontree.contracts.ports.Writer` for its promises.
+    """Changes files below one root; see :class:`~sessiontree.contracts.handles.ports.Writer` for its promises.
 
     Writing to a link below the root replaces the link's target and keeps the link. Paths in results are
     relative to the root with links resolved. Safe to use from several threads.

@@ -21,7 +21,7 @@ from sessiontree import (
     ToolResult,
     ValidationError,
 )
-from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.values.messages import ImageContent
 from tests.behaviour.waiting_fakes import Nothing
 
 RING: dict[str, Any] = {}

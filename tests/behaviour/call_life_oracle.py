@@ -25,13 +25,13 @@ from sessiontree import (
     ToolContext,
     ToolResult,
 )
-from sessiontree.contracts.events import (
+from sessiontree.contracts.reports.events import (
     ToolExecutionEnd,
     ToolExecutionRetry,
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
-from sessiontree.contracts.hooks import HookAnswer
+from sessiontree.contracts.tools.hooks import HookAnswer
 from sessiontree.runtime.progress import ProgressReader
 
 WORDS = {

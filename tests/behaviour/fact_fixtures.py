@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from sessiontree import SessionTree, ToolCall
 from sessiontree.api.inbox import PendingApproval
-from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
-from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts
 

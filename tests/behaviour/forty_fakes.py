@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sessiontree import ModelRequest, script_call
-from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.values.messages import ToolResultMessage
 from tests.behaviour.signal_fixtures import Flag, Log
 from tests.behaviour.switchboard_fixtures import Switchboard
 

@@ -14,7 +14,7 @@ from typing import cast
 
 from sessiontree import AsyncFunctionModel, Limits, PolicyConfig, SessionTree, ToolPolicy
 from sessiontree.api.runtime_options import BackendName
-from sessiontree.contracts.tree_facts import SessionEnded
+from sessiontree.contracts.facts.tree_facts import SessionEnded
 from tests.behaviour.fact_fixtures import until
 from tests.behaviour.forty_fakes import CHILDREN, FREE, FortyReply
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sessiontree import CalledTool, EndedCall, Hook, HookContext, KeptResult
-from sessiontree.contracts.hooks import HookAnswer, OnError
-from sessiontree.contracts.messages import ImageContent, TextContent
+from sessiontree.contracts.tools.hooks import HookAnswer, OnError
+from sessiontree.contracts.values.messages import ImageContent, TextContent
 from tests.behaviour.signal_fixtures import Log
 
 

@@ -18,8 +18,8 @@ from sessiontree import (
     KeptResult,
     ToolResult,
 )
-from sessiontree.contracts.hooks import HookPoint, OnError
-from sessiontree.contracts.messages import ImageContent, TextContent
+from sessiontree.contracts.tools.hooks import HookPoint, OnError
+from sessiontree.contracts.values.messages import ImageContent, TextContent
 from tests.behaviour.signal_fixtures import Flag
 
 HUGE = 1 << 30

@@ -19,8 +19,8 @@ from sessiontree import (
     SessionTree,
     script_call,
 )
-from sessiontree.contracts.messages import AssistantMessage, UserMessage
-from sessiontree.contracts.tree_facts import ResultHeld
+from sessiontree.contracts.facts.tree_facts import ResultHeld
+from sessiontree.contracts.values.messages import AssistantMessage, UserMessage
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import effects
 from tests.behaviour.fact_fixtures import until

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 from sessiontree import FunctionModel, ModelRequest, script_call
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 from sessiontree.models.answers import Answer
 
 JOB = re.compile(r"job-[0-9a-f]{6}")

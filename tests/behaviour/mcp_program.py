@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from sessiontree import SessionTree
 from sessiontree.api.runtime_options import BackendName
-from sessiontree.contracts.tree_facts import ClientCallOpened
+from sessiontree.contracts.facts.tree_facts import ClientCallOpened
 from sessiontree.journal.replay import read_facts
 from tests.behaviour.mcp_fixtures import asking_options
 from tests.behaviour.question_fixtures import ENDLESS

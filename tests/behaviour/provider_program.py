@@ -13,7 +13,7 @@ from typing import cast
 
 from sessiontree import ProviderModel, SessionTree
 from sessiontree.api.runtime_options import BackendName
-from sessiontree.contracts.session_facts import MessageReceived
+from sessiontree.contracts.facts.session_facts import MessageReceived
 from tests.behaviour.fact_fixtures import until
 
 MODEL, KEY = "openai:gpt-5", "sk-sentinel-8vB2"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sessiontree import AgentSpec, Limits, PendingQuestion, ScriptedModel, SessionTree, script_call
-from sessiontree.contracts.tree_facts import ClientCallOpened
+from sessiontree.contracts.facts.tree_facts import ClientCallOpened
 from tests.behaviour.fact_fixtures import until
 
 ENDLESS: Final = Limits(approval_patience_s=None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sessiontree.api.journaled_trees import replay_tree
 from sessiontree.contracts.errors import JournalError
-from sessiontree.contracts.replay_report import ReplayReport
+from sessiontree.contracts.reports.replay_report import ReplayReport
 from sessiontree.journal.journal import Journal
 
 

@@ -8,8 +8,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from sessiontree import Hook, HookContext, HookText, KeptResult, Rewrite
-from sessiontree.contracts.hooks import HookPoint, OnError
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.tools.hooks import HookPoint, OnError
+from sessiontree.contracts.values.messages import TextContent
 
 MISDEEDS = ("hangs", "spoils and raises", "raises", "exits", "is cancelled", "returns junk", "returns a bomb")
 BOMB = 3_000_000

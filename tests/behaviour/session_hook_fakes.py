@@ -14,7 +14,7 @@ from sessiontree import (
     Spawning,
     StartedSession,
 )
-from sessiontree.contracts.hooks import OnError, SpawnAnswer
+from sessiontree.contracts.tools.hooks import OnError, SpawnAnswer
 from tests.behaviour.signal_fixtures import Log
 from tests.behaviour.waiting_fakes import Held
 

@@ -17,7 +17,7 @@ from sessiontree import (
     ScriptedModel,
     StreamFunctionModel,
 )
-from sessiontree.contracts.session_facts import ModelChanged, Opened
+from sessiontree.contracts.facts.session_facts import ModelChanged, Opened
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model
 from tests.behaviour.effect_fakes import TOOLS

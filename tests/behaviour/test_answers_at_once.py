@@ -8,7 +8,7 @@ import pytest
 
 from sessiontree import AnswerTooLate, Limits, ScriptedModel, script_call
 from sessiontree.api.inbox import PendingApproval
-from sessiontree.contracts.tree_facts import ApprovalDecided
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, results

@@ -20,8 +20,8 @@ from sessiontree import (
     TerminalChannel,
     script_call,
 )
-from sessiontree.contracts.session_facts import ApprovalWanted, CallHeld, CallResolved
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested, ApprovalStepRecorded
+from sessiontree.contracts.facts.session_facts import ApprovalWanted, CallHeld, CallResolved
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ApprovalRequested, ApprovalStepRecorded
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import PATIENCE_S, asked, facts_of, results, until

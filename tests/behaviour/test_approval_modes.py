@@ -19,9 +19,9 @@ from sessiontree import (
     tool,
 )
 from sessiontree.api.approval_modes import CALLS, MODES, describe_commands, mode_table, outcome_of
-from sessiontree.contracts.approvals import ApprovalMode
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided
 from sessiontree.contracts.kinds import SystemAnswer
-from sessiontree.contracts.tree_facts import ApprovalDecided
+from sessiontree.contracts.recorded.approvals import ApprovalMode
 from tests.behaviour.fact_fixtures import facts_of
 from tests.behaviour.tree_fixtures import Opener
 

@@ -16,7 +16,7 @@ from sessiontree import (
     SessionTree,
     script_call,
 )
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ApprovalStepRecorded,
     ApprovalWaiting,

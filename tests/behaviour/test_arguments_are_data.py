@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import PermissionTier, RawTool, ScriptedModel, ToolContext, ToolResult, script_call
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.compiled import compile_tool
 from sessiontree_tools import builtin_tools
 from tests.behaviour.fact_fixtures import asked, results

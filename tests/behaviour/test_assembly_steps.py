@@ -28,8 +28,8 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.hooks import HookAnswer
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.tools.hooks import HookAnswer
 from sessiontree.models.answers import Answer
 from sessiontree.policy.settings import ToolLists
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, results

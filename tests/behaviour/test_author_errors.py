@@ -17,8 +17,8 @@ from sessiontree import (
     SessionFailed,
     script_call,
 )
-from sessiontree.contracts import author_errors
-from sessiontree.contracts.session_facts import CallResolved, TurnFailed
+from sessiontree.contracts.facts.session_facts import CallResolved, TurnFailed
+from sessiontree.contracts.tools import author_errors
 from sessiontree.models.answers import Answer
 from tests.behaviour.author_bug_fakes import confuse, confuse_later, divide
 from tests.behaviour.fact_fixtures import facts_of

@@ -28,9 +28,9 @@ from sessiontree import (
     Usage,
     script_call,
 )
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import Message, TextContent, UserMessage
-from sessiontree.contracts.session_facts import TurnFailed
+from sessiontree.contracts.facts.session_facts import TurnFailed
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import Message, TextContent, UserMessage
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import EmitEvent, Model
 from tests.behaviour.bad_tool_fakes import NESTED, RING, Outcry, cancelled_from_within, junk, raising

@@ -27,7 +27,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.journal.claim import JournalClaim
 from tests.behaviour.effect_fakes import TOOLS, Append, Look

@@ -27,7 +27,7 @@ from sessiontree import (
     SpawnRefused,
     script_call,
 )
-from sessiontree.contracts.tree_facts import SpawnDenied
+from sessiontree.contracts.facts.tree_facts import SpawnDenied
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import facts_of
 from tests.behaviour.tree_fixtures import Opener

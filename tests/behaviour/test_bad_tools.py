@@ -20,7 +20,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
 from sessiontree.models.answers import Answer
 from tests.behaviour.bad_tool_fakes import MISDEEDS, Misbehave
 from tests.behaviour.effect_fakes import TOOLS

@@ -22,8 +22,8 @@ from sessiontree import (
     Usage,
     script_call,
 )
-from sessiontree.contracts.messages import TextContent
-from sessiontree.contracts.tree_facts import BudgetSpent, SessionSpawned, SpawnDenied
+from sessiontree.contracts.facts.tree_facts import BudgetSpent, SessionSpawned, SpawnDenied
+from sessiontree.contracts.values.messages import TextContent
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import facts_of

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from sessiontree import Runtime, ScriptedModel, SessionTree, SessionTreeError
-from sessiontree.contracts.messages import ToolCall, ToolResultMessage
-from sessiontree.contracts.session_facts import CallOpened, CallResolved, TurnReplied
+from sessiontree.contracts.facts.session_facts import CallOpened, CallResolved, TurnReplied
+from sessiontree.contracts.values.messages import ToolCall, ToolResultMessage
 from sessiontree.models.answers import Answer
 from tests.behaviour.call_life_oracle import RUNS, Diarist, Diary, Step, judge
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, until

@@ -17,7 +17,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
 )
-from sessiontree.contracts.messages import AssistantMessage, ThinkingContent
+from sessiontree.contracts.values.messages import AssistantMessage, ThinkingContent
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider, FakeRequest
 from tests.behaviour.tree_fixtures import Opener

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from sessiontree import AgentConfig, AgentSpec, FunctionModel, ModelRequest, SpawnRefused, script_call
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.session_facts import CallResolved
-from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.facts.tree_facts import ChangesKept, ChangesSettled
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.models.answers import Answer
 from tests.behaviour.fact_fixtures import facts_of, results, until
 from tests.behaviour.tree_fixtures import Opener

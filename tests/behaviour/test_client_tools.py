@@ -31,10 +31,10 @@ from sessiontree import (
     script_call,
 )
 from sessiontree.api.client_calls import WaitingCall
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.session_facts import CallDelegated, CallParked, CallResolved
-from sessiontree.contracts.tree_facts import ClientCallEnded as Closed
-from sessiontree.contracts.tree_facts import ClientCallOpened, ResultHeld
+from sessiontree.contracts.facts.session_facts import CallDelegated, CallParked, CallResolved
+from sessiontree.contracts.facts.tree_facts import ClientCallEnded as Closed
+from sessiontree.contracts.facts.tree_facts import ClientCallOpened, ResultHeld
+from sessiontree.contracts.values.messages import ImageContent
 from tests.behaviour.fact_fixtures import asked, facts_of, records, results, until
 from tests.behaviour.tree_fixtures import BACKENDS, Opener
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from sessiontree import ScriptedModel, SessionStatus, script_call
-from sessiontree.contracts.tree_facts import SessionAdopted
+from sessiontree.contracts.facts.tree_facts import SessionAdopted
 from sessiontree.runtime.clock import machine_ms
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import PATIENCE_S, asked, facts_of

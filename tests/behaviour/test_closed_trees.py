@@ -30,7 +30,7 @@ from sessiontree import (
     script_call,
 )
 from sessiontree.api.backend import READ_WAIT_S
-from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.contracts.facts.tree_facts import SessionSpawned
 from sessiontree.models.answers import Answer
 from tests.behaviour import household_fakes as household
 from tests.behaviour.effect_fakes import TOOLS, effects

@@ -21,8 +21,8 @@ from sessiontree import (
     SessionTree,
     script_call,
 )
-from sessiontree.contracts.messages import AssistantMessage
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.values.messages import AssistantMessage
 from sessiontree.models.answers import Answer
 from sessiontree.testing.force import force_register
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, results

@@ -8,8 +8,8 @@ import os
 import pytest
 
 from sessiontree import Limits, ScriptedModel, script_call
-from sessiontree.contracts.events import ToolExecutionUpdate
-from sessiontree.contracts.messages import ToolCall
+from sessiontree.contracts.reports.events import ToolExecutionUpdate
+from sessiontree.contracts.values.messages import ToolCall
 from tests.behaviour.fact_fixtures import PATIENCE_S, results
 from tests.behaviour.tree_fixtures import Opener
 

@@ -23,8 +23,7 @@ from sessiontree import (
     Usage,
     tool,
 )
-from sessiontree.contracts.messages import TextContent, ToolResultMessage, UserMessage
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     CompactionBegun,
     CompactionFailed,
     ContextCompacted,
@@ -35,6 +34,7 @@ from sessiontree.contracts.session_facts import (
     TurnFailed,
     TurnRetried,
 )
+from sessiontree.contracts.values.messages import TextContent, ToolResultMessage, UserMessage
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, until

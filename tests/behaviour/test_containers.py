@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import AgentSpec, ConfigError, ScriptedModel, SessionTree, script_call
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
 from sessiontree.runtime.containers import journal_label
 from sessiontree.sandbox.containers.container import remove_containers
 from sessiontree.sandbox.process_tree import process_of

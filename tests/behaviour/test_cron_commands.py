@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sessiontree import FunctionModel, ModelRequest, PolicyConfig, SessionTree
-from sessiontree.contracts.session_facts import MessageReceived
-from sessiontree.contracts.tree_facts import CronJobRemoved
+from sessiontree.contracts.facts.session_facts import MessageReceived
+from sessiontree.contracts.facts.tree_facts import CronJobRemoved
 from sessiontree.models.answers import Answer
 from sessiontree.policy.settings import ToolPolicy
 from tests.behaviour.fact_fixtures import facts_of, until

@@ -18,7 +18,7 @@ from sessiontree import (
     StopPiece,
     StreamFunctionModel,
 )
-from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent, ToolCall
 from sessiontree.models.port import Model, Piece
 from tests.behaviour.fact_fixtures import results
 from tests.behaviour.tree_fixtures import Opener

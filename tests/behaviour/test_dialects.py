@@ -23,7 +23,7 @@ from sessiontree import (
     ToolResult,
     ValidationError,
 )
-from sessiontree.contracts.messages import AssistantMessage, ToolCall, ToolResultMessage
+from sessiontree.contracts.values.messages import AssistantMessage, ToolCall, ToolResultMessage
 from sessiontree.models.answers import Answer
 from tests.behaviour.tree_fixtures import Opener
 

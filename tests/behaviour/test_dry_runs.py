@@ -29,14 +29,14 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.messages import AssistantMessage, TextContent, Usage
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import (
     CallResolved,
     RunFinished,
     TurnStarted,
 )
-from sessiontree.contracts.session_ids import SessionIds, session_key
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent, Usage
+from sessiontree.contracts.values.session_ids import SessionIds, session_key
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.export import Manifest
 from sessiontree.journal.journal import Journal

@@ -11,9 +11,9 @@ import pytest
 
 from sessiontree import ConfigError, FunctionModel, ModelRequest, PolicyConfig, SessionTree
 from sessiontree.contracts.errors import TreeNotFound
-from sessiontree.contracts.session_facts import MessageReceived, RunFinished
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.tree_facts import CronSlotClaimed
+from sessiontree.contracts.facts.session_facts import MessageReceived, RunFinished
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_facts import CronSlotClaimed
 from sessiontree.models.answers import Answer
 from sessiontree.policy.settings import ToolPolicy
 from sessiontree.runtime.clock import machine_ms

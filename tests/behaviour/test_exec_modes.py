@@ -13,8 +13,8 @@ from sessiontree import (
     ScriptedModel,
     script_call,
 )
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.tree_facts import ApprovalDecided, ToolAlwaysAllowed
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ToolAlwaysAllowed
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.models.answers import Answer
 from tests.behaviour.fact_fixtures import asked, facts_of, results
 from tests.behaviour.tree_fixtures import Opener

@@ -11,8 +11,8 @@ from typing import cast
 import pytest
 
 from sessiontree import ScriptedModel, script_call
-from sessiontree.contracts.session_facts import CallIntended, CallResolved, TurnReplied, TurnStarted
-from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned, TreeCreated
+from sessiontree.contracts.facts.session_facts import CallIntended, CallResolved, TurnReplied, TurnStarted
+from sessiontree.contracts.facts.tree_facts import SessionEnded, SessionSpawned, TreeCreated
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session

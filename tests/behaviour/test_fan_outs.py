@@ -16,8 +16,8 @@ from sessiontree import (
     ModelRequest,
     SessionFailed,
 )
-from sessiontree.contracts.messages import TextContent, Usage
-from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.contracts.facts.tree_facts import SessionSpawned
+from sessiontree.contracts.values.messages import TextContent, Usage
 from tests.behaviour.fact_fixtures import facts_of
 from tests.behaviour.tree_fixtures import Opener
 

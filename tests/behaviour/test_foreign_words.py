@@ -18,9 +18,9 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.hooks import CalledTool, HookAnswer
-from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage
-from sessiontree.contracts.session_facts import MessageReceived, Opened
+from sessiontree.contracts.facts.session_facts import MessageReceived, Opened
+from sessiontree.contracts.tools.hooks import CalledTool, HookAnswer
+from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage, UserMessage
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, results, until

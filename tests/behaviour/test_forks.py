@@ -22,7 +22,7 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     ApprovalWanted,
     CallDelegated,
     CallIntended,
@@ -31,7 +31,12 @@ from sessiontree.contracts.session_facts import (
     RunFinished,
     SessionForked,
 )
-from sessiontree.contracts.tree_facts import ApprovalDecided, ClientCallOpened, SessionAdopted, TreeForked
+from sessiontree.contracts.facts.tree_facts import (
+    ApprovalDecided,
+    ClientCallOpened,
+    SessionAdopted,
+    TreeForked,
+)
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts, facts_of, records, results, until

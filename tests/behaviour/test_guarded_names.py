@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sessiontree import BlockCall, Hook, HookContext, ScriptedModel, script_call
-from sessiontree.contracts.hooks import CalledTool, HookAnswer
+from sessiontree.contracts.tools.hooks import CalledTool, HookAnswer
 from tests.behaviour.fact_fixtures import results
 from tests.behaviour.tree_fixtures import Opener
 

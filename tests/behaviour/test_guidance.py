@@ -9,7 +9,7 @@ import pytest
 
 from sessiontree import AgentSpec, ConfigError, FunctionModel, ModelRequest
 from sessiontree.api.guidance import MAX_CHARS, guidance_of
-from sessiontree.contracts.untrusted import BEGIN, END
+from sessiontree.contracts.values.untrusted import BEGIN, END
 from tests.behaviour.tree_fixtures import Opener
 
 TEXT = "# Project\n\nRun `make test`.\n"

@@ -13,8 +13,8 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.events import displayed
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.reports.events import displayed
+from sessiontree.contracts.values.jsonable import dump_json
 from tests.behaviour.fact_fixtures import records, results
 from tests.behaviour.tree_fixtures import Opener
 

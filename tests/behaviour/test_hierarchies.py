@@ -28,9 +28,9 @@ from sessiontree import (
     ToolCall,
     script_call,
 )
-from sessiontree.contracts.messages import UserMessage
-from sessiontree.contracts.session_facts import MessageReceived
-from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
+from sessiontree.contracts.facts.session_facts import MessageReceived
+from sessiontree.contracts.facts.tree_facts import SessionEnded, SessionSpawned
+from sessiontree.contracts.values.messages import UserMessage
 from sessiontree.models.answers import Answer
 from tests.behaviour.fact_fixtures import facts, facts_of, until
 from tests.behaviour.signal_fixtures import Flag

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sessiontree import ScriptedModel, SessionStatus, SessionTree, SpawnRefused, script_call
-from sessiontree.contracts.hooks import CALL_POINTS, POINTS, TOLD_POINTS, HookPoint
-from sessiontree.contracts.session_facts import CallResolved, HookFailed, MessageReceived
-from sessiontree.contracts.tree_facts import OutsideHookFailed
+from sessiontree.contracts.facts.session_facts import CallResolved, HookFailed, MessageReceived
+from sessiontree.contracts.facts.tree_facts import OutsideHookFailed
+from sessiontree.contracts.tools.hooks import CALL_POINTS, POINTS, TOLD_POINTS, HookPoint
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, until
 from tests.behaviour.rogue_hook_fakes import MISDEEDS, AsyncRogue, Rogue

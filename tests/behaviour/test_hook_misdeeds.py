@@ -8,8 +8,8 @@ import resource
 import pytest
 
 from sessiontree import ScriptedModel, script_call
-from sessiontree.contracts.hooks import CALL_POINTS, CallPoint
-from sessiontree.contracts.session_facts import CallResolved, HookFailed
+from sessiontree.contracts.facts.session_facts import CallResolved, HookFailed
+from sessiontree.contracts.tools.hooks import CALL_POINTS, CallPoint
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of
 from tests.behaviour.hook_misdeed_fakes import (

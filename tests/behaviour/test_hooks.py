@@ -25,16 +25,16 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionStart
-from sessiontree.contracts.hooks import HookAnswer
-from sessiontree.contracts.messages import TextContent, ToolResultMessage
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     ApprovalWanted,
     CallIntended,
     CallResolved,
     HookFailed,
     MessageReceived,
 )
+from sessiontree.contracts.reports.events import Event, ToolExecutionEnd, ToolExecutionStart
+from sessiontree.contracts.tools.hooks import HookAnswer
+from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import PATIENCE_S, asked, facts_of, results, until

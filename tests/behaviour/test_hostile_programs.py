@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from sessiontree import FunctionModel, ModelRequest, PolicyConfig, ToolPolicy, script_call
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.session_facts import ProgramAdvanced
-from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.contracts.facts.session_facts import ProgramAdvanced
+from sessiontree.contracts.facts.tree_facts import SessionSpawned
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.sandbox.process_tree import descendants
 from tests.behaviour.effect_fakes import LOG, TOOLS, effects
 from tests.behaviour.fact_fixtures import facts_of, results

@@ -20,8 +20,14 @@ from sessiontree import (
     SessionStatus,
     script_call,
 )
-from sessiontree.contracts.session_facts import CallOpened, CallResolved, Interrupted, TurnCut, TurnStarted
-from sessiontree.contracts.tree_facts import ApprovalDecided, InterruptBegun, ResultHeld
+from sessiontree.contracts.facts.session_facts import (
+    CallOpened,
+    CallResolved,
+    Interrupted,
+    TurnCut,
+    TurnStarted,
+)
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided, InterruptBegun, ResultHeld
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, until
 from tests.behaviour.signal_fixtures import Flag

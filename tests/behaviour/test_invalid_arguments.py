@@ -21,15 +21,15 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.messages import UserMessage
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     ArgumentsRejected,
     CallIntended,
     CallResolved,
     ChildTroubleNoted,
     ToolGivenUp,
 )
-from sessiontree.contracts.tree_facts import ChannelSaid
+from sessiontree.contracts.facts.tree_facts import ChannelSaid
+from sessiontree.contracts.values.messages import UserMessage
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import facts, facts_of, results, until
 from tests.behaviour.signal_fixtures import Log

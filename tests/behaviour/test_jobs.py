@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sessiontree import AgentConfig, AgentSpec, SessionTree, script_call
-from sessiontree.contracts.messages import UserMessage
-from sessiontree.contracts.session_facts import JobEnded, JobStarted, MessageReceived, RunFinished
+from sessiontree.contracts.facts.session_facts import JobEnded, JobStarted, MessageReceived, RunFinished
+from sessiontree.contracts.values.messages import UserMessage
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, results, until
 from tests.behaviour.job_fakes import job_of, process, steps, text_of
 from tests.behaviour.test_commands import HOLDING, begun, in_time

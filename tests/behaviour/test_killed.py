@@ -10,7 +10,7 @@ from asyncio.subprocess import PIPE
 
 import pytest
 
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
 from tests.behaviour import household_fakes as household
 from tests.behaviour.deadly_fakes import Countdown
 from tests.behaviour.effect_fakes import TOOLS

@@ -17,7 +17,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.channels.safe_text import question_text
-from sessiontree.contracts.tree_facts import DenialLifted
+from sessiontree.contracts.facts.tree_facts import DenialLifted
 from tests.behaviour.fact_fixtures import asked as waiting
 from tests.behaviour.fact_fixtures import facts_of
 from tests.behaviour.tree_fixtures import Opener

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree import ClientTool, PermissionTier, ScriptedModel, script_call, tool
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.models.answers import Answer
 from tests.behaviour.tree_fixtures import Opener
 

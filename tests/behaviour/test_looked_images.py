@@ -32,8 +32,8 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.capabilities import VISION
-from sessiontree.contracts.tree_facts import UsageCharged, VisionAnswered
+from sessiontree.contracts.facts.tree_facts import UsageCharged, VisionAnswered
+from sessiontree.contracts.recorded.capabilities import VISION
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.shown_images import image_tokens
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of

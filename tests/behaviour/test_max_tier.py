@@ -16,8 +16,8 @@ from sessiontree import (
     ToolPolicy,
     script_call,
 )
+from sessiontree.contracts.facts.tree_facts import ApprovalRequested
 from sessiontree.contracts.kinds import TierLabel
-from sessiontree.contracts.tree_facts import ApprovalRequested
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.policy.steps import Standing

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from sessiontree import ScriptedModel
-from sessiontree.contracts.session_facts import CallDelegated, CallIntended, CallResolved, InputGiven
-from sessiontree.contracts.tree_facts import ClientCallEnded
+from sessiontree.contracts.facts.session_facts import CallDelegated, CallIntended, CallResolved, InputGiven
+from sessiontree.contracts.facts.tree_facts import ClientCallEnded
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, results
 from tests.behaviour.mcp_fixtures import accept, asking_options, notes
 from tests.behaviour.question_fixtures import waiting

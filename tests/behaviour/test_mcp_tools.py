@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sessiontree import AgentConfig, AgentSpec, PolicyWarning, ScriptedModel, script_call
-from sessiontree.contracts.session_facts import CallDelegated, CallIntended, CallResolved, InputGiven
-from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.facts.session_facts import CallDelegated, CallIntended, CallResolved, InputGiven
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from tests.behaviour.fact_fixtures import facts_of, results, until
 from tests.behaviour.mcp_fixtures import READING, accept, fixture_server, notes, pin_place
 from tests.behaviour.question_fixtures import ENDLESS, waiting

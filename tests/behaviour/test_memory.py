@@ -19,7 +19,7 @@ from sessiontree import (
     SessionHandle,
     script_call,
 )
-from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 from sessiontree.models.answers import Answer
 from tests.behaviour.fact_fixtures import asked, results
 from tests.behaviour.switchboard_fixtures import Switchboard

@@ -26,9 +26,7 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.capabilities import CHANNEL
-from sessiontree.contracts.messages import TextContent, ThinkingContent, UserMessage
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     CallOpened,
     HookFailed,
     MessageReceived,
@@ -36,7 +34,9 @@ from sessiontree.contracts.session_facts import (
     TurnFailed,
     TurnReplied,
 )
-from sessiontree.contracts.tree_facts import ChannelSaid
+from sessiontree.contracts.facts.tree_facts import ChannelSaid
+from sessiontree.contracts.recorded.capabilities import CHANNEL
+from sessiontree.contracts.values.messages import TextContent, ThinkingContent, UserMessage
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Piece
 from tests.behaviour.effect_fakes import TOOLS, Words

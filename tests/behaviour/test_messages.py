@@ -20,9 +20,9 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.events import Done, TextDelta, ToolExecutionEnd
-from sessiontree.contracts.messages import TextContent, ToolResultMessage, UserMessage
-from sessiontree.contracts.session_facts import CallResolved, MessageReceived, TurnStarted
+from sessiontree.contracts.facts.session_facts import CallResolved, MessageReceived, TurnStarted
+from sessiontree.contracts.reports.events import Done, TextDelta, ToolExecutionEnd
+from sessiontree.contracts.values.messages import TextContent, ToolResultMessage, UserMessage
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import EmitEvent
 from tests.behaviour.effect_fakes import TOOLS, Append, effects

@@ -21,8 +21,8 @@ from sessiontree import (
     UserMessage,
     tool,
 )
-from sessiontree.contracts.jsonable import dump_json, to_json_value
-from sessiontree.contracts.session_facts import CompactionFailed, ContextCompacted
+from sessiontree.contracts.facts.session_facts import CompactionFailed, ContextCompacted
+from sessiontree.contracts.values.jsonable import dump_json, to_json_value
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
 from sessiontree.testing.fake_provider.fake_server import CHARS_PER_TOKEN, FakeProvider, FakeRequest
 from tests.behaviour.fact_fixtures import facts_of

@@ -20,7 +20,7 @@ from sessiontree import (
     Usage,
     script_call,
 )
-from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.contracts.values.messages import AssistantMessage
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model, Piece
 from tests.behaviour.tree_fixtures import Opener

@@ -17,7 +17,13 @@ from sessiontree import (
     SessionFailed,
     SessionStatus,
 )
-from sessiontree.contracts.session_facts import TurnCut, TurnFailed, TurnReplied, TurnRetried, TurnStarted
+from sessiontree.contracts.facts.session_facts import (
+    TurnCut,
+    TurnFailed,
+    TurnReplied,
+    TurnRetried,
+    TurnStarted,
+)
 from sessiontree.journal.record import kind_in
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model

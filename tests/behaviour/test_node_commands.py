@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree import AgentConfig, AgentSpec, script_call
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
-from sessiontree.contracts.session_facts import ApprovalWanted, RunFinished
+from sessiontree.contracts.facts.session_facts import ApprovalWanted, RunFinished
 from tests.behaviour.fact_fixtures import facts_of, results, until
 from tests.behaviour.job_fakes import process, steps
 from tests.behaviour.test_commands import begun, in_time

@@ -20,7 +20,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, results
 from tests.behaviour.tree_fixtures import Opener

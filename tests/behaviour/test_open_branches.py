@@ -15,7 +15,7 @@ from sessiontree import (
     SessionStatus,
     SessionTree,
 )
-from sessiontree.contracts.tree_facts import ResultHeld, SessionEnded
+from sessiontree.contracts.facts.tree_facts import ResultHeld, SessionEnded
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import facts_of, until
 from tests.behaviour.tree_fixtures import Opener

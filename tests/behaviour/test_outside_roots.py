@@ -9,8 +9,8 @@ import pytest
 
 from sessiontree import AgentConfig, AgentSpec, ApplyPatchPolicy, FunctionModel, PolicyConfig, script_call
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.session_facts import ApprovalWanted
+from sessiontree.contracts.facts.session_facts import ApprovalWanted
+from sessiontree.contracts.values.jsonable import JsonValue
 from tests.behaviour.fact_fixtures import facts_of, results
 from tests.behaviour.job_fakes import steps
 from tests.behaviour.tree_fixtures import Opener

@@ -34,8 +34,8 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.session_facts import CallParked, Opened, TurnReplied
-from sessiontree.contracts.tree_facts import ResultHeld
+from sessiontree.contracts.facts.session_facts import CallParked, Opened, TurnReplied
+from sessiontree.contracts.facts.tree_facts import ResultHeld
 from sessiontree.journal.replay import read_fact
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model

@@ -18,8 +18,8 @@ from sessiontree import (
     ToolCall,
     script_call,
 )
-from sessiontree.contracts.session_facts import ApprovalWanted, CallParked
-from sessiontree.contracts.tree_facts import ApprovalRequested, ResultHeld
+from sessiontree.contracts.facts.session_facts import ApprovalWanted, CallParked
+from sessiontree.contracts.facts.tree_facts import ApprovalRequested, ResultHeld
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, results, until

@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree import AgentSpec, ScriptedModel, script_call
 from sessiontree.browser.found import found_browser
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
 from tests.behaviour.fact_fixtures import facts_of
 from tests.behaviour.tree_fixtures import Opener
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from sessiontree import AsyncFunctionModel, FunctionModel, ModelRequest, PolicyConfig, ToolPolicy, script_call
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.session_facts import RunFinished
-from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.contracts.facts.session_facts import RunFinished
+from sessiontree.contracts.facts.tree_facts import SessionSpawned
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.programs import interpreter_process
 from sessiontree.programs.found import FoundInterpreter, found_interpreter
 from sessiontree.programs.interpreter_process import InterpreterProcess

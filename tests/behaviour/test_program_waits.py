@@ -19,8 +19,13 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.session_facts import CallResolved, ChildReported, MessageReceived, RunFinished
-from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
+from sessiontree.contracts.facts.session_facts import (
+    CallResolved,
+    ChildReported,
+    MessageReceived,
+    RunFinished,
+)
+from sessiontree.contracts.facts.tree_facts import SessionEnded, SessionSpawned
 from tests.behaviour.effect_fakes import LOG, TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, until
 from tests.behaviour.question_fixtures import waiting

@@ -20,8 +20,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     ArgumentsRejected,
     CallResolved,
     ProgramAdvanced,
@@ -29,7 +28,8 @@ from sessiontree.contracts.session_facts import (
     Tainted,
     ToolGivenUp,
 )
-from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.contracts.facts.tree_facts import SessionSpawned
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.programs.interpreter_process import MOST_PROGRAMS
 from tests.behaviour.effect_fakes import LOG, TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, results, until

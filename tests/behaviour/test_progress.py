@@ -25,8 +25,13 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
+from sessiontree.contracts.reports.events import (
+    Event,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
+from sessiontree.contracts.tools.context import ToolContext
 from tests.behaviour.fact_fixtures import PATIENCE_S, results
 from tests.behaviour.hook_fakes import Masking
 from tests.behaviour.signal_fixtures import Flag

@@ -24,8 +24,8 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.session_facts import ApprovalWanted
+from sessiontree.contracts.facts.session_facts import ApprovalWanted
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.models.answers import Answer
 from sessiontree_tools.write import Write
 from tests.behaviour.fact_fixtures import asked, facts_of, results

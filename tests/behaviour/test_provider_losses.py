@@ -10,8 +10,8 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from sessiontree import ProviderModel, SessionHandle, SessionStatus, SessionTree
-from sessiontree.contracts.messages import AssistantMessage, UserMessage
-from sessiontree.contracts.session_facts import TurnReplied
+from sessiontree.contracts.facts.session_facts import TurnReplied
+from sessiontree.contracts.values.messages import AssistantMessage, UserMessage
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeCounts, FakeProvider
 from tests.behaviour.fact_fixtures import PATIENCE_S, until

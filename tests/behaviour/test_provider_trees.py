@@ -24,7 +24,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
 )
-from sessiontree.contracts.messages import AssistantMessage, ThinkingContent
+from sessiontree.contracts.values.messages import AssistantMessage, ThinkingContent
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
 from sessiontree.testing.fake_provider.fake_server import CHARS_PER_TOKEN, FakeProvider, FakeRequest
 from sessiontree.testing.fake_provider.wire_forms import WireForm

@@ -30,8 +30,8 @@ from sessiontree import (
     ValidationError,
     script_call,
 )
-from sessiontree.contracts.session_facts import CallDelegated, CallParked, CallResolved
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.session_facts import CallDelegated, CallParked, CallResolved
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ClientCallEnded,
     ClientCallOpened,

@@ -23,8 +23,8 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionUpdate
-from sessiontree.contracts.hooks import CalledTool, HookAnswer, HookResult, OnError
+from sessiontree.contracts.reports.events import Event, ToolExecutionEnd, ToolExecutionUpdate
+from sessiontree.contracts.tools.hooks import CalledTool, HookAnswer, HookResult, OnError
 from sessiontree.models.answers import Answer
 from tests.behaviour.fact_fixtures import PATIENCE_S, records
 from tests.behaviour.tree_fixtures import Opener

@@ -18,9 +18,9 @@ from sessiontree import (
     ToolPolicy,
     script_call,
 )
-from sessiontree.contracts.rewind import RecordedCalls
-from sessiontree.contracts.session_facts import ChildReported, RunFinished
-from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.contracts.facts.rewind import RecordedCalls
+from sessiontree.contracts.facts.session_facts import ChildReported, RunFinished
+from sessiontree.contracts.facts.tree_facts import SessionSpawned
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import facts_of, until
 from tests.behaviour.tree_fixtures import Opener

@@ -27,7 +27,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.messages import (
     ImageContent,
     Message,
     TextContent,

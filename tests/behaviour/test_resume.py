@@ -22,9 +22,9 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.session_facts import CallIntended, CallParked, CallResolved, Opened
-from sessiontree.contracts.session_ids import SessionIds, session_key
-from sessiontree.contracts.tree_facts import ApprovalDecided, CancelBegun, SessionSpawned, TreeCreated
+from sessiontree.contracts.facts.session_facts import CallIntended, CallParked, CallResolved, Opened
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided, CancelBegun, SessionSpawned, TreeCreated
+from sessiontree.contracts.values.session_ids import SessionIds, session_key
 from sessiontree.models.answers import Answer
 from tests.behaviour import household_fakes as household
 from tests.behaviour.effect_fakes import LOG, TOOLS, Append, Look, Words, effects

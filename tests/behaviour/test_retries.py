@@ -10,15 +10,15 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree import ExecutionError, PermissionTier, Retry, ScriptedModel, Timeout, ToolResult, script_call
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.events import (
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.reports.events import (
     Event,
     ToolExecutionEnd,
     ToolExecutionRetry,
     ToolExecutionStart,
 )
-from sessiontree.contracts.session_facts import CallResolved
-from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import Tool
 from sessiontree.runtime.progress import ProgressReader
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, results
 from tests.behaviour.signal_fixtures import Log

@@ -23,7 +23,7 @@ from sessiontree import (
     ValidationError,
     script_call,
 )
-from sessiontree.contracts.session_facts import CallIntended, MessageReceived
+from sessiontree.contracts.facts.session_facts import CallIntended, MessageReceived
 from sessiontree.models.answers import Answer
 from sessiontree.policy.settings import ToolPolicy
 from sessiontree.version import VERSION

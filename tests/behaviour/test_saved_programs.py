@@ -20,9 +20,9 @@ from sessiontree import (
     ValidationError,
     script_call,
 )
-from sessiontree.contracts.programs import MAX_PROGRAM_DEPTH
-from sessiontree.contracts.session_facts import CallResolved, ProgramStarted
-from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.contracts.facts.session_facts import CallResolved, ProgramStarted
+from sessiontree.contracts.facts.tree_facts import SessionSpawned
+from sessiontree.contracts.recorded.programs import MAX_PROGRAM_DEPTH
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, until
 from tests.behaviour.tree_fixtures import Opener

@@ -17,7 +17,7 @@ from sessiontree import (
     schema_tool,
     script_call,
 )
-from sessiontree.contracts.session_facts import ArgumentsRejected, CallIntended
+from sessiontree.contracts.facts.session_facts import ArgumentsRejected, CallIntended
 from tests.behaviour.effect_fakes import Append, effects
 from tests.behaviour.fact_fixtures import facts_of, results
 from tests.behaviour.tree_fixtures import Opener

@@ -20,7 +20,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.events import ToolExecutionEnd
+from sessiontree.contracts.reports.events import ToolExecutionEnd
 from sessiontree.models.answers import Answer
 from tests.behaviour.fact_fixtures import PATIENCE_S, records
 from tests.behaviour.tree_fixtures import Opener

@@ -26,10 +26,10 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.messages import ToolResultMessage, UserMessage
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import ActsFor, RunFinished
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested, DecisionRefused
+from sessiontree.contracts.facts.session_facts import ActsFor, RunFinished
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ApprovalRequested, DecisionRefused
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 from sessiontree.policy.settings import ToolLists
 from sessiontree.testing.force import force_register
 from tests.behaviour.fact_fixtures import asked, facts_of, until

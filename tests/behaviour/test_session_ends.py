@@ -20,8 +20,8 @@ from sessiontree import (
     SpawnRefused,
     script_call,
 )
-from sessiontree.contracts.session_facts import CallHeld, Stopping
-from sessiontree.contracts.tree_facts import CancelBegun, SessionAdopted, SessionEnded, SessionSpawned
+from sessiontree.contracts.facts.session_facts import CallHeld, Stopping
+from sessiontree.contracts.facts.tree_facts import CancelBegun, SessionAdopted, SessionEnded, SessionSpawned
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.clock import machine_ms
 from tests.behaviour.effect_fakes import TOOLS, effects

@@ -17,9 +17,9 @@ from sessiontree import (
     SpawnRefused,
     script_call,
 )
-from sessiontree.contracts.hooks import SpawnAnswer
-from sessiontree.contracts.session_facts import HookFailed
-from sessiontree.contracts.tree_facts import OutsideHookFailed, SessionSpawned, SpawnDenied
+from sessiontree.contracts.facts.session_facts import HookFailed
+from sessiontree.contracts.facts.tree_facts import OutsideHookFailed, SessionSpawned, SpawnDenied
+from sessiontree.contracts.tools.hooks import SpawnAnswer
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, results
 from tests.behaviour.session_hook_fakes import REWORDED, Matching, Registering
 from tests.behaviour.signal_fixtures import Log

@@ -24,11 +24,11 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.session_facts import MessageReceived, TurnReplied
-from sessiontree.contracts.settings import MessagePolicy
-from sessiontree.contracts.tool import MAIN_AND_BRANCH
-from sessiontree.contracts.tree_facts import CancelBegun, MessagePassed, SessionEnded
+from sessiontree.contracts.facts.session_facts import MessageReceived, TurnReplied
+from sessiontree.contracts.facts.tree_facts import CancelBegun, MessagePassed, SessionEnded
+from sessiontree.contracts.settings.settings import MessagePolicy
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.models.answers import Answer
 from sessiontree.policy.settings import ToolPolicy
 from tests.behaviour.fact_fixtures import asked, facts_of, results, until

@@ -24,9 +24,9 @@ from sessiontree import (
     ToolResult,
     Usage,
 )
-from sessiontree.contracts.events import Done, Event, TextDelta, ThinkingDelta, ToolCallEnd
-from sessiontree.contracts.messages import AssistantMessage, ThinkingContent, ToolCall, UserMessage
-from sessiontree.contracts.session_facts import TurnFailed
+from sessiontree.contracts.facts.session_facts import TurnFailed
+from sessiontree.contracts.reports.events import Done, Event, TextDelta, ThinkingDelta, ToolCallEnd
+from sessiontree.contracts.values.messages import AssistantMessage, ThinkingContent, ToolCall, UserMessage
 from sessiontree.models.port import Piece
 from tests.behaviour.fact_fixtures import PATIENCE_S, calls, facts_of, results
 from tests.behaviour.tree_fixtures import Opener

@@ -18,7 +18,7 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.tree_facts import ApprovalRequested
+from sessiontree.contracts.facts.tree_facts import ApprovalRequested
 from tests.behaviour.bad_tool_fakes import junk
 from tests.behaviour.effect_fakes import Append, Launch, Look, Words, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, results

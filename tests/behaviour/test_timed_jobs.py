@@ -17,8 +17,8 @@ from sessiontree import (
     SessionStatus,
     script_call,
 )
-from sessiontree.contracts.session_facts import MessageReceived
-from sessiontree.contracts.tree_facts import CronSlotClaimed, SessionEnded, SessionSpawned
+from sessiontree.contracts.facts.session_facts import MessageReceived
+from sessiontree.contracts.facts.tree_facts import CronSlotClaimed, SessionEnded, SessionSpawned
 from sessiontree.models.answers import Answer
 from sessiontree.policy.settings import ToolPolicy
 from tests.behaviour.fact_fixtures import facts_of, until

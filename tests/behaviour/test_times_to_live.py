@@ -20,7 +20,7 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.tree_facts import SessionAdopted, SessionSpawned
+from sessiontree.contracts.facts.tree_facts import SessionAdopted, SessionSpawned
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, until
 from tests.behaviour.switchboard_fixtures import Switchboard
 from tests.behaviour.tree_fixtures import Opener

@@ -11,8 +11,8 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from sessiontree import AnswerTooLate, Limits
-from sessiontree.contracts.session_facts import CallDelegated, CallIntended, CallResolved, InputGiven
-from sessiontree.contracts.tree_facts import ClientCallEnded
+from sessiontree.contracts.facts.session_facts import CallDelegated, CallIntended, CallResolved, InputGiven
+from sessiontree.contracts.facts.tree_facts import ClientCallEnded
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, results, until
 from tests.behaviour.question_fixtures import ENDLESS, waiting
 from tests.behaviour.tool_input_fakes import AskingTool

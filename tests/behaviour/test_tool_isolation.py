@@ -20,8 +20,8 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.session_facts import CallIntended, CallResolved
+from sessiontree.contracts.facts.session_facts import CallIntended, CallResolved
+from sessiontree.contracts.values.jsonable import JsonValue
 from tests.behaviour.fact_fixtures import PATIENCE_S, calls, facts_of
 from tests.behaviour.signal_fixtures import Log
 from tests.behaviour.switchboard_fixtures import Switchboard

@@ -31,11 +31,18 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.capabilities import CAPABILITIES, Capability, capabilities_of, highest_of
-from sessiontree.contracts.hooks import CalledTool, HookContext, HookResult, HookText, KeptResult, Spawning
-from sessiontree.contracts.jsonable import to_json_value
-from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
-from sessiontree.contracts.results import json_result
+from sessiontree.contracts.recorded.capabilities import CAPABILITIES, Capability, capabilities_of, highest_of
+from sessiontree.contracts.recorded.results import json_result
+from sessiontree.contracts.tools.hooks import (
+    CalledTool,
+    HookContext,
+    HookResult,
+    HookText,
+    KeptResult,
+    Spawning,
+)
+from sessiontree.contracts.values.jsonable import to_json_value
+from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage
 from sessiontree.models.answers import Answer
 from sessiontree.testing.force import force_register
 from tests.behaviour.fact_fixtures import results

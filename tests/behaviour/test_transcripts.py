@@ -9,8 +9,8 @@ import pytest
 
 from sessiontree import ConfigError, FunctionModel, ModelRequest, SessionTree, script_call
 from sessiontree.api.session_handle import FACTS_PER_PAGE
-from sessiontree.contracts.messages import Message
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.values.messages import Message
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import facts_of

@@ -22,9 +22,9 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.codec import to_wire
-from sessiontree.contracts.session_facts import CallDelegated, CallIntended, CallParked
-from sessiontree.contracts.tree_facts import ApprovalRequested, TreeCreated
+from sessiontree.contracts.facts.session_facts import CallDelegated, CallIntended, CallParked
+from sessiontree.contracts.facts.tree_facts import ApprovalRequested, TreeCreated
+from sessiontree.contracts.recorded.codec import to_wire
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, until

@@ -29,9 +29,9 @@ from sessiontree import (
     ValidationError,
     script_call,
 )
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.session_facts import CallHeld, CallOpened, ResultRejected, TurnReplied
-from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.contracts.facts.session_facts import CallHeld, CallOpened, ResultRejected, TurnReplied
+from sessiontree.contracts.facts.tree_facts import SessionSpawned
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, until

@@ -11,7 +11,7 @@ import pytest
 
 from sessiontree import Limits, ScriptedModel, script_call
 from sessiontree.api.inbox import UNHEEDED_S
-from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import PATIENCE_S, until
 from tests.behaviour.tree_fixtures import Opener

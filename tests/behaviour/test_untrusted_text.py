@@ -18,10 +18,10 @@ from sessiontree import (
     script_call,
     tool,
 )
+from sessiontree.contracts.facts.session_facts import ApprovalWanted, Tainted
 from sessiontree.contracts.kinds import SystemAnswer
-from sessiontree.contracts.messages import AssistantMessage
-from sessiontree.contracts.session_facts import ApprovalWanted, Tainted
-from sessiontree.contracts.untrusted import BEGIN, NOTICE
+from sessiontree.contracts.values.messages import AssistantMessage
+from sessiontree.contracts.values.untrusted import BEGIN, NOTICE
 from sessiontree.models.answers import Answer
 from tests.behaviour.fact_fixtures import asked, facts_of, results
 from tests.behaviour.tree_fixtures import Opener

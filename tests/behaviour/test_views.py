@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, FunctionModel, ModelRequest, SessionTree, script_call
-from sessiontree.contracts.session_facts import MessageReceived, TurnReplied, TurnStarted
+from sessiontree.contracts.facts.session_facts import MessageReceived, TurnReplied, TurnStarted
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_config
 from sessiontree.models.answers import Answer

@@ -22,10 +22,10 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.capabilities import CAPABILITIES
+from sessiontree.contracts.facts.session_facts import CallHeld, CallResolved
+from sessiontree.contracts.facts.tree_facts import ChannelSaid
 from sessiontree.contracts.kinds import SystemAnswer
-from sessiontree.contracts.session_facts import CallHeld, CallResolved
-from sessiontree.contracts.tree_facts import ChannelSaid
+from sessiontree.contracts.recorded.capabilities import CAPABILITIES
 from sessiontree.models.answers import Answer
 from sessiontree.testing.force import force_register
 from tests.behaviour.fact_fixtures import facts_of, results, until

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.questions import QuestionItem
-from sessiontree.contracts.results import ToolResult, json_result
-from sessiontree.contracts.tool import RawTool
-from sessiontree.contracts.tool_inputs import InputNeeded
+from sessiontree.contracts.recorded.questions import QuestionItem
+from sessiontree.contracts.recorded.results import ToolResult, json_result
+from sessiontree.contracts.recorded.tool_inputs import InputNeeded
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import RawTool
+from sessiontree.contracts.values.jsonable import JsonValue
 
 
 class AskingTool(RawTool):

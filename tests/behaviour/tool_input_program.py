@@ -12,7 +12,7 @@ from typing import cast
 
 from sessiontree import SessionTree
 from sessiontree.api.runtime_options import BackendName
-from sessiontree.contracts.tree_facts import ClientCallOpened
+from sessiontree.contracts.facts.tree_facts import ClientCallOpened
 from tests.behaviour.fact_fixtures import until
 from tests.behaviour.question_fixtures import ENDLESS
 from tests.behaviour.tool_input_fakes import AskingTool

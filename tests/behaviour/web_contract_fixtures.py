@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from sessiontree import App, ExecutionError, PermissionDenied, ToolReply, ValidationError, WebSettings
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.testing.tool_contract import ToolCase, ToolContract
 from tests.behaviour.contract_fixtures import AT_ONCE, OUTSIDE, SHORT, TEXT, check_file, contract
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.tools.tool import Tool
 from sessiontree_tools.apply_patch import ApplyPatch
 from sessiontree_tools.browser import BrowserTool
 from sessiontree_tools.canvas import CanvasTool

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
-from sessiontree.contracts.canvas import MAX_DEPTH
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.recorded.canvas import MAX_DEPTH
+from sessiontree.contracts.values.jsonable import JsonValue
 
 Json = dict[str, Any]
 MAX_ID_CHARS: Final = 200

@@ -20,8 +20,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from sessiontree.contracts.canvas import MAX_COMPONENTS, MAX_CONTENT_BYTES
 from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.recorded.canvas import MAX_COMPONENTS, MAX_CONTENT_BYTES
 from sessiontree_tools.a2ui_components import (
     Json,
     check_depth,

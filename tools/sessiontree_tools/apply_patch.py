@@ -9,16 +9,16 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import READER, WRITER
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ToolError, ValidationError
-from sessiontree.contracts.file_names import name_note
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.ports import Reader, Writer
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Reader, Writer
-from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import READER, WRITER
+from sessiontree.contracts.recorded.results import Artifact, ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.values.file_names import name_note
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree_tools.diff_text import cut_line, cut_lines, show_range
 from sessiontree_tools.patch_text import (
     FileAdded,

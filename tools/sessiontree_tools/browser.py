@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.browser import (
+from sessiontree.contracts.errors import ExecutionError, ValidationError
+from sessiontree.contracts.handles.browser import (
     ActionKind,
     Browser,
     ConsoleLine,
@@ -16,17 +17,16 @@ from sessiontree.contracts.browser import (
     Tab,
     Viewport,
 )
-from sessiontree.contracts.capabilities import BROWSER, READER, WRITER
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.errors import ExecutionError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.results import Artifact, ToolResult, Untrusted
-from sessiontree.contracts.thread_calls import Stop, in_call_thread
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
-from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.recorded.capabilities import BROWSER, READER, WRITER
+from sessiontree.contracts.recorded.results import Artifact, ToolResult, Untrusted
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import Stop, in_call_thread
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.untrusted import wrapped
 
 Action: TypeAlias = Literal[
     "status", "start", "stop", "tabs", "open", "focus", "close", "navigate", "snapshot", "act", "screenshot",

@@ -12,18 +12,23 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.canvas import MAX_CODE_CHARS, MAX_CONTENT_BYTES, WITH_DOCUMENT, CanvasReport
-from sessiontree.contracts.capabilities import CANVAS, READER
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.thread_calls import in_call_thread
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, AllowEmpty, Stripped, Tool, ToolFlag
-from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.recorded.canvas import (
+    MAX_CODE_CHARS,
+    MAX_CONTENT_BYTES,
+    WITH_DOCUMENT,
+    CanvasReport,
+)
+from sessiontree.contracts.recorded.capabilities import CANVAS, READER
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import in_call_thread
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, AllowEmpty, Stripped, Tool, ToolFlag
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.untrusted import wrapped
 from sessiontree_tools.a2ui_messages import parse_messages
 from sessiontree_tools.canvas_picture import NO_BROWSER, draw_document
 from sessiontree_tools.text_file import read_whole, text_of

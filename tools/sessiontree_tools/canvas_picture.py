@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from sessiontree.contracts.browser import Browser, PageFile, Viewport
 from sessiontree.contracts.errors import ToolError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.browser import Browser, PageFile, Viewport
+from sessiontree.contracts.values.jsonable import JsonValue
 
 NO_BROWSER: Final = (
     "no picture: this session has no browser; its owner can install sessiontree[browser] and Chromium"

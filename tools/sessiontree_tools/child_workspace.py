@@ -14,16 +14,16 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import CHILD_WORKSPACES, READER, WRITER
-from sessiontree.contracts.child_workspaces import ChangedFile, ChildChanges, ChildWorkspaces
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, SessionNotFound, ToolError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.ports import Reader, Writer
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Reader, Writer
-from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import CHILD_WORKSPACES, READER, WRITER
+from sessiontree.contracts.recorded.child_workspaces import ChangedFile, ChildChanges, ChildWorkspaces
+from sessiontree.contracts.recorded.results import Artifact, ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
+from sessiontree.contracts.values.jsonable import JsonValue
 
 MAX_SHOWN: Final = 200
 """Most files that one answer names."""

@@ -9,9 +9,10 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import CRON
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.cron import (
+from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.recorded.capabilities import CRON
+from sessiontree.contracts.recorded.cron import (
     KEPT_RUNS,
     MAX_JOB_CHARS,
     MAX_NAME_CHARS,
@@ -24,12 +25,11 @@ from sessiontree.contracts.cron import (
     JobRun,
     JobWanted,
 )
-from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.settings import Budget
-from sessiontree.contracts.tool import Stripped, Tool, ToolFlag
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import Stripped, Tool, ToolFlag
+from sessiontree.contracts.values.jsonable import JsonValue
 
 SHOWN_CHARS = 200
 """Most characters of a text or a summary in lists."""

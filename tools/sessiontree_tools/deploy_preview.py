@@ -7,16 +7,16 @@ from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import PREVIEWS, READER
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.ports import Reader
+from sessiontree.contracts.handles.previews import MAX_PAGE_BYTES, MAX_PAGE_FILES, page_type
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.previews import MAX_PAGE_BYTES, MAX_PAGE_FILES, page_type
-from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import PREVIEWS, READER
+from sessiontree.contracts.recorded.results import Artifact, ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree_tools.text_file import read_up_to
 
 MAX_LOOKED_AT: Final = 20_000

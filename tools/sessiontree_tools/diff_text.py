@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sessiontree.contracts.truncation import whole
+from sessiontree.contracts.values.truncation import whole
 
 MAX_LINES: Final = 400
 MAX_LINE_CHARS: Final = 500

@@ -13,11 +13,8 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import JOBS
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import PermissionDenied
-from sessiontree.contracts.jobs import (
+from sessiontree.contracts.handles.jobs import (
     EARLY_END_S,
     MAX_COLUMNS,
     MAX_ROWS,
@@ -30,11 +27,14 @@ from sessiontree.contracts.jobs import (
     describe_end,
     signal_name,
 )
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.ports import MAX_COMMAND_TIMEOUT_S, Finished, UpdateCallback
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import MAX_COMMAND_TIMEOUT_S, Finished, UpdateCallback
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool
+from sessiontree.contracts.recorded.capabilities import JOBS
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool
+from sessiontree.contracts.values.jsonable import JsonValue
 
 EVERY_S = 0.2
 """Shortest time between two reports."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sessiontree.contracts.errors import ToolError
-from sessiontree.contracts.file_names import fold_name, is_foldable, name_note
-from sessiontree.contracts.glob import PathGlob
-from sessiontree.contracts.ports import Entry, Reader
-from sessiontree.contracts.thread_calls import Stop, end_if
+from sessiontree.contracts.handles.ports import Entry, Reader
+from sessiontree.contracts.tools.thread_calls import Stop, end_if
+from sessiontree.contracts.values.file_names import fold_name, is_foldable, name_note
+from sessiontree.contracts.values.glob import PathGlob
 
 NOTE_CHARS = 400
 """Room kept for the notes at the end."""
@@ -55,7 +55,7 @@ def check_glob(pattern: str) -> str:
     """Return the pattern; for use as a parameter's validator.
 
     Raises:
-        ValueError: as :class:`~sessiontree.contracts.glob.PathGlob` does.
+        ValueError: as :class:`~sessiontree.contracts.values.glob.PathGlob` does.
     """
     PathGlob(pattern)
     return pattern

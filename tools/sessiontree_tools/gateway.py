@@ -8,14 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import RUNTIME
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.runtime_control import RuntimeControl
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.runtime_control import RuntimeControl
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import RUNTIME
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
+from sessiontree.contracts.values.jsonable import JsonValue
 
 HASH_CHARS = 64
 

@@ -13,15 +13,15 @@ from typing import Annotated, ClassVar, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import READER
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ToolError
-from sessiontree.contracts.glob import PathGlob
+from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
-from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import READER
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.tool import ALL_KINDS, Tool, ToolFlag
+from sessiontree.contracts.values.glob import PathGlob
 from sessiontree_tools.file_walk import (
     GIT_DIRECTORY,
     Walk,

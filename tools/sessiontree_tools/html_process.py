@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.thread_calls import Stop, end_if
+from sessiontree.contracts.tools.thread_calls import Stop, end_if
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree_tools.own_process import end_process, pipe_descriptor, start_process
 
 LIMIT_S = 20.0

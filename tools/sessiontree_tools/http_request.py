@@ -12,21 +12,21 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import HTTP, READER, WRITER
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.http_requests import (
+from sessiontree.contracts.handles.http_requests import (
     MAX_SENT_BYTES,
     HttpMethod,
     HttpRequest,
     HttpResponse,
 )
+from sessiontree.contracts.handles.ports import Page, Reader
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Page, Reader
-from sessiontree.contracts.results import Artifact, ToolResult, Untrusted
-from sessiontree.contracts.thread_calls import in_call_thread
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
-from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.recorded.capabilities import HTTP, READER, WRITER
+from sessiontree.contracts.recorded.results import Artifact, ToolResult, Untrusted
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import in_call_thread
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
+from sessiontree.contracts.values.untrusted import wrapped
 from sessiontree_tools.text_file import to_utf8
 from sessiontree_tools.web_characters import decode_page, page_kind
 

@@ -15,19 +15,19 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import IMAGES, READER, VISION, WEB
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ImageRefused
-from sessiontree.contracts.image_facts import ImageFacts
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.image_facts import ImageFacts
+from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.settings import MAX_SOURCE_BYTES, image_mime_type
-from sessiontree.contracts.thread_calls import in_call_thread
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
-from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.recorded.capabilities import IMAGES, READER, VISION, WEB
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, image_mime_type
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import in_call_thread
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.untrusted import wrapped
 
 MAX_IMAGES = 8
 SHOWN_CHARS = 200

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
-from sessiontree.contracts.thread_calls import Stop, end_if
+from sessiontree.contracts.tools.thread_calls import Stop, end_if
 from sessiontree_tools import line_matcher
 from sessiontree_tools.line_matcher import Shown
 from sessiontree_tools.own_process import end_process, pipe_descriptor, start_process

@@ -10,12 +10,14 @@ from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from sessiontree.contracts.capabilities import MEMORY, MEMORY_WRITER
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, MemoryFailed
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.recorded.capabilities import MEMORY, MEMORY_WRITER
+from sessiontree.contracts.recorded.results import Artifact, ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import ALL_KINDS, MAIN_AND_BRANCH, Stripped, Tool
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.memory import (
     MAX_SOURCE_CHARS,
     MAX_TEXT_CHARS,
     MEMORY_SCHEME,
@@ -27,9 +29,7 @@ from sessiontree.contracts.memory import (
     Selection,
     Source,
 )
-from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, Stripped, Tool
-from sessiontree.contracts.untrusted import plain_source, wrapped
+from sessiontree.contracts.values.untrusted import plain_source, wrapped
 
 FRAME_CHARS: Final = 700
 """Room for what is around one text: its line, the marks, a note that it was cut."""

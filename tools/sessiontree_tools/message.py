@@ -10,13 +10,13 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from sessiontree.contracts.capabilities import CHANNEL
-from sessiontree.contracts.client_tool import ClientTool
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.questions import QuestionsAsked
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import CHANNEL
+from sessiontree.contracts.recorded.questions import QuestionsAsked
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.client_tool import ClientTool
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
 
 MAX_CHARS = 20_000
 """Longest message."""

@@ -9,15 +9,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import CHANNEL, NODES
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.handles.nodes import find_node
+from sessiontree.contracts.handles.ports import MAX_COMMAND_TIMEOUT_S
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.nodes import find_node
-from sessiontree.contracts.ports import MAX_COMMAND_TIMEOUT_S
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import CHANNEL, NODES
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
 from sessiontree_tools.exec import ExecParams, check_host, run_command
 
 MAX_NODES = 100

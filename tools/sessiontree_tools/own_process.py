@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.own_program import program_words
+from sessiontree.contracts.tools.own_program import program_words
 
 
 def start_process(program: Path, *, purpose: str, packages: bool) -> subprocess.Popen[bytes]:

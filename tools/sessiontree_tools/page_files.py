@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from sessiontree.contracts.errors import ToolError
-from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.thread_calls import Stop
+from sessiontree.contracts.handles.ports import Reader
+from sessiontree.contracts.tools.thread_calls import Stop
 from sessiontree_tools.html_process import ask_program
 
 PROGRAM = Path(__file__).resolve().with_name("page_outline.py")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 
 Category: TypeAlias = Literal["accessibility", "performance", "responsive", "seo", "links"]
 Severity: TypeAlias = Literal["critical", "serious", "moderate", "minor"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.thread_calls import Stop, end_if
+from sessiontree.contracts.tools.thread_calls import Stop, end_if
 from sessiontree_tools.patch_text import Hunk, PatchLine
 from sessiontree_tools.spellings import ONE_TO_ONE
 from sessiontree_tools.text_file import BYTE_ORDER_MARK

@@ -6,15 +6,15 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.browser import ConsoleLine
-from sessiontree.contracts.capabilities import BROWSER, READER, WRITER
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.browser import ConsoleLine
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.results import Artifact, ToolResult, image_result
-from sessiontree.contracts.thread_calls import in_call_thread
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import BROWSER, READER, WRITER
+from sessiontree.contracts.recorded.results import Artifact, ToolResult, image_result
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import in_call_thread
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree_tools.rendered_page import VIEWPORTS, PageFolder, showing_page
 
 MAX_ERRORS: Final = 5

@@ -7,10 +7,8 @@ from typing import ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sessiontree.contracts.capabilities import JOBS
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.jobs import (
+from sessiontree.contracts.handles.jobs import (
     MAX_INPUT_BYTES,
     MAX_POLL_S,
     Jobs,
@@ -18,10 +16,12 @@ from sessiontree.contracts.jobs import (
     OutputPart,
     describe_end,
 )
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
+from sessiontree.contracts.recorded.capabilities import JOBS
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool
+from sessiontree.contracts.values.jsonable import JsonValue
 
 NOTE_CHARS: Final = 600
 """Room kept for what is said about the output."""

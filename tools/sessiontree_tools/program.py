@@ -9,13 +9,13 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.program_tool import ProgramTool, ToolFinder
-from sessiontree.contracts.programs import DEFAULT_FOUND
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import ALL_KINDS, ToolFlag
+from sessiontree.contracts.recorded.programs import DEFAULT_FOUND
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.program_tool import ProgramTool, ToolFinder
+from sessiontree.contracts.tools.tool import ALL_KINDS, ToolFlag
 
 MAX_CODE_CHARS = 100_000
 MAX_TIMEOUT_S = 30 * 24 * 3600

@@ -6,16 +6,16 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import READER
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.file_names import name_note
+from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.results import ToolResult, image_result_from_file
-from sessiontree.contracts.settings import image_mime_type
-from sessiontree.contracts.thread_calls import Stop, in_call_thread
-from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import READER
+from sessiontree.contracts.recorded.results import ToolResult, image_result_from_file
+from sessiontree.contracts.settings.settings import image_mime_type
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import Stop, in_call_thread
+from sessiontree.contracts.tools.tool import ALL_KINDS, Tool, ToolFlag
+from sessiontree.contracts.values.file_names import name_note
 from sessiontree_tools.text_file import (
     HEAD_BYTES,
     TextPage,

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 from urllib.parse import quote
 
-from sessiontree.contracts.browser import OFFLINE_ORIGIN, Browser, PageFile, Tab, Viewport
 from sessiontree.contracts.errors import ExecutionError, ToolError
-from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.previews import MAX_PAGE_BYTES, page_type
+from sessiontree.contracts.handles.browser import OFFLINE_ORIGIN, Browser, PageFile, Tab, Viewport
+from sessiontree.contracts.handles.ports import Reader
+from sessiontree.contracts.handles.previews import MAX_PAGE_BYTES, page_type
 from sessiontree_tools.text_file import read_up_to
 
 VIEWPORTS: Final = {

@@ -8,15 +8,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from sessiontree.contracts.capabilities import SESSIONS
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SpawnRefused, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, to_json_value
+from sessiontree.contracts.handles.ports import SessionReport, SpawnRequest
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.ports import SessionReport, SpawnRequest
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.settings import Budget
-from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, Stripped, Tool
+from sessiontree.contracts.recorded.capabilities import SESSIONS
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import ALL_KINDS, MAIN_AND_BRANCH, Stripped, Tool
+from sessiontree.contracts.values.jsonable import JsonValue, to_json_value
 
 MAX_TASK_CHARS = 200_000
 MAX_CODE_CHARS = 100_000

@@ -11,16 +11,22 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from sessiontree.contracts.capabilities import SESSIONS, SUBTREE
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, SessionClosed, SessionNotFound, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.ports import (
+    AgentInfo,
+    SessionFilter,
+    SessionRow,
+    SessionRows,
+    TranscriptEntry,
+)
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.ports import AgentInfo, SessionFilter, SessionRow, SessionRows, TranscriptEntry
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
-from sessiontree.contracts.truncation import cut_text
-from sessiontree.contracts.untrusted import BEGIN, wrapped
+from sessiontree.contracts.recorded.capabilities import SESSIONS, SUBTREE
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.truncation import cut_text
+from sessiontree.contracts.values.untrusted import BEGIN, wrapped
 
 MAX_LISTED = 200
 MAX_SUMMARY_CHARS = 500

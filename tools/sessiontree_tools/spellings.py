@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sessiontree.contracts.file_names import DOUBLE_QUOTES, SINGLE_QUOTES, SPACES
+from sessiontree.contracts.values.file_names import DOUBLE_QUOTES, SINGLE_QUOTES, SPACES
 
 DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 ONE_TO_ONE: Final = str.maketrans(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
-from sessiontree.contracts.ports import Entry, Reader
-from sessiontree.contracts.thread_calls import Stop, end_if
+from sessiontree.contracts.handles.ports import Entry, Reader
+from sessiontree.contracts.tools.thread_calls import Stop, end_if
 
 CHUNK_BYTES = 1 << 20
 BYTE_ORDER_MARK = "\ufeff"

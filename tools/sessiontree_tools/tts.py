@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import SPEECH, WRITER
-from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.handles.speech import MAX_SPOKEN_CHARS, AudioFormat, SpeechRequest
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.contracts.speech import MAX_SPOKEN_CHARS, AudioFormat, SpeechRequest
-from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import SPEECH, WRITER
+from sessiontree.contracts.recorded.results import Artifact, ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
 from sessiontree_tools.text_file import to_utf8
 
 

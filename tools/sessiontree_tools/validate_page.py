@@ -12,17 +12,17 @@ from typing import Any, ClassVar, Final, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.browser import OFFLINE_ORIGIN, Browser, Tab
-from sessiontree.contracts.capabilities import BROWSER, READER, WEB
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ToolError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.browser import OFFLINE_ORIGIN, Browser, Tab
+from sessiontree.contracts.handles.ports import Reader, Web
+from sessiontree.contracts.handles.previews import page_type
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Reader, Web
-from sessiontree.contracts.previews import page_type
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import BROWSER, READER, WEB
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree_tools.page_files import Reference, is_file, outline_of
 from sessiontree_tools.page_scores import (
     CATEGORY_WEIGHTS,

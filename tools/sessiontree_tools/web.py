@@ -13,16 +13,16 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import WEB
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ToolError
+from sessiontree.contracts.handles.ports import Freshness, Page, SearchHit, SearchQuery
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Freshness, Page, SearchHit, SearchQuery
-from sessiontree.contracts.results import ToolResult, Untrusted
-from sessiontree.contracts.thread_calls import Stop, in_call_thread
-from sessiontree.contracts.tool import ALL_KINDS, Retry, Stripped, Tool
-from sessiontree.contracts.untrusted import wrapped
-from sessiontree.contracts.whole_text import whole_text
+from sessiontree.contracts.recorded.capabilities import WEB
+from sessiontree.contracts.recorded.results import ToolResult, Untrusted
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import Stop, in_call_thread
+from sessiontree.contracts.tools.tool import ALL_KINDS, Retry, Stripped, Tool
+from sessiontree.contracts.values.untrusted import wrapped
+from sessiontree.contracts.values.whole_text import whole_text
 from sessiontree_tools.html_process import ConvertedPage, convert_page
 from sessiontree_tools.web_characters import decode_page, page_kind
 

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 import webencodings
 
-from sessiontree.contracts.ports import Page
+from sessiontree.contracts.handles.ports import Page
 
 Sort: TypeAlias = Literal["html", "json", "text", "binary"]
 

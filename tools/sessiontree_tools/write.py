@@ -6,14 +6,14 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import WRITER
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.file_names import name_note
+from sessiontree.contracts.handles.ports import Writer
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Writer
-from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import WRITER
+from sessiontree.contracts.recorded.results import Artifact, ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
+from sessiontree.contracts.values.file_names import name_note
 from sessiontree_tools.text_file import to_utf8
 
 

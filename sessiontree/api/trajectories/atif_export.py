@@ -15,12 +15,12 @@ from sessiontree.api.trajectories.open_calls import OpenCalls
 from sessiontree.api.trajectories.semantic_edges import SemanticEdges
 from sessiontree.api.trajectories.session_steps import SessionSteps, further_amounts
 from sessiontree.api.trajectories.step_spool import StepSpool, to_bytes
-from sessiontree.contracts import tree_facts
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.request_names import EDGES_KEY
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts import tree_facts
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.request_names import EDGES_KEY
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.claim import journal_holding
 from sessiontree.journal.export import ExportSummary, private_file
 from sessiontree.journal.journal import Journal

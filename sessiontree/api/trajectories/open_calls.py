@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.contracts import session_facts, tree_facts
-from sessiontree.contracts.programs import key_in_program
-from sessiontree.contracts.session_ids import SessionIds, session_key
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts import session_facts, tree_facts
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.recorded.programs import key_in_program
+from sessiontree.contracts.values.session_ids import SessionIds, session_key
 from sessiontree.journal.record import JournalRecord
 
 

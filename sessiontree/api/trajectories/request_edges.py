@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from sessiontree.api.trajectories.open_calls import OpenCalls
 from sessiontree.api.trajectories.semantic_edges import SemanticEdge, SemanticEdges
-from sessiontree.contracts.request_names import EDGES_KEY, request_name
-from sessiontree.contracts.session_facts import CompactionFailed, ContextCompacted, TurnReplied
-from sessiontree.contracts.tree_facts import TreeCreated
+from sessiontree.contracts.facts.session_facts import CompactionFailed, ContextCompacted, TurnReplied
+from sessiontree.contracts.facts.tree_facts import TreeCreated
+from sessiontree.contracts.values.request_names import EDGES_KEY, request_name
 from sessiontree.journal.record import JournalRecord
 
 _ANSWERED: Final = (TurnReplied, ContextCompacted, CompactionFailed)

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from sessiontree.api.trajectories.open_calls import OpenCalls
-from sessiontree.contracts import session_facts, tree_facts
-from sessiontree.contracts.request_names import request_name, turn_of
-from sessiontree.contracts.stimuli import Incoming
-from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.facts import session_facts, tree_facts
+from sessiontree.contracts.facts.stimuli import Incoming
+from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
+from sessiontree.contracts.values.request_names import request_name, turn_of
 from sessiontree.journal.record import JournalRecord
 from sessiontree.session.calls import OUTCOME, UNAWAITED
 

@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from sessiontree.api.trajectories.step_spool import StepSpool
-from sessiontree.contracts import session_facts, tree_facts
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.facts import session_facts, tree_facts
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.recorded.programs import key_in_program
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     TextContent,
@@ -19,9 +21,7 @@ from sessiontree.contracts.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.programs import key_in_program
-from sessiontree.contracts.request_names import request_name
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.values.request_names import request_name
 from sessiontree.tree.lifecycle import checked_usage
 
 Step: TypeAlias = dict[str, Any]

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sessiontree.contracts.errors import TreeNotFound, WrongLoop
+from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.control.server import ControlServer
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.journal.journal import Journal

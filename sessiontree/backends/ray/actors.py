@@ -32,14 +32,10 @@ from sessiontree.backends.ray.serialization import (
     packed,
     with_copies_in,
 )
-from sessiontree.contracts.canvas import CanvasReport
-from sessiontree.contracts.child_workspaces import ChildChanges
-from sessiontree.contracts.cron import CronTable, JobChange, JobRow, JobRun
 from sessiontree.contracts.errors import MemoryFailed, words_of
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.mcp import ServerCall, ServerReply
-from sessiontree.contracts.messages import AssistantMessage, ImageContent
-from sessiontree.contracts.ports import (
+from sessiontree.contracts.facts.stimuli import SendMode
+from sessiontree.contracts.handles.mcp import ServerCall, ServerReply
+from sessiontree.contracts.handles.ports import (
     AgentInfo,
     SessionFilter,
     SessionReport,
@@ -48,11 +44,15 @@ from sessiontree.contracts.ports import (
     SpawnRequest,
     Transcript,
 )
-from sessiontree.contracts.previews import PublishedPage
-from sessiontree.contracts.runtime_control import RestartReport, RuntimeStatus
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.vision import VisionAnswer
+from sessiontree.contracts.handles.previews import PublishedPage
+from sessiontree.contracts.handles.runtime_control import RestartReport, RuntimeStatus
+from sessiontree.contracts.handles.vision import VisionAnswer
+from sessiontree.contracts.recorded.canvas import CanvasReport
+from sessiontree.contracts.recorded.child_workspaces import ChildChanges
+from sessiontree.contracts.recorded.cron import CronTable, JobChange, JobRow, JobRun
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import AssistantMessage, ImageContent
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ask_for_keys_by

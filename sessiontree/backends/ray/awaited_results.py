@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sessiontree.backends.ray.local_line import LineLost, LocalLine
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.runtime.result_push import ResultAnswer, ResultChange
 from sessiontree.runtime.rpc import RpcResponse
 

@@ -42,11 +42,11 @@ from sessiontree.backends.ray.serialization import pack, with_program
 from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorActor, actor_of
 from sessiontree.backends.ray.supervisor_client import SupervisorClient, Watches
 from sessiontree.backends.ray.transport import REAPED_S
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, words_of
-from sessiontree.contracts.placement import Placements
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.settings.placement import Placements
+from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ApiKey
 from sessiontree.models.providers.provider_model import KEY_VARIABLES

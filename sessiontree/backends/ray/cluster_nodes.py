@@ -14,8 +14,8 @@ import ray
 
 from sessiontree.backends.ray.remote_command import RemoteShell
 from sessiontree.contracts.errors import ExecutionError, words_of
-from sessiontree.contracts.nodes import NodeInfo
-from sessiontree.contracts.placement import NODE_LABEL
+from sessiontree.contracts.handles.nodes import NodeInfo
+from sessiontree.contracts.settings.placement import NODE_LABEL
 from sessiontree.sandbox.resources.running_commands import RunningCommands
 
 ANSWER_S: Final = 10.0

@@ -52,7 +52,7 @@ from sessiontree.backends.ray.engine_settings import (
     variables,
 )
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 
 WATCHER_STOP_S = 5.0
 EXIT_S = 20.0

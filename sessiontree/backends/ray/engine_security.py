@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sessiontree.backends.ray import engine_home
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.sandbox.launcher import is_harmless
 
 _OF_KEYS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.given_values import Give, check_fields
+from sessiontree.contracts.settings.given_values import Give, check_fields
 from sessiontree.interpreter.import_guard import HARMLESS
 from sessiontree.models.api_key import is_key
 from sessiontree.sandbox import RAY_SITE

@@ -20,11 +20,11 @@ from typing import Any
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.backends.ray.remote_node import difference_of_releases
 from sessiontree.backends.ray.serialization import opened, packed
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
+from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.thread_calls import claim_in_thread
-from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.thread_calls import claim_in_thread
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.journal.claim import JournalClaim, holds_tree, state_dir_of_journal
 from sessiontree.models.api_key import ApiKey

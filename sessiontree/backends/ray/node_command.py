@@ -19,8 +19,8 @@ from typing import Final
 from sessiontree.backends.ray import engine_home
 from sessiontree.backends.ray.remote_node import difference_of_releases, look_at, start_watch
 from sessiontree.contracts.errors import ExecutionError, words_of
-from sessiontree.contracts.jobs import WindowSize
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.handles.jobs import WindowSize
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.runtime.rpc import portable
 from sessiontree.sandbox import UnconfinedShell

@@ -45,9 +45,9 @@ from sessiontree.contracts.errors import (
     SupervisorUnavailable,
     words_of,
 )
-from sessiontree.contracts.placement import Placement
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.settings.placement import Placement
 from sessiontree.runtime.progress import Progress, ProgressBuffer
 from sessiontree.runtime.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
 from sessiontree.runtime.supervisor_api import SupervisorApi

@@ -17,7 +17,7 @@ from sessiontree.backends.ray.cluster_demand import ClusterDemand
 from sessiontree.backends.ray.cluster_probe import connected_to
 from sessiontree.backends.ray.node_shards import program_python
 from sessiontree.contracts.errors import ConfigError, words_of
-from sessiontree.contracts.placement import Placement
+from sessiontree.contracts.settings.placement import Placement
 
 LOOK_S: Final = 2.0
 """How often nodes are looked for."""

@@ -21,7 +21,7 @@ from sessiontree.backends.ray.remote_node import difference_at
 from sessiontree.backends.ray.serialization import opened
 from sessiontree.backends.ray.transport import REAPED_S, LineTransport
 from sessiontree.contracts.errors import words_of
-from sessiontree.contracts.placement import NODE_LABEL, Placement
+from sessiontree.contracts.settings.placement import NODE_LABEL, Placement
 from sessiontree.runtime.clock import monotonic_ms
 from sessiontree.runtime.frames import Hello
 from sessiontree.runtime.link import HostLost

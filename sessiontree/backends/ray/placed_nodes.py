@@ -27,7 +27,7 @@ from sessiontree.backends.ray.program_copy import files_of
 from sessiontree.backends.ray.remote_node import AGENT_OPTIONS, difference_at, release
 from sessiontree.backends.ray.serialization import packed
 from sessiontree.contracts.errors import ConfigError, words_of
-from sessiontree.contracts.placement import Placement, Placements
+from sessiontree.contracts.settings.placement import Placement, Placements
 from sessiontree.runtime.settings import OBSERVING, placed_pools
 from sessiontree.sandbox import launcher
 

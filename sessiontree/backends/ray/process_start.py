@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from weakref import WeakSet
 
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.runtime.settings import COPIES, Settings, hidden_places
 from sessiontree.sandbox import Jail, Level, prepare_canaries, probe, py_executable
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, process_of

@@ -22,8 +22,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sessiontree.backends.ray.node_command import PIECE_BYTES, CommandNews, CommandOrder, NodeCommand
 from sessiontree.backends.ray.remote_node import AGENT_OPTIONS, difference_at, release
 from sessiontree.contracts.errors import ExecutionError, words_of
-from sessiontree.contracts.nodes import NodeInfo
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.handles.nodes import NodeInfo
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.runtime.node_shell import describe_node
 from sessiontree.sandbox import py_executable
 from sessiontree.sandbox.command_channel import CommandChannel

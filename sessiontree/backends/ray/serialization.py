@@ -22,7 +22,7 @@ from ray import cloudpickle
 
 from sessiontree.backends.ray.cluster_nodes import ClusterNodes
 from sessiontree.contracts.errors import ConfigError, words_of
-from sessiontree.contracts.hooks import name_of
+from sessiontree.contracts.tools.hooks import name_of
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.interpreter.import_guard import add_copy
 from sessiontree.models.api_key import packed_keys

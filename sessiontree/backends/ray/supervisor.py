@@ -31,7 +31,7 @@ from sessiontree.backends.ray.process_start import (
 )
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.backends.ray.transport import LineTransport, RayTransport
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.control.peer import Lineage, lineage_of
 from sessiontree.control.server import ControlServer
 from sessiontree.interpreter.import_guard import tidy

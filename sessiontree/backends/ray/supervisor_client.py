@@ -20,7 +20,6 @@ from sessiontree.backends.ray.awaited_results import AwaitedResults
 from sessiontree.backends.ray.local_line import LineLost, LocalLine, Methods, line_to
 from sessiontree.backends.ray.pending_calls import PendingCalls
 from sessiontree.backends.ray.serialization import opened, packed
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import (
     EngineLost,
     SessionClosed,
@@ -28,7 +27,8 @@ from sessiontree.contracts.errors import (
     SupervisorUnavailable,
     TreeNotFound,
 )
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.runtime.progress import Progress, ProgressBuffer, ProgressHub
 from sessiontree.runtime.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
 from sessiontree.runtime.supervisor_api import SupervisorApi

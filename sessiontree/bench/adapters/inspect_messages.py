@@ -31,14 +31,14 @@ from sessiontree import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.values.messages import (
     ProviderForm,
     ReplyContent,
     StopReason,
     TextContent,
     ThinkingContent,
 )
-from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.models.port import ToolSpec
 
 SYSTEM: Final = "inspect"

@@ -20,7 +20,7 @@ from sessiontree import (
 )
 from sessiontree.api.client_calls import WaitingCall
 from sessiontree.bench.adapters.inspect_messages import images_in
-from sessiontree.contracts.programs import PROGRAM_TOOL
+from sessiontree.contracts.recorded.programs import PROGRAM_TOOL
 
 TOOL_TIMEOUT_S: Final = 24 * 3600.0
 """Time limit of one call: inspect limits its samples itself."""

@@ -16,7 +16,7 @@ from sessiontree import ConfigError
 from sessiontree.bench.run.run_settings import MAX_CONCURRENCY
 from sessiontree.bench.suite.suite import MAX_COUNT
 from sessiontree.bench.suite.workspaces import LETTERS
-from sessiontree.contracts.settings import StrictSettings, faults_of
+from sessiontree.contracts.settings.settings import StrictSettings, faults_of
 
 RUNS: Final = "runs"
 MAX_CELLS: Final = 1_000

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from sessiontree.contracts.python_source import parse_python
+from sessiontree.contracts.values.python_source import parse_python
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(...))
 _COUNTED_BY_RELEASE: Final = sys.stdlib_module_names | {"sessiontree", "sessiontree_tools", "pydantic"}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import sessiontree
-from sessiontree.contracts.python_source import parse_python
+from sessiontree.contracts.values.python_source import parse_python
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _PACKAGE: Final = Path(sessiontree.__file__).parent

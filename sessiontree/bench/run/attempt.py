@@ -51,7 +51,7 @@ from sessiontree.bench.suite.plain_values import json_text, number_of, plain_tex
 from sessiontree.bench.suite.sandboxes import with_sandbox
 from sessiontree.bench.suite.suite import Attempt, Score, read_tree_options
 from sessiontree.bench.suite.workspaces import make_workspace, template_of
-from sessiontree.contracts.author_errors import report_error
+from sessiontree.contracts.tools.author_errors import report_error
 
 MAX_OUTPUT_CHARS: Final = 1_000_000
 PURPOSE_CHARS: Final = 200

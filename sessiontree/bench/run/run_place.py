@@ -29,7 +29,7 @@ from sessiontree.bench.suite.retry_choice import RetryChoice
 from sessiontree.bench.suite.sample_selection import select_samples
 from sessiontree.bench.suite.suite import MAX_COUNT, Count, Sample, Suite, read_tree_options
 from sessiontree.bench.suite.workspaces import Keep
-from sessiontree.contracts.given_values import (
+from sessiontree.contracts.settings.given_values import (
     Choice,
     Finite,
     Give,

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypedDict
 from pydantic import Field
 
 from sessiontree import ConfigError
-from sessiontree.contracts.given_values import Give, TimeLimit, Toggle, check_names, take_members
+from sessiontree.contracts.settings.given_values import Give, TimeLimit, Toggle, check_names, take_members
 
 MAX_CONCURRENCY: Final = 100_000
 Concurrency = Annotated[

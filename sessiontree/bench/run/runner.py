@@ -35,7 +35,7 @@ from sessiontree.bench.suite.samples import samples_of
 from sessiontree.bench.suite.suite import MAX_COUNT, Suite
 from sessiontree.bench.suite.workspaces import template_of
 from sessiontree.contracts.errors import words_of
-from sessiontree.contracts.given_values import Edge, Give
+from sessiontree.contracts.settings.given_values import Edge, Give
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.workspace.removal import remove_tree
 

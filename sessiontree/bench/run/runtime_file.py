@@ -13,7 +13,7 @@ from typing import Any
 
 from sessiontree import ConfigError, MemorySettings, Telemetry
 from sessiontree.api.runtime_options import RuntimeOptions
-from sessiontree.contracts.given_values import check_options, take_settings
+from sessiontree.contracts.settings.given_values import check_options, take_settings
 
 
 def read_runtime(file: Path | None, placement: str | None) -> dict[str, Any]:

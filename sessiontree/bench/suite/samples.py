@@ -13,7 +13,7 @@ import pyarrow.parquet
 
 from sessiontree import ConfigError, SessionTreeError
 from sessiontree.bench.suite.suite import Sample, Suite
-from sessiontree.contracts.given_values import Edge, Instance
+from sessiontree.contracts.settings.given_values import Edge, Instance
 
 MEMBERS: Final = ("id", "input", "target", "metadata", "files")
 _ROW: Final = Edge[Mapping[str, Any]](

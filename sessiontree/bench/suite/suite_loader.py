@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypedDict
 
 from sessiontree import ConfigError, SessionTreeError
 from sessiontree.bench.suite.suite import Suite
-from sessiontree.contracts.given_values import Give, check_names, take_members
+from sessiontree.contracts.settings.given_values import Give, check_names, take_members
 from sessiontree.interpreter.import_guard import add_copy, import_for_the_program, is_closed
 
 GROUP: Final = "sessiontree.suites"

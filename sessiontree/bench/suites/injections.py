@@ -33,8 +33,8 @@ from sessiontree.bench.results.run_facts import RunFacts
 from sessiontree.bench.suite.suite import Attempt, Score
 from sessiontree.bench.suites.scripted_agents import SPAWN, GullibleModel, Plan, PlannedCall
 from sessiontree.bench.suites.typed_readers import typed_plan
-from sessiontree.contracts.programs import PROGRAM_TOOL, is_of_program
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ApprovalRequested
+from sessiontree.contracts.recorded.programs import PROGRAM_TOOL, is_of_program
 
 Way: TypeAlias = Literal["flat", "rule", "tiers", "typed", "rule-person", "tiers-person", "typed-person"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from sessiontree import AssistantMessage, ModelRequest, SessionKind, ToolCall, ToolResultMessage
 from sessiontree.bench.suites.scripted_agents import SPAWN, GullibleModel, PlannedCall, give_text, reader_task
-from sessiontree.contracts.messages import TextContent
-from sessiontree.contracts.programs import PROGRAM_TOOL
+from sessiontree.contracts.recorded.programs import PROGRAM_TOOL
+from sessiontree.contracts.values.messages import TextContent
 
 _HEAD: Final = """\
 async def keep(call):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sessiontree import AssistantMessage, Message, ModelRequest, SessionKind, ToolCall, ToolResultMessage
-from sessiontree.contracts.messages import TextContent, UserMessage
+from sessiontree.contracts.values.messages import TextContent, UserMessage
 
 SPAWN: Final = "sessions_spawn"
 WAITING: Final = "Waiting for the reader."

@@ -23,8 +23,8 @@ from sessiontree.bench.view.run_pair import pair_of
 from sessiontree.bench.view.run_table import RunTable
 from sessiontree.bench.view.sample_content import read_sample
 from sessiontree.contracts.errors import words_of
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.jsonable import quote as as_text
+from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import quote as as_text
 from sessiontree.journal.claim import journal_holding
 from sessiontree.journal.journal import Journal
 from sessiontree.view.bundle import join_modules

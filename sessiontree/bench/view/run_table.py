@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.view.run_head import RunHead
 from sessiontree.bench.view.run_rows import COLUMNS, RunRows
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 
 FEW: Final = 4
 """If fewer than one row of so many moved, they are read by their samples; otherwise all are."""

@@ -35,7 +35,7 @@ from acp.schema import (
 
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.contracts.tree_config import TreeSummary
+from sessiontree.contracts.facts.tree_config import TreeSummary
 from sessiontree.doors.acp.editor_session import Editor, EditorSession
 from sessiontree.doors.acp.json_lines import MessageLines
 from sessiontree.doors.acp.options import (

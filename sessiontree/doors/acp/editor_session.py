@@ -16,14 +16,14 @@ from acp.schema import AcceptElicitationResponse, ElicitationFormSessionMode
 from pydantic import ValidationError
 
 from sessiontree.api.trajectories.request_edges import RequestEdges
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.contracts.events import ToolExecutionUpdate
-from sessiontree.contracts.jsonable import dump_readable
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.questions import QuestionReply, QuestionRequest, Surface
-from sessiontree.contracts.session_facts import RunFinished
-from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.facts.session_facts import RunFinished
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.questions import QuestionReply, QuestionRequest, Surface
+from sessiontree.contracts.reports.events import ToolExecutionUpdate
+from sessiontree.contracts.values.jsonable import dump_readable
+from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.doors.acp.elicitations import form_of, reply_of, text_of
 from sessiontree.doors.acp.options import ModelChoice, tiers_up_to
 from sessiontree.doors.acp.permissions import answer_of, call_of, options_of

@@ -13,8 +13,8 @@ from acp.schema import (
     TitledMultiSelectItems,
 )
 
-from sessiontree.contracts.questions import QuestionAnswer, QuestionItem, QuestionReply
-from sessiontree.contracts.senders import Sender
+from sessiontree.contracts.recorded.questions import QuestionAnswer, QuestionItem, QuestionReply
+from sessiontree.contracts.recorded.senders import Sender
 
 
 def form_of(items: Sequence[QuestionItem]) -> ElicitationSchema:

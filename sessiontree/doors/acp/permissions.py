@@ -8,9 +8,9 @@ from typing import Final
 from acp.schema import AllowedOutcome, PermissionOption, RequestPermissionResponse, ToolCallUpdate
 
 from sessiontree.channels.safe_text import approval_text, make_visible
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.senders import Sender
-from sessiontree.contracts.truncation import cut_line
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.senders import Sender
+from sessiontree.contracts.values.truncation import cut_line
 from sessiontree.doors.acp.tool_calls import (
     KINDS,
     MAX_TITLE_CHARS,

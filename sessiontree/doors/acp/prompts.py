@@ -15,8 +15,8 @@ from acp.schema import (
 
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.truncation import cut_line
+from sessiontree.contracts.values.messages import ImageContent
+from sessiontree.contracts.values.truncation import cut_line
 
 MAX_BLOCKS: Final = 256
 MAX_PROMPT_CHARS: Final = 2_000_000

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 from acp.schema import AgentMessageChunk, AgentThoughtChunk, TextContentBlock
 
-from sessiontree.contracts.events import Done, Event, TextDelta, ThinkingDelta
-from sessiontree.contracts.messages import AssistantMessage, TextContent, ThinkingContent
+from sessiontree.contracts.reports.events import Done, Event, TextDelta, ThinkingDelta
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent, ThinkingContent
 
 Chunk: TypeAlias = AgentMessageChunk | AgentThoughtChunk
 MAX_EARLY: Final = 4_096

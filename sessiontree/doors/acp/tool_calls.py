@@ -20,10 +20,10 @@ from acp.schema import (
 )
 
 from sessiontree.channels.safe_text import make_visible
-from sessiontree.contracts.jsonable import dump_readable
-from sessiontree.contracts.messages import TextContent, ToolResultMessage
-from sessiontree.contracts.short_values import SHOWN_CHARS
-from sessiontree.contracts.truncation import cut_line, cut_text
+from sessiontree.contracts.values.jsonable import dump_readable
+from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
+from sessiontree.contracts.values.short_values import SHOWN_CHARS
+from sessiontree.contracts.values.truncation import cut_line, cut_text
 
 MAX_TITLE_CHARS: Final = 200
 _MAX_PATH_CHARS: Final = 4_096

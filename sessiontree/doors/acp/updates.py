@@ -26,15 +26,15 @@ from acp.schema import (
     UserMessageChunk,
 )
 
-from sessiontree.contracts import session_facts as said
-from sessiontree.contracts import tree_facts as happened
-from sessiontree.contracts.events import failure_of
+from sessiontree.contracts.facts import session_facts as said
+from sessiontree.contracts.facts import tree_facts as happened
+from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import ImageContent, TextContent, Usage
-from sessiontree.contracts.programs import is_of_program
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.tree_config import SessionSpec
-from sessiontree.contracts.truncation import cut_line
+from sessiontree.contracts.recorded.programs import is_of_program
+from sessiontree.contracts.reports.events import failure_of
+from sessiontree.contracts.values.messages import ImageContent, TextContent, Usage
+from sessiontree.contracts.values.session_ids import MAIN
+from sessiontree.contracts.values.truncation import cut_line
 from sessiontree.doors.acp.replies import ReplyStream, message_chunk
 from sessiontree.doors.acp.tool_calls import (
     MAX_TITLE_CHARS,

@@ -17,10 +17,10 @@ from sessiontree.api.questions import PendingQuestion
 from sessiontree.api.session_tree import SessionTree
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import dump_readable
-from sessiontree.contracts.questions import MAX_OPTIONS, MAX_TEXT_CHARS, QuestionAnswer, QuestionItem
-from sessiontree.contracts.senders import Sender
-from sessiontree.contracts.settings import faults_of
+from sessiontree.contracts.recorded.questions import MAX_OPTIONS, MAX_TEXT_CHARS, QuestionAnswer, QuestionItem
+from sessiontree.contracts.recorded.senders import Sender
+from sessiontree.contracts.settings.settings import faults_of
+from sessiontree.contracts.values.jsonable import dump_readable
 
 Waiting: TypeAlias = PendingApproval | PendingQuestion
 """A request that waits for a person."""

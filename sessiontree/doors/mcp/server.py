@@ -18,7 +18,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
 from sessiontree.contracts.errors import AnswerTooLate, ConfigError, SessionTreeError
-from sessiontree.contracts.senders import Sender
+from sessiontree.contracts.recorded.senders import Sender
 from sessiontree.doors.conversations import ConflictError, Conversations, NotFoundError
 from sessiontree.doors.mcp.calls import (
     TASKS,

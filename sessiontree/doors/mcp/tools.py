@@ -17,8 +17,8 @@ from mcp.server.context import HandlerResult
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.program_tool import SavedProgram, SavedText
-from sessiontree.contracts.settings import faults_of
+from sessiontree.contracts.settings.settings import faults_of
+from sessiontree.contracts.tools.program_tool import SavedProgram, SavedText
 from sessiontree.doors.conversations import Conversation, Conversations, NotFoundError
 from sessiontree.doors.mcp.calls import (
     MAX_WAIT_S,

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from sessiontree.contracts.jsonable import dump_readable
+from sessiontree.contracts.facts.tree_facts import SessionSpawned
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.program_tool import SavedText
-from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.tree_facts import SessionSpawned
+from sessiontree.contracts.tools.program_tool import SavedText
+from sessiontree.contracts.values.jsonable import dump_readable
+from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.doors.conversations import ConflictError, Conversation, Conversations, NotFoundError
 from sessiontree.doors.mcp.forms import Waiting, list_waiting
 from sessiontree.doors.principals import DoorPrincipal

@@ -14,8 +14,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_ai import messages as theirs
 
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,
@@ -25,7 +25,7 @@ from sessiontree.contracts.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from sessiontree.contracts.whole_text import whole_value
+from sessiontree.contracts.values.whole_text import whole_value
 
 REPLAY_VERSION: Final = 1
 _NO_IMAGE: Final = "(an image that can't be read)"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from genai_prices import Usage, calc_price
 
-from sessiontree.contracts.model_settings import ModelPrice
+from sessiontree.contracts.settings.model_settings import ModelPrice
 
 _MILLION: Final = 1_000_000
 

@@ -22,9 +22,9 @@ from pydantic_ai.models import ConnectPoolTimeoutCap, ModelRequestParameters, ge
 from pydantic_ai.tools import ToolDefinition
 
 from sessiontree.contracts.errors import ModelError, ModelUnreachable
-from sessiontree.contracts.messages import StopReason, Usage
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.request_names import REQUEST_HEADER, request_name
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.values.messages import StopReason, Usage
+from sessiontree.contracts.values.request_names import REQUEST_HEADER, request_name
 from sessiontree.models.port import CallPiece, ModelPiece, ModelRequest, Piece, StopPiece, ThinkingPiece
 from sessiontree.models.providers.call_limits import Ended, queue_of
 from sessiontree.models.providers.conversation import model_messages, replay_of

@@ -18,8 +18,8 @@ from sessiontree.contracts.errors import (
     ModelUnreachable,
     words_of,
 )
-from sessiontree.contracts.messages import ImageContent, text_size
-from sessiontree.contracts.truncation import cut_text
+from sessiontree.contracts.values.messages import ImageContent, text_size
+from sessiontree.contracts.values.truncation import cut_text
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.providers.provider_model import ProviderModel
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.model_settings import ModelPrice
-from sessiontree.contracts.settings import meant
+from sessiontree.contracts.settings.model_settings import ModelPrice
+from sessiontree.contracts.settings.settings import meant
 from sessiontree.models.api_key import ApiKey
 from sessiontree.models.constrained_exchange import constrained_pieces
 from sessiontree.models.port import ModelRequest, Piece

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     Message,
     ReplyContent,
@@ -28,7 +28,7 @@ from sessiontree.contracts.messages import (
     ToolCall,
     ToolResultMessage,
 )
-from sessiontree.contracts.whole_text import whole_text
+from sessiontree.contracts.values.whole_text import whole_text
 from sessiontree.models.sendable.sendable_message import sendable_message
 
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

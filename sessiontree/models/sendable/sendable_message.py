@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,
@@ -19,7 +19,7 @@ from sessiontree.contracts.messages import (
     ToolCall,
     ToolResultMessage,
 )
-from sessiontree.contracts.whole_text import whole_object, whole_text, whole_value
+from sessiontree.contracts.values.whole_text import whole_object, whole_text, whole_value
 from sessiontree.models.port import ToolSpec
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from sessiontree.contracts.approvals import Precedent
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.recorded.approvals import Precedent
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.policy.commands.command_line import (
     SHELLS,
     Grammar,

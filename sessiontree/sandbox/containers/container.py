@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError
-from sessiontree.contracts.sandbox_spec import SandboxSpec
+from sessiontree.contracts.settings.sandbox_spec import SandboxSpec
 from sessiontree.sandbox.containers.engine import (
     COPY_S,
     LABEL,

@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 from typing import BinaryIO, Final, NoReturn
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox.command_channel import CommandChannel
 from sessiontree.sandbox.command_process import (
     LAST_WORDS,

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError, PermissionDenied
+from sessiontree.contracts.handles.ports import COMMAND_CLEANUP_S, Finished, Reader, Writer
 from sessiontree.contracts.kinds import PermissionTier, WorkspaceAccess
-from sessiontree.contracts.ports import COMMAND_CLEANUP_S, Finished, Reader, Writer
-from sessiontree.contracts.sandbox_spec import SandboxSpec
-from sessiontree.contracts.thread_calls import in_thread
+from sessiontree.contracts.settings.sandbox_spec import SandboxSpec
+from sessiontree.contracts.tools.thread_calls import in_thread
 from sessiontree.protected import OwnPlaces, Seen, protected_places
 from sessiontree.sandbox.command_bounds import Bounds
 from sessiontree.sandbox.command_channel import CommandChannel
@@ -29,7 +29,7 @@ from sessiontree.sandbox.resources.running_commands import RunningCommands
 
 
 class ContainerShell(RunningCommands):
-    """Runs commands in a container; see :class:`~sessiontree.contracts.ports.Shell`.
+    """Runs commands in a container; see :class:`~sessiontree.contracts.handles.ports.Shell`.
 
     Args:
         spec: What the container is made of.
@@ -81,7 +81,7 @@ class ContainerShell(RunningCommands):
         on_output: OnOutput | None = None,
         channel: CommandChannel | None = None,
     ) -> Finished:
-        """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`.
+        """Run one command line; see :class:`~sessiontree.contracts.handles.ports.Shell`.
 
         Raises:
             ExecutionError: ``channel`` has a terminal; a container's commands have none.

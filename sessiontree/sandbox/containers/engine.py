@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable
-from sessiontree.contracts.sandbox_spec import SandboxSpec
+from sessiontree.contracts.settings.sandbox_spec import SandboxSpec
 
 PASSED: Final = (
     "PATH", "HOME", "USER", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME",

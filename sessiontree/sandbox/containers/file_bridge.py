@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError, ToolError
-from sessiontree.contracts.ports import Reader, Writer
+from sessiontree.contracts.handles.ports import Reader, Writer
 from sessiontree.sandbox.containers.engine import COPY_S, EngineAnswer, ask_engine
 
 MAX_BYTES: Final = 512 * 1024 * 1024

@@ -18,7 +18,7 @@ import tempfile
 from functools import cache
 from typing import BinaryIO, Final
 
-from sessiontree.contracts.jobs import WindowSize
+from sessiontree.contracts.handles.jobs import WindowSize
 
 HEAD_BYTES: Final = 64 * 1024
 RING_BYTES: Final = 8 * 1024 * 1024

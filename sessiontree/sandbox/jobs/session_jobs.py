@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError, words_of
-from sessiontree.contracts.jobs import (
+from sessiontree.contracts.handles.jobs import (
     EARLY_END_S,
     JOB_KEPT_S,
     MAX_KEPT_JOBS,
@@ -28,9 +28,9 @@ from sessiontree.contracts.jobs import (
     OutputPart,
     describe_end,
 )
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Finished
-from sessiontree.contracts.thread_calls import in_thread
+from sessiontree.contracts.tools.thread_calls import in_thread
 from sessiontree.sandbox.command_channel import CommandChannel
 from sessiontree.sandbox.command_process import OnOutput, shown, whole_characters
 from sessiontree.sandbox.jobs.job_output import JobOutput, can_draw, draw_screen, plain_text
@@ -209,7 +209,7 @@ class JobTable:
 
 
 class SessionJobs:
-    """Starts and manages jobs; see :class:`~sessiontree.contracts.jobs.Jobs`.
+    """Starts and manages jobs; see :class:`~sessiontree.contracts.handles.jobs.Jobs`.
 
     Args:
         table: The session's jobs.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox.command_channel import CommandChannel
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.sandbox.resources.command_turns import SessionTurns

@@ -22,7 +22,7 @@ from sessiontree import (
 )
 from sessiontree.bench import Attempt, RunResults, Sample, Suite
 from sessiontree.bench.ledger.ledger_tables import open_ledger
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.messages import TextContent
 
 HOSTILE = "<script>alert(1)</script>"
 """What sample ids, answers and errors may hold."""

@@ -12,7 +12,7 @@ from sessiontree.bench import Attempt, Sample, Suite
 from sessiontree.bench.ledger.leases import SampleLease
 from sessiontree.bench.ledger.ledger_tables import AttemptResult
 from sessiontree.bench.run.progress import RunPace, RunProgress
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.messages import TextContent
 
 CENT = Usage(6, 4, 0.01)
 

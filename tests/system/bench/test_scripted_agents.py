@@ -32,7 +32,7 @@ from sessiontree.bench.suites.scripted_agents import (
     reader_task,
 )
 from sessiontree.bench.suites.typed_readers import typed_plan
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.messages import TextContent
 from sessiontree.models.port import ToolSpec
 from sessiontree.policy.closed_result import ClosedResult, closed_form
 

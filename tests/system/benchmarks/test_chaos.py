@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.chaos import GIVE_UP_S, Kill, Run, facts_of, judge, totals, with_earlier
 from benchmarks.chaos_program import Unfinished
-from sessiontree.contracts.session_facts import CallResolved
-from sessiontree.contracts.tree_facts import SessionEnded
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.facts.tree_facts import SessionEnded
 
 ROOT = Path(__file__).parents[3]
 ZEROS = (

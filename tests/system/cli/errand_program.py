@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.recorded.approvals import ApprovalRequest
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.supervisor_api import MAX_READ_WAIT_S

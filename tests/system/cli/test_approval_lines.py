@@ -11,8 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.cli.request_queue import AnsweredLine, Asked, NoAnswer, RequestQueue, id_of, parse_answer
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.questions import (
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.questions import (
     QuestionAnswer,
     QuestionItem,
     QuestionOption,

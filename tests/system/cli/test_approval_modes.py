@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.api.approval_modes import MODES, Outcome, outcome_of
-from sessiontree.contracts.approvals import ApprovalMode
+from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeRequest
 from tests.system.cli.command_fixtures import Program, Terminal

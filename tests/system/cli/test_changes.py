@@ -11,7 +11,7 @@ from rich.console import Console
 from sessiontree.cli.changes import TreeWatch, change_text
 from sessiontree.cli.live_view import LiveView
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.recorded.results import SessionResult
 from tests.unit.view.live_strategies import ended, records, spawned
 
 ENDED = [

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ScriptedModel, SessionTree
-from sessiontree.contracts.memory import MemoryScope, NewRecord
+from sessiontree.contracts.values.memory import MemoryScope, NewRecord
 from sessiontree.journal.claim import JournalClaim
 from sessiontree.journal.journal import Journal
 from sessiontree.memory.hashing_embedder import HashingEmbedder

@@ -12,9 +12,9 @@ from rich.cells import cell_len
 
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.live_view import STYLES, Line, Pace, picture
-from sessiontree.contracts.events import ToolExecutionStart
+from sessiontree.contracts.facts.tree_facts import TreeFact
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.tree_facts import TreeFact
+from sessiontree.contracts.reports.events import ToolExecutionStart
 from sessiontree.view.live_tree import LiveTree
 from tests.unit.view.live_strategies import charged, ended, records, requested, spawned, tree_facts
 

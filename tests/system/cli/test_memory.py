@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from sessiontree.contracts.memory import MemoryScope, NewRecord
+from sessiontree.contracts.values.memory import MemoryScope, NewRecord
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.place import StoreLock
 from sessiontree.memory.store import LanceMemoryStore

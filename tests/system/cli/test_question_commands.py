@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.contracts.tree_facts import ClientCallEnded
+from sessiontree.contracts.facts.tree_facts import ClientCallEnded
 from sessiontree.journal.journal import Journal
 from tests.system.cli.command_fixtures import Program
 

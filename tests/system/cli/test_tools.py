@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sessiontree.contracts.tool import ToolFlag
+from sessiontree.contracts.tools.tool import ToolFlag
 from sessiontree.policy.catalog import CATALOG
 from sessiontree_tools import builtin_tools
 from tests.system.cli.command_fixtures import MAX_S, Done, Program

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ScriptedModel, SessionTree
-from sessiontree.contracts.request_names import EDGES_KEY, REQUEST_HEADER
+from sessiontree.contracts.values.request_names import EDGES_KEY, REQUEST_HEADER
 from sessiontree.journal.journal import Journal
 from tests.system.cli.command_fixtures import Done, Program
 from tests.unit.api.trajectory_fixtures import grow

@@ -23,7 +23,7 @@ from sessiontree import (
     ToolResult,
     script_call,
 )
-from sessiontree.contracts.messages import UserMessage
+from sessiontree.contracts.values.messages import UserMessage
 from sessiontree.doors.conversations import Conversations
 from tests.behaviour.effect_fakes import TOOLS
 

@@ -16,8 +16,8 @@ from mcp import Client
 from openai import AsyncOpenAI
 
 from sessiontree import AsyncFunctionModel, ModelRequest, Runtime, SessionTree, script_call
-from sessiontree.contracts.session_facts import CallDelegated, Interrupted, TurnStarted
-from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.facts.session_facts import CallDelegated, Interrupted, TurnStarted
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from sessiontree.doors.conversations import Conversation, Conversations
 from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.doors.tokens import TokenFile

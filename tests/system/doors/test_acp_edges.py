@@ -8,7 +8,7 @@ from typing import Any
 from acp import text_block
 
 from sessiontree import FunctionModel, ModelRequest, script_call
-from sessiontree.contracts.request_names import EDGES_KEY
+from sessiontree.contracts.values.request_names import EDGES_KEY
 from tests.system.doors.editor_fixtures import OpenEditor, open_editor
 
 SPAWN = script_call("sessions_spawn", kind="worker", task="look")

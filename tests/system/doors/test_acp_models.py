@@ -11,8 +11,8 @@ from acp.schema import EnvVariable, McpServerStdio
 
 from sessiontree import Configuration, FunctionModel, ScriptedModel, script_call
 from sessiontree.cli.door import list_models
-from sessiontree.contracts.messages import AssistantMessage, TextContent, Usage
-from sessiontree.contracts.session_facts import ModelChanged, Opened
+from sessiontree.contracts.facts.session_facts import ModelChanged, Opened
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent, Usage
 from tests.system.doors.editor_fixtures import EditorFake, OpenEditor, open_editor, refusal_of
 
 HERE: Final = ["plain", "clever"]

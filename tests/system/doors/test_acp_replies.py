@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.events import Done, TextDelta, ThinkingDelta
-from sessiontree.contracts.messages import AssistantMessage, TextContent, ThinkingContent
+from sessiontree.contracts.reports.events import Done, TextDelta, ThinkingDelta
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent, ThinkingContent
 from sessiontree.doors.acp.replies import ReplyStream
 
 TEXT = st.text("ab", min_size=1, max_size=6)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessiontree import FunctionModel, ModelRequest, ScriptedModel, script_call
-from sessiontree.contracts.messages import AssistantMessage, TextContent, Usage
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent, Usage
 from sessiontree.doors.conversations import Conversation
 from sessiontree.journal.record import kind_in
 from tests.behaviour.effect_fakes import effects

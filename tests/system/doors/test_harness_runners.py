@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from sessiontree.api.trajectories.semantic_edges import edges_of
-from sessiontree.contracts.request_names import EDGES_KEY
+from sessiontree.contracts.values.request_names import EDGES_KEY
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_config
 from sessiontree.testing.fake_provider.fake_server import FakeProvider

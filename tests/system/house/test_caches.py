@@ -14,7 +14,7 @@ CLOSED = {
     "sandbox/command_plan.py:_filter": "kinds of machines",
     "control/call_codec.py:_call_codec": "methods that interfaces declare",
     "control/call_codec.py:codec_of": "types that interfaces declare",
-    "contracts/given_values.py:_members_of": "classes that declare members",
+    "contracts/settings/given_values.py:_members_of": "classes that declare members",
     "runtime/rpc.py:_proxy_class": "interfaces",
     "runtime/rpc.py:methods_of": "interfaces and the classes that implement them",
     "view/bundle.py:read_module": "modules of the page",

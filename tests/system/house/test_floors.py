@@ -88,7 +88,7 @@ FAULTS = [
     ("tools", "tools/sessiontree_tools/planted.py", "import sessiontree.runtime"),
     ("tools", "tools/sessiontree_tools/planted.py", "import sessiontree.schema"),
     ("tools", "tools/sessiontree_tools/planted.py", "from sessiontree import SessionTree"),
-    ("survey", "sessiontree/survey/planted.py", "from sessiontree.contracts.tool import Tool"),
+    ("survey", "sessiontree/survey/planted.py", "from sessiontree.contracts.tools.tool import Tool"),
     ("survey", "sessiontree/survey/planted.py", "import sessiontree.api.runtime"),
     ("pure", "sessiontree/policy/planted.py", "import time"),
     ("pure", "sessiontree/schema/planted.py", "import os.path"),

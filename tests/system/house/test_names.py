@@ -21,7 +21,7 @@ LAZY_DOORS = {
     "sessiontree/bench/suite/suite_loader.py",
     "sessiontree/bench/view/view_command.py",
     "sessiontree/api/runtime.py",
-    "sessiontree/contracts/data_frames.py",
+    "sessiontree/contracts/values/data_frames.py",
     "sessiontree/notebook/displays.py",
     "sessiontree/notebook/figures.py",
     "sessiontree/notebook/view_thread.py",

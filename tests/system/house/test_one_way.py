@@ -80,7 +80,7 @@ def test_nothing_reaches_a_tool_beside_the_dispatcher(shipped_modules: list[Path
         ("tools/sessiontree_tools/nested.py", "context = ToolContext(rights, 'c', signals)"),
         ("api/session_handle.py", "table = Dispatcher(tools, held, rights, policy)"),
         ("survey/model.py", "run = getattr(tool, 'execute')"),
-        ("survey/model.py", "from sessiontree.contracts.context import ToolContext as Context"),
+        ("survey/model.py", "from sessiontree.contracts.tools.context import ToolContext as Context"),
         (
             "cli/tools.py",
             "import operator\nrun = operator.methodcaller('execute')\nx = methodcaller('execute')",

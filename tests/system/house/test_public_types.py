@@ -16,10 +16,11 @@ import pytest
 
 import sessiontree
 from sessiontree import facts
-from sessiontree.contracts import events, session_facts, tree_facts
-from sessiontree.contracts.codec import recorded_classes
-from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.tree_facts import TreeFact
+from sessiontree.contracts.facts import session_facts, tree_facts
+from sessiontree.contracts.facts.session_facts import SessionFact
+from sessiontree.contracts.facts.tree_facts import TreeFact
+from sessiontree.contracts.recorded.codec import recorded_classes
+from sessiontree.contracts.reports import events
 
 RECORDED = set(recorded_classes())
 NOT_FOR_PROGRAMS = {

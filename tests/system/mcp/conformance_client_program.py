@@ -21,7 +21,7 @@ import httpx
 
 from sessiontree import AgentSpec, McpServer, PendingQuestion, ScriptedModel, SessionTree, script_call
 from sessiontree.api.mcp_servers import token_folder, write_pin
-from sessiontree.contracts.tree_facts import ClientCallOpened
+from sessiontree.contracts.facts.tree_facts import ClientCallOpened
 from sessiontree.mcp.elicitation import LEFT_OUT
 from sessiontree.mcp.pins import PinnedServer, PinnedTool, identity_of, tools_of_listing
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import AgentSpec, McpServer, ScriptedModel, SessionTree, script_call
-from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from tests.behaviour.fact_fixtures import results, until
 from tests.behaviour.mcp_fixtures import accept_listed
 

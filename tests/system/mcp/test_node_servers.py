@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sessiontree import AgentSpec, McpServer, ScriptedModel, SessionTree, script_call
-from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from tests.behaviour.fact_fixtures import results, until
 from tests.behaviour.mcp_fixtures import accept_listed
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sessiontree import AgentSpec, McpServer, ScriptedModel, SessionTree, script_call
-from sessiontree.contracts.session_facts import CallIntended
+from sessiontree.contracts.facts.session_facts import CallIntended
 from tests.behaviour.fact_fixtures import facts_of, results
 from tests.behaviour.mcp_fixtures import accept_listed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.contracts.tree_facts import ApprovalDecided, ClientCallEnded
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ClientCallEnded
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_fact
 from sessiontree.serve.served_trees import ServedTrees

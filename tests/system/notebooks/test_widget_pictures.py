@@ -25,7 +25,7 @@ MODULE: Final = '''
 """A model that stands in for an LLM, and a tool that needs an approval."""
 
 from sessiontree import AsyncFunctionModel, PermissionTier, SessionKind, script_call, tool
-from sessiontree.contracts.messages import AssistantMessage, TextContent, Usage
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent, Usage
 
 SOURCES = {
     "Rotterdam": ["Delta Fund accounts", "water board minutes", "insurers' reports"],

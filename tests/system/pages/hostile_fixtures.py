@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.view_tree import BEGAN_MS, config_of_book, spec_of, write_tree
-from sessiontree.contracts import session_facts as said
-from sessiontree.contracts import tree_facts
-from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.facts import session_facts as said
+from sessiontree.contracts.facts import tree_facts
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     TextContent,
@@ -23,8 +25,6 @@ from sessiontree.contracts.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Principal
 from tests.unit.view.test_markdown import HOSTILE
 
 HOSTILE_TREE: Final = "t00000000000000bb"

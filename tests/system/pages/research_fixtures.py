@@ -14,7 +14,7 @@ import pytest
 from sessiontree import AsyncFunctionModel, Limits, ModelError, ModelRequest, SessionTree, script_call
 from sessiontree.api import options
 from sessiontree.backends.local import backend
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     StopReason,
     TextContent,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from sessiontree.contracts.session_facts import MessageReceived
+from sessiontree.contracts.facts.session_facts import MessageReceived
 from tests.behaviour.fact_fixtures import facts_of
 from tests.system.pages.canvas_fixtures import canvas_site, do, frame_in, lines_of
 from tests.system.pages.page_fixtures import Screen

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from sessiontree import AgentSpec, FunctionModel, Rule, Runtime, SessionTree
-from sessiontree.contracts.session_facts import MessageReceived
+from sessiontree.contracts.facts.session_facts import MessageReceived
 from tests.behaviour.fact_fixtures import until
 from tests.system.pages.canvas_fixtures import LATER, do, frame_in, lines_of
 from tests.system.pages.page_fixtures import site_of

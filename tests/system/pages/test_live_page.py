@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from sessiontree import AgentSpec, AsyncFunctionModel, ModelRequest, SessionFailed, SessionTree, script_call
-from sessiontree.contracts.tree_facts import ClientCallEnded
+from sessiontree.contracts.facts.tree_facts import ClientCallEnded
 from sessiontree.models.answers import Answer
 from tests.behaviour.fact_fixtures import facts_of
 from tests.system.pages.page_fixtures import Site, site_of

@@ -19,8 +19,8 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.messages import AssistantMessage, TextContent, Usage
-from sessiontree.contracts.session_facts import ApprovalWanted, CallResolved, ChildAwaited
+from sessiontree.contracts.facts.session_facts import ApprovalWanted, CallResolved, ChildAwaited
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent, Usage
 
 CODE: Final = """phase("read")
 names = (await find(pattern="*.md")).splitlines()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree import FunctionModel, ModelRequest, script_call
-from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 from tests.behaviour.effect_fakes import effects
 from tests.system.serve.door_fixtures import Door, open_door
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessiontree import FunctionModel, ModelRequest, script_call
-from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.values.messages import ToolResultMessage
 from tests.system.serve.door_fixtures import open_door
 
 pytestmark = pytest.mark.long

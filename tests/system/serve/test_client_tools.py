@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import FunctionModel, ModelRequest, script_call
-from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 from sessiontree.doors import client_tools
 from tests.system.serve.door_fixtures import Door, open_door, refused
 from tests.system.serve.response_oracle import check_events, check_response

@@ -10,7 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from sessiontree import AsyncFunctionModel, ModelRequest, script_call
-from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 from sessiontree.doors import client_tools
 from tests.system.serve.door_fixtures import Door, open_door, refused
 from tests.system.serve.test_client_tools import WEATHER, ask, caller, calls_in, output

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree import AsyncFunctionModel, FunctionModel, ModelRequest, script_call
-from sessiontree.contracts.messages import AssistantMessage, TextContent, Usage, UserMessage
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent, Usage, UserMessage
 from tests.system.serve.door_fixtures import open_door
 from tests.system.serve.response_oracle import check_events, check_response
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree import FunctionModel, ModelRequest, script_call
-from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 from sessiontree.doors.response_log import ResponseFold
 from sessiontree.doors.responses import ResponseFrame, response_of
 from tests.system.serve.door_fixtures import open_door

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from sessiontree import AgentSpec, ConfigError, FunctionModel, ModelRequest, SessionTree, script_call
-from sessiontree.contracts.tree_facts import ApprovalWaiting, ClientCallEnded
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting, ClientCallEnded
 from sessiontree.models.answers import Answer
 from sessiontree.serve import served_tree
 from sessiontree.serve.listen import Address, PageServer

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.recorded.approvals import ApprovalRequest
 from sessiontree.sync.bridge import Prompt, Prompts
 from sessiontree.sync.portal import LoopThread
 from tests.system.sync.tree_fixtures import PATIENCE_S

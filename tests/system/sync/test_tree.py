@@ -26,9 +26,9 @@ from sessiontree import (
     script_call,
 )
 from sessiontree import Runtime as AsyncRuntime
-from sessiontree.contracts.events import Done, TextDelta
-from sessiontree.contracts.messages import AssistantMessage
-from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.reports.events import Done, TextDelta
+from sessiontree.contracts.values.messages import AssistantMessage
 from sessiontree.journal.replay import read_fact
 from sessiontree.models.answers import Answer, to_message
 from sessiontree.sync import QueueChannel, SessionTree, StoredTrees

@@ -19,7 +19,7 @@ from sessiontree import (
     load_agents,
 )
 from sessiontree.api.agent_files import read_agents
-from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.settings.model_settings import ModelSettings
 
 WHOLE = """\
 ---

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from sessiontree.api.child_results import ChildResult, OnChildError, ResultAccess, results_by_end
 from sessiontree.contracts.errors import LimitExceeded, SessionClosed, SessionFailed
-from sessiontree.contracts.fan_outs import FanOutCounts, count_outcomes
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.reports.fan_outs import FanOutCounts, count_outcomes
 
 FAILED = SessionStatus.FAILED
 ENDS: dict[str, SessionResult[Any]] = {

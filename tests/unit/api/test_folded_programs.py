@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 
 from sessiontree.api.folded_programs import MAX_LINE_CHARS, folded_transcript
 from sessiontree.api.transcript import transcript_of
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.codec import pack
-from sessiontree.contracts.messages import (
-    AssistantMessage,
-    TextContent,
-    ToolCall,
-    ToolResultMessage,
-    UserMessage,
-)
-from sessiontree.contracts.programs import ProgramCall, ProgramNote, ProgramSource
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     CallResolved,
     ChildAwaited,
     MessageReceived,
     ProgramAdvanced,
     ProgramStarted,
     TurnReplied,
+)
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.codec import pack
+from sessiontree.contracts.recorded.programs import ProgramCall, ProgramNote, ProgramSource
+from sessiontree.contracts.values.messages import (
+    AssistantMessage,
+    TextContent,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
 )
 from sessiontree.journal.record import JournalRecord
 

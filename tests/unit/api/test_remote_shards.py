@@ -25,7 +25,7 @@ from sessiontree import (
 )
 from sessiontree.api.shards import COUNT_EVERY_S, COUNT_S, RemoteShard, Shard, ShardedBackend
 from sessiontree.backends.local.backend import LocalBackend
-from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.journal.claim import holds_tree
 from sessiontree.runtime.rpc import RpcMethod, proxy_of
 from sessiontree.runtime.stored_trees import summaries_of

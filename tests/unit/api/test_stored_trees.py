@@ -29,7 +29,7 @@ from sessiontree import (
 )
 from sessiontree.api.journaled_trees import plan_prune, prune
 from sessiontree.api.tree_export import import_tree
-from sessiontree.contracts.memory import MemoryScope, NewRecord
+from sessiontree.contracts.values.memory import MemoryScope, NewRecord
 from sessiontree.journal.claim import JournalClaim, journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from sessiontree.api.trajectories.atif_export import TreeTrajectory
 from sessiontree.api.trajectories.semantic_edges import edges_of
 from sessiontree.api.trajectories.step_spool import StepSpool
-from sessiontree.contracts import session_facts
-from sessiontree.contracts.codec import pack
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.facts import session_facts
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.recorded.codec import pack
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     TextContent,
     ToolCall,
@@ -29,8 +30,7 @@ from sessiontree.contracts.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.request_names import EDGES_KEY, MAX_CHARS, request_name, turn_of
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.values.request_names import EDGES_KEY, MAX_CHARS, request_name, turn_of
 from sessiontree.journal.record import JournalRecord
 from tests.unit.api.trajectory_fixtures import facts_on_disk, grow, trajectory_of
 from tests.unit.api.trajectory_oracle import (

@@ -27,8 +27,14 @@ from sessiontree import (
 )
 from sessiontree.api.trajectories.atif_export import TreeTrajectory
 from sessiontree.api.trajectories.step_spool import StepSpool
-from sessiontree.contracts.messages import AssistantMessage, TextContent, ThinkingContent, ToolCall, Usage
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.values.messages import (
+    AssistantMessage,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    Usage,
+)
 from sessiontree.journal.claim import journal_holding
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord

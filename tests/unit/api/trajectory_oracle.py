@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.request_names import EDGES_KEY, request_name
-from sessiontree.contracts.session_facts import ContextCompacted, TurnReplied
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.session_facts import ContextCompacted, TurnReplied
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_facts import (
     CancelBegun,
     SessionEnded,
     SessionSpawned,
     UsageCharged,
     VisionAnswered,
 )
+from sessiontree.contracts.values.messages import Usage
+from sessiontree.contracts.values.request_names import EDGES_KEY, request_name
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts, replay_session
 from sessiontree.session.calls import UNAWAITED

@@ -14,8 +14,8 @@ from sessiontree.browser.found import look_for_browser
 from sessiontree.browser.inside.page_tab import number_lines
 from sessiontree.browser.session_browser import CallAllowance, SessionBrowser
 from sessiontree.browser.tunnels import Tunnels
-from sessiontree.contracts.browser import PageFile
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.handles.browser import PageFile
 from sessiontree.sandbox.process_tree import children, descendants, process_of
 from tests.unit.browser.browser_fixtures import browsing, pages, showing
 from tests.unit.web.site_fakes import serving

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from sessiontree.contracts.browser import OFFLINE_ORIGIN, PageAction, PageFile, Viewport
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
+from sessiontree.contracts.handles.browser import OFFLINE_ORIGIN, PageAction, PageFile, Viewport
 from tests.unit.browser.browser_fixtures import browsing, showing
 from tests.unit.web.site_fakes import answer, serving
 

@@ -10,7 +10,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.channels.safe_text import approval_text, deceptive_words
-from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.recorded.approvals import ApprovalRequest
 
 Named = Callable[[str], tuple[str, ...]]
 SEARCH = settings(max_examples=200, derandomize=True, database=None, phases=[Phase.generate])

@@ -10,8 +10,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.channels.safe_text import approval_text
-from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.jsonable import dump_readable
+from sessiontree.contracts.recorded.approvals import ApprovalRequest
+from sessiontree.contracts.values.jsonable import dump_readable
 
 Show = Callable[[ApprovalRequest], str]
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from sessiontree.channels.question_text import item_text, parse_line, question_heading
-from sessiontree.contracts.questions import QuestionAnswer, QuestionItem, QuestionOption, QuestionRequest
+from sessiontree.contracts.recorded.questions import (
+    QuestionAnswer,
+    QuestionItem,
+    QuestionOption,
+    QuestionRequest,
+)
 
 OPTIONS = tuple(QuestionOption(label=label) for label in ("red", "blue", "12"))
 ONE = QuestionItem(question="Which?", options=OPTIONS)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sessiontree.channels.safe_text import approval_text
-from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.recorded.approvals import ApprovalRequest
+from sessiontree.contracts.recorded.senders import Principal
 
 REQUEST = ApprovalRequest("r1", "main", "exec", {"command": "ls"}, "d", "System", 0, "main")
 

@@ -9,8 +9,8 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sessiontree.contracts.approvals import Rule, RuleAnswer, answer_by_rules
-from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.recorded.approvals import Rule, RuleAnswer, answer_by_rules
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from sessiontree.testing.strategies import json_objects, json_values, rules, texts
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])

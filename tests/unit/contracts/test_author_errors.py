@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.contracts import author_errors
-from sessiontree.contracts.author_errors import (
+from sessiontree.contracts.tools import author_errors
+from sessiontree.contracts.tools.author_errors import (
     MAX_FRAMES,
     MAX_REMEMBERED,
     find_cause,
     list_frames,
     report_error,
 )
-from sessiontree.contracts.jsonable import to_json_value
+from sessiontree.contracts.values.jsonable import to_json_value
 
 
 def caught(text: str, depth: int = 0) -> ValueError:

@@ -13,24 +13,21 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts import (
+from sessiontree.contracts.facts import rewind, session_facts, stimuli, tree_config, tree_facts
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.recorded import (
     approvals,
     child_workspaces,
     client_calls,
     codec,
     cron,
     programs,
-    rewind,
     senders,
-    session_facts,
-    stimuli,
     tool_inputs,
-    tree_config,
-    tree_facts,
 )
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     TextContent,
     ToolCall,
@@ -38,7 +35,6 @@ from sessiontree.contracts.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.testing.strategies import instances_of
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import (
+from sessiontree.contracts.errors import PermissionDenied
+from sessiontree.contracts.handles.ports import Status
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.recorded.capabilities import (
     BROWSER,
     CANVAS,
     CAPABILITIES,
@@ -41,10 +43,8 @@ from sessiontree.contracts.capabilities import (
     Capability,
     capabilities_of,
 )
-from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
-from sessiontree.contracts.errors import PermissionDenied
-from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.ports import Status
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import CallSignals, SessionRights, ToolContext
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
 ALL: tuple[Capability[Any], ...] = (

@@ -13,16 +13,16 @@ import pytest
 from pydantic import BaseModel, Field
 from pydantic import ValidationError as ModelError
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import WEB
-from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
-from sessiontree.contracts.decorator import FunctionTool, tool
 from sessiontree.contracts.errors import ConfigError, ExecutionError
+from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.schema_tool import schema_tool
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Stripped
+from sessiontree.contracts.recorded.capabilities import WEB
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import CallSignals, SessionRights, ToolContext
+from sessiontree.contracts.tools.decorator import FunctionTool, tool
+from sessiontree.contracts.tools.schema_tool import schema_tool
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.schema.derive import derive_schema
 

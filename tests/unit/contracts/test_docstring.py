@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.contracts.decorator import read_docstring
+from sessiontree.contracts.tools.decorator import read_docstring
 
 
 def test_the_text_before_the_first_section_is_the_description() -> None:

@@ -17,16 +17,16 @@ from sessiontree.contracts.errors import (
     ToolError,
     ValidationError,
 )
-from sessiontree.contracts.jsonable import dump_readable
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.results import (
+from sessiontree.contracts.recorded.results import (
     MAX_REASON_CHARS,
     blocked_message,
     error_message,
     pending_message,
     unknown_message,
 )
+from sessiontree.contracts.values.jsonable import dump_readable
+from sessiontree.contracts.values.messages import ToolResultMessage
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 ENVELOPES = {

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.short_values import SHOWN_CHARS, short_progress
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.short_values import SHOWN_CHARS, short_progress
 
 Shorten = Callable[[object, int], JsonValue]
 

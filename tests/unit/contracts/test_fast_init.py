@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.fast_init import quickly_made
+from sessiontree.contracts.values.fast_init import quickly_made
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree import ConfigError
-from sessiontree.contracts.given_values import (
+from sessiontree.contracts.settings.given_values import (
     TEXT,
     Choice,
     Give,
@@ -26,7 +26,7 @@ from sessiontree.contracts.given_values import (
     check_options,
     take_settings,
 )
-from sessiontree.contracts.settings import Budget
+from sessiontree.contracts.settings.settings import Budget
 
 HALF = "\ud800"
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.glob import Glob
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.recorded.approvals import Rule
+from sessiontree.contracts.values.glob import Glob
+from sessiontree.contracts.values.jsonable import JsonValue
 
 LETTERS = "ab-]![^\\\\*?/\n"
 Part = tuple[str, str]

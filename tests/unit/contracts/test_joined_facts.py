@@ -10,17 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.codec import from_wire, pack, pack_joined, parts_of, to_wire
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import (
-    AssistantMessage,
-    TextContent,
-    ToolResultMessage,
-    Usage,
-    UserMessage,
-)
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     ActsFor,
     CallResolved,
     MessageReceived,
@@ -30,8 +20,18 @@ from sessiontree.contracts.session_facts import (
     TurnReplied,
     TurnStarted,
 )
-from sessiontree.contracts.stimuli import Incoming
-from sessiontree.contracts.tree_facts import Posted, PostsTaken, SessionEnded, UsageCharged
+from sessiontree.contracts.facts.stimuli import Incoming
+from sessiontree.contracts.facts.tree_facts import Posted, PostsTaken, SessionEnded, UsageCharged
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.recorded.codec import from_wire, pack, pack_joined, parts_of, to_wire
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.values.messages import (
+    AssistantMessage,
+    TextContent,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact, read_facts
 

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_json, dump_readable, to_json_value
+from sessiontree.contracts.values.jsonable import (
+    JsonValue,
+    digest_of,
+    dump_json,
+    dump_readable,
+    to_json_value,
+)
 from sessiontree.testing.strategies import JsonObject, json_objects, json_values
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])

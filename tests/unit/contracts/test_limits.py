@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.settings import Budget, Limits
+from sessiontree.contracts.settings.settings import Budget, Limits
 
 NUMBERS = ["max_children", "max_depth", "max_live", "max_total", "max_turns"]
 SECONDS = [

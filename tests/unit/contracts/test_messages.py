@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.events import (
+from sessiontree.contracts.reports.events import (
     ThinkingDelta,
     ToolCallDelta,
     ToolCallEnd,
@@ -21,8 +21,8 @@ from sessiontree.contracts.events import (
     ToolExecutionUpdate,
     TranscriptRepaired,
 )
-from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,

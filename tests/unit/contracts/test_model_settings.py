@@ -10,7 +10,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree import ConfigError, ModelSettings
-from sessiontree.contracts.model_settings import NO_SETTINGS, joined_settings
+from sessiontree.contracts.settings.model_settings import NO_SETTINGS, joined_settings
 from sessiontree.testing.strategies import model_settings
 
 Merge = Callable[..., ModelSettings]

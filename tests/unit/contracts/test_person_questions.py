@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError as Invalid
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.questions import (
+from sessiontree.contracts.recorded.questions import (
     MAX_TEXT_CHARS,
     QuestionAnswer,
     QuestionItem,

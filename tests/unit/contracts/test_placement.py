@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import ConfigError, SessionKind
-from sessiontree.contracts.placement import Placement, Placements
+from sessiontree.contracts.settings.placement import Placement, Placements
 
 NAMES = st.from_regex(r"[a-c]([a-c._-]{0,2}[a-c])?", fullmatch=True)
 LABELS = st.dictionaries(st.sampled_from(["zone", "team/disk"]), NAMES)

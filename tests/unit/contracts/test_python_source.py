@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from sessiontree.contracts.python_source import parse_python
+from sessiontree.contracts.values.python_source import parse_python
 
 
 def test_a_disturbed_parse_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

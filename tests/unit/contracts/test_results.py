@@ -11,12 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ExecutionError, ImageRefused, SessionFailed
-from sessiontree.contracts.events import displayed
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
-from sessiontree.contracts.results import (
+from sessiontree.contracts.recorded.results import (
     Artifact,
     SessionResult,
     error_message,
@@ -24,7 +21,10 @@ from sessiontree.contracts.results import (
     image_result_from_file,
     json_result,
 )
-from sessiontree.contracts.settings import MAX_SOURCE_BYTES, ImageLimits, image_mime_type
+from sessiontree.contracts.reports.events import displayed
+from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, ImageLimits, image_mime_type
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.workspace import WorkspaceReader
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\x0d"

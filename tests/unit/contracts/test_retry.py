@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import MAX_RETRY_ATTEMPTS, Retry, Tool, check_tool
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import MAX_RETRY_ATTEMPTS, Retry, Tool, check_tool
 
 
 @given(

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.schema_tool import SchemaTool, schema_tool
-from sessiontree.contracts.tool import Retry
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.schema_tool import SchemaTool, schema_tool
+from sessiontree.contracts.tools.tool import Retry
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.testing.context import call_tool, make_context
 

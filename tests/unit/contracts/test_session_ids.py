@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.session_ids import SessionIds, session_key
+from sessiontree.contracts.values.session_ids import SessionIds, session_key
 
 MakeIds: TypeAlias = Callable[[str, str], SessionIds]
 

@@ -28,7 +28,7 @@ from sessiontree import (
     ToolPolicy,
     WebSettings,
 )
-from sessiontree.contracts.settings import StrictSettings, nearest_name, suggestion
+from sessiontree.contracts.settings.settings import StrictSettings, nearest_name, suggestion
 from sessiontree.policy.settings import parse_policy
 
 TYPOS: list[tuple[type[StrictSettings], str, str]] = [

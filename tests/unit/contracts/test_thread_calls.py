@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.contracts import thread_calls
-from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.thread_calls import Stop, claim_in_thread, end_if, in_call_thread
+from sessiontree.contracts.tools import thread_calls
+from sessiontree.contracts.tools.context import CallSignals
+from sessiontree.contracts.tools.thread_calls import Stop, claim_in_thread, end_if, in_call_thread
 from sessiontree.testing.context import make_context
 
 

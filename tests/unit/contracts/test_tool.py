@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel
 
-from sessiontree.contracts.capabilities import WRITER
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, RawTool, Tool, check_tool
+from sessiontree.contracts.recorded.capabilities import WRITER
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import ALL_KINDS, MAIN_AND_BRANCH, RawTool, Tool, check_tool
+from sessiontree.contracts.values.jsonable import JsonValue
 
 
 class Empty(BaseModel):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, PermissionTier, SessionKind, schema_tool, tool
-from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.tools.tool import Tool
 from sessiontree.policy.catalog import CATALOG, row_of
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.policy.settings import PolicyConfig, ToolPolicy

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.truncation import cut_line, cut_text, whole
+from sessiontree.contracts.values.truncation import cut_line, cut_text, whole
 from sessiontree.schema.checker import MAX_VALUE_CHARS, json_excerpt
 from sessiontree_tools.diff_text import MAX_LINE_CHARS
 from sessiontree_tools.edit import Replacement, unified_diff

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sessiontree.contracts import untrusted
-from sessiontree.contracts.untrusted import BEGIN, END, NOTICE, defused, plain_source, wrapped
+from sessiontree.contracts.values import untrusted
+from sessiontree.contracts.values.untrusted import BEGIN, END, NOTICE, defused, plain_source, wrapped
 
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e\u034f\ufe0f\u202e\U000e0041 \t_-/."
 LOOKS = {

@@ -12,14 +12,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.client_calls import ClientCall
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import Usage, UserMessage
-from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.senders import Sender
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.recorded.client_calls import ClientCall
+from sessiontree.contracts.recorded.senders import Sender
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.messages import Usage, UserMessage
 from sessiontree.control.call_codec import (
     SocketAnswer,
     answer_from_wire,

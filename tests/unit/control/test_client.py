@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from sessiontree import SessionTree
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import (
     AnswerTooLate,
     ConfigError,
@@ -19,9 +18,10 @@ from sessiontree.contracts.errors import (
     SessionNotFound,
     TreeNotFound,
 )
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.tree_facts import ApprovalDecided
+from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.control.client import ControlClient
 from sessiontree.control.protocol import open_control_socket
 from sessiontree.control.server import ControlServer

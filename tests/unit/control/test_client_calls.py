@@ -9,11 +9,11 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree import ClientTool, PermissionTier, ScriptedModel, SessionTree, script_call
-from sessiontree.contracts.client_calls import ClientAnswer
-from sessiontree.contracts.client_tool import answer_of, failure_of
 from sessiontree.contracts.errors import AnswerTooLate, ValidationError
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.results import Artifact, ToolResult
+from sessiontree.contracts.recorded.client_calls import ClientAnswer
+from sessiontree.contracts.recorded.results import Artifact, ToolResult
+from sessiontree.contracts.tools.client_tool import answer_of, failure_of
+from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.control.client import ControlClient
 from tests.behaviour.fact_fixtures import results
 

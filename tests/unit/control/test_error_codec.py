@@ -17,8 +17,8 @@ from sessiontree.contracts.errors import (
     PermissionDenied,
     SessionTreeError,
 )
-from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.control.protocol import ERRORS, error_from_wire, error_to_wire
 from sessiontree.testing.strategies import json_values
 from tests.system.house.error_fixtures import sample_of

@@ -24,7 +24,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 from sessiontree.models.answers import Answer
 
 

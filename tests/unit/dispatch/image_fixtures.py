@@ -11,7 +11,7 @@ from typing import Any
 
 from PIL import Image
 
-from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.values.messages import ImageContent
 
 SECRET = b"planted-secret-49.8397N"
 

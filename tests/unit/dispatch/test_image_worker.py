@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageCms
 from PIL.PngImagePlugin import PngInfo
 
-from sessiontree.contracts.settings import MAX_SOURCE_PIXELS
+from sessiontree.contracts.settings.settings import MAX_SOURCE_PIXELS
 from sessiontree.dispatch.image_worker import UPRIGHT, Fit, Refused, fitted
 from tests.unit.dispatch.image_fixtures import (
     SECRET,

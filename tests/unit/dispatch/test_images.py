@@ -16,8 +16,8 @@ import pytest
 from PIL import Image
 
 from sessiontree.contracts.errors import ImageRefused
-from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.settings import MAX_SOURCE_BYTES, ImageLimits
+from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES, ImageLimits
+from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.dispatch.image_worker import MAX_MEMORY_BYTES
 from sessiontree.dispatch.images import ImageCleaner
 from tests.unit.dispatch.image_fixtures import content, corners, opened, png_of, saved, text_bomb, webp_of
@@ -113,8 +113,8 @@ def _programs() -> list[str]:
 
 MEASURE = """
 import base64, json, resource, sys
-from sessiontree.contracts.settings import ImageLimits
-from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.settings.settings import ImageLimits
+from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.contracts.errors import ImageRefused
 from sessiontree.dispatch.images import cleaned
 data = base64.b64encode(sys.stdin.buffer.read()).decode()

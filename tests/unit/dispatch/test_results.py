@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
-from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.contracts.settings import MAX_IMAGES
+from sessiontree.contracts.recorded.results import Artifact, ToolResult
+from sessiontree.contracts.settings.settings import MAX_IMAGES
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
+from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.dispatch.results import MAX_DETAILS_WEIGHT, result_message
 
 Finalize = Callable[..., ToolResultMessage]

@@ -33,8 +33,8 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.messages import AssistantMessage
-from sessiontree.contracts.tree_facts import ClientCallOpened
+from sessiontree.contracts.facts.tree_facts import ClientCallOpened
+from sessiontree.contracts.values.messages import AssistantMessage
 from sessiontree.journal.journal import Journal
 from sessiontree.models.answers import Answer
 from sessiontree.version import VERSION

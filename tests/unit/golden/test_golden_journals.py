@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sessiontree import FunctionModel, SessionStatus, SessionTree
-from sessiontree.contracts.codec import current_versions
-from sessiontree.contracts.jsonable import digest_of, dump_json
-from sessiontree.contracts.session_facts import CallIntended, CallResolved
+from sessiontree.contracts.facts.session_facts import CallIntended, CallResolved
+from sessiontree.contracts.recorded.codec import current_versions
+from sessiontree.contracts.values.jsonable import digest_of, dump_json
 from sessiontree.journal.export import load_export
 from sessiontree.journal.record import Packed
 from tests.behaviour.fact_fixtures import facts_of

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import JournalError
-from sessiontree.contracts.session_facts import MessageReceived, SessionFact
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.tree_facts import SessionSpawned, TreeFact
+from sessiontree.contracts.facts.session_facts import MessageReceived, SessionFact
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_facts import SessionSpawned, TreeFact
+from sessiontree.contracts.recorded.codec import from_wire
 from sessiontree.journal.export import load_export
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.replay_check import Rules, TreeReplay, replay_records

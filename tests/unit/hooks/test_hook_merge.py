@@ -11,8 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.hooks import BlockCall, Hook, HookContext, HookText, OnError, Rewrite, Spawning
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.tools.hooks import (
+    BlockCall,
+    Hook,
+    HookContext,
+    HookText,
+    OnError,
+    Rewrite,
+    Spawning,
+)
 from sessiontree.dispatch.hook_chain import HookChain, Screened, WordHooks
 
 CONTEXT = HookContext("main", "default", SessionKind.MAIN)

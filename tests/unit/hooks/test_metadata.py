@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sessiontree import AddMetadata
-from sessiontree.contracts.hooks import KeptResult
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.tools.hooks import KeptResult
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import TextContent
 
 ADDED = {"suite": "night", "keptAt": "then"}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.contracts.hooks import (
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.tools.hooks import (
     POINTS,
     TOLD_POINTS,
     CalledTool,
@@ -20,8 +21,7 @@ from sessiontree.contracts.hooks import (
     check_hook,
     takes,
 )
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.hooks.redact import Redact
 

@@ -16,9 +16,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sessiontree import Artifact, ConfigError, Redact
-from sessiontree.contracts.hooks import KeptResult
-from sessiontree.contracts.jsonable import dump_json, dump_readable
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.tools.hooks import KeptResult
+from sessiontree.contracts.values.jsonable import dump_json, dump_readable
+from sessiontree.contracts.values.messages import TextContent
 from sessiontree.hooks.redact import MARK, SHAPES
 from tests.unit.hooks.secret_fixtures import SAMPLES
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import ConfigError, ExecutionError, TrimResults
-from sessiontree.contracts.hooks import KeptResult
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ImageContent, TextContent
-from sessiontree.contracts.results import error_message
+from sessiontree.contracts.recorded.results import error_message
+from sessiontree.contracts.tools.hooks import KeptResult
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ImageContent, TextContent
 
 LETTERS = st.text(st.sampled_from("ab\n é👨‍👩‍👧e\u0301🇩🇪"), min_size=0, max_size=900)
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pytest
 
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord, Packed
 

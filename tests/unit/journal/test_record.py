@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.export import load_export
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord, Packed

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import ExecutionError
-from sessiontree.contracts.mcp import ServerInput
-from sessiontree.contracts.questions import QuestionAnswer, QuestionsAsked, check_answers
+from sessiontree.contracts.handles.mcp import ServerInput
+from sessiontree.contracts.recorded.questions import QuestionAnswer, QuestionsAsked, check_answers
 from sessiontree.mcp.elicitation import Elicitation
 
 

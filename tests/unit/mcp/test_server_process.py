@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, ExecutionError, Timeout
+from sessiontree.contracts.handles.mcp import ServerCall
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.mcp import ServerCall
 from sessiontree.mcp.pins import tools_of_listing
 from sessiontree.mcp.server_pool import ServerPool
 from sessiontree.mcp.server_process import ServerProcess, ServerUnavailable, start_server

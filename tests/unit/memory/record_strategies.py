@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.values.memory import (
     RECORD_TYPES,
     TRUSTS,
     MemoryRecord,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.values.memory import (
     RECORD_TYPES,
     TRUSTS,
     MemoryHit,

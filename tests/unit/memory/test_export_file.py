@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.memory import RECORD_TYPES, TRUSTS, MemoryRecord, MemoryScope, Source
+from sessiontree.contracts.values.memory import RECORD_TYPES, TRUSTS, MemoryRecord, MemoryScope, Source
 from sessiontree.memory.import_export import (
     MAX_LINE_BYTES,
     STEPS,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord, Selection
+from sessiontree.contracts.values.memory import MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.memory.failures import read_error, typed_reads, typed_searches, typed_writes
 from sessiontree.memory.place import DurableFolder
 from sessiontree.memory.store import LanceMemoryStore
@@ -26,7 +26,7 @@ SCOPE = MemoryScope("t1", "main", "a1", "/w")
 STORING = """
 import asyncio, resource, sys
 from sessiontree.contracts.errors import MemoryFailed, MemoryFailed
-from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord
+from sessiontree.contracts.values.memory import MemoryQuery, MemoryScope, NewRecord
 from sessiontree.memory.store import LanceMemoryStore
 from tests.unit.memory.record_strategies import ToyEmbedder
 

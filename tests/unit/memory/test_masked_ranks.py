@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sessiontree.contracts.memory import MemoryRecord, MemoryScope
+from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope
 from sessiontree.memory.mirror import Mirror
 from sessiontree.memory.search import filtered
 

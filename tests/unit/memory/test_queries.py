@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord
+from sessiontree.contracts.values.memory import MemoryQuery, MemoryScope, NewRecord
 from sessiontree.memory.failures import typed_reads, typed_searches
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.store import LanceMemoryStore

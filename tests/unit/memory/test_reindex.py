@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
+from sessiontree.contracts.values.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.place import StoreLock
 from sessiontree.memory.reindex import Reindexed, open_as_stored, reindex, stored_embedder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord
+from sessiontree.contracts.values.memory import MemoryQuery, MemoryScope, NewRecord
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.store import LanceMemoryStore
 

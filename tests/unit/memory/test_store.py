@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sessiontree.contracts.errors import MemoryFailed, ValidationError
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.values.memory import (
     MemoryQuery,
     MemoryRecord,
     MemoryScope,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.memory import MemoryScope, NewRecord
+from sessiontree.contracts.values.memory import MemoryScope, NewRecord
 from sessiontree.memory.store import FEW_COMMITS, MANY_COMMITS, LanceMemoryStore, Upkeep
 from tests.unit.memory.record_strategies import ToyEmbedder
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.memory import RECORD_TYPES, MemoryRecord, MemoryScope, Source
+from sessiontree.contracts.values.memory import RECORD_TYPES, MemoryRecord, MemoryScope, Source
 from sessiontree.memory.mirror import Mask, Mirror, at_path, of_tree, of_types, overlapping, visible
 from sessiontree.memory.tables import MIRROR_COLUMNS, ROW_ID, schema_of, to_table
 from tests.unit.memory.record_strategies import PATHS, TREES, ToyEmbedder, may_see, scopes, stored_records

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.memory import MemoryRecord, MemoryScope
+from sessiontree.contracts.values.memory import MemoryRecord, MemoryScope
 from sessiontree.memory.mirror import TableCache
 from sessiontree.memory.tables import RecordTable, connect, schema_of
 from sessiontree.memory.writer import StoreWriter

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     Message,
     TextContent,

@@ -9,8 +9,8 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from sessiontree.contracts.events import ModelEvent
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.reports.events import ModelEvent
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ReplyContent,
     StopReason,

@@ -17,7 +17,7 @@ from sessiontree import (
     SessionKind,
     UserMessage,
 )
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.messages import TextContent
 from sessiontree.models.fallback_model import FallbackModel
 from sessiontree.models.providers.call_limits import FAILURES_IN_A_ROW, queue_of
 from sessiontree.testing.fake_provider.fake_reply import FakeReply

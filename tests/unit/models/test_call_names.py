@@ -8,7 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.messages import AssistantMessage, Message, TextContent, ToolCall, ToolResultMessage
+from sessiontree.contracts.values.messages import (
+    AssistantMessage,
+    Message,
+    TextContent,
+    ToolCall,
+    ToolResultMessage,
+)
 from sessiontree.models.sendable.provider_view import GRAMMARS, NAMES, NAMES_OF, CallNames, ProviderView
 from sessiontree.schema.dialect import DIALECTS
 from tests.unit.models.conversation_strategies import user

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
-from sessiontree.contracts.messages import Message, ToolResultMessage
+from sessiontree.contracts.values.messages import Message, ToolResultMessage
 from sessiontree.models.sendable.provider_view import NO_REPAIRS, NO_RESULT, Repairs, paired
 from tests.unit.models.conversation_strategies import is_paired, messages, reply, result, sound, turns, user
 from tests.unit.session.session_strategies import SessionRules

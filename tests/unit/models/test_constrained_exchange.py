@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,
@@ -23,7 +24,6 @@ from sessiontree.contracts.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.models.constrained_exchange import constrained_pieces, constrained_request
 from sessiontree.models.port import ModelRequest, Piece, StopPiece, ToolSpec
 from sessiontree.models.stream_assembler import StreamAssembler

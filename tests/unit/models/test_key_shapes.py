@@ -16,7 +16,7 @@ import pytest
 from ray import cloudpickle
 
 from sessiontree import ConfigError, ModelError, ModelRequest, ProviderModel, SessionKind, UserMessage
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.messages import TextContent
 from sessiontree.models.answers import failure_of
 from sessiontree.models.api_key import ApiKey
 from sessiontree.models.port import StopPiece

@@ -19,7 +19,7 @@ import pytest
 from sessiontree import AgentConfig, AgentSpec, ModelSettings, Runtime, SessionTree
 from sessiontree.contracts.errors import ConfigError, ContextOverflow, ModelUnreachable
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, TextContent, UserMessage
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent, UserMessage
 from sessiontree.models.local_model import TALK_TOKENS, LocalModel
 from sessiontree.models.port import CallPiece, ModelRequest, Piece, ToolSpec
 from sessiontree.models.stream_assembler import StreamAssembler

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from sessiontree.contracts.errors import LimitExceeded
-from sessiontree.contracts.jsonable import dump_json, to_json_value
-from sessiontree.contracts.messages import AssistantMessage, ToolCall
+from sessiontree.contracts.values.jsonable import dump_json, to_json_value
+from sessiontree.contracts.values.messages import AssistantMessage, ToolCall
 from sessiontree.models.answers import checked_reply
 
 

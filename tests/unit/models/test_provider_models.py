@@ -25,9 +25,10 @@ from sessiontree.contracts.errors import (
     ModelKeyRefused,
     ModelUnreachable,
 )
-from sessiontree.contracts.events import TextDelta
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.reports.events import TextDelta
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     Message,
     TextContent,
@@ -37,8 +38,7 @@ from sessiontree.contracts.messages import (
     UserMessage,
     message_from_wire,
 )
-from sessiontree.contracts.model_settings import ModelSettings
-from sessiontree.contracts.request_names import REQUEST_HEADER
+from sessiontree.contracts.values.request_names import REQUEST_HEADER
 from sessiontree.models.local_model import LocalModel
 from sessiontree.models.port import ModelRequest, ToolSpec
 from sessiontree.models.providers.conversation import replay_of

@@ -68,7 +68,7 @@ def test_what_is_missing_is_named() -> None:
 ELSEWHERE = """
 import asyncio, sys
 from sessiontree import ModelRequest, ProviderModel, SessionKind
-from sessiontree.contracts.messages import TextContent, UserMessage
+from sessiontree.contracts.values.messages import TextContent, UserMessage
 
 async def main():
     for name, url in zip(sys.argv[1::2], sys.argv[2::2]):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.messages import AssistantMessage, Message, ProviderForm, ToolResultMessage
+from sessiontree.contracts.values.messages import AssistantMessage, Message, ProviderForm, ToolResultMessage
 from sessiontree.models.sendable.provider_view import GRAMMARS, NO_REPAIRS, ProviderView, Repairs, paired
 from tests.unit.models.conversation_strategies import is_paired, messages, reply, result, sound, turns, user
 

@@ -34,7 +34,7 @@ from sessiontree import (
     UserMessage,
     script_call,
 )
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sessiontree.contracts.errors import ContextOverflow
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     Message,
     ProviderForm,
@@ -22,7 +22,7 @@ from sessiontree.contracts.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from sessiontree.contracts.whole_text import join_halves, whole_object, whole_text, whole_value
+from sessiontree.contracts.values.whole_text import join_halves, whole_object, whole_text, whole_value
 from sessiontree.models.port import ModelRequest, ToolSpec
 from sessiontree.models.providers.provider_model import ProviderModel
 from sessiontree.models.sendable.provider_view import GRAMMARS, NAMES, NAMES_OF, ProviderView

@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree.contracts.errors import ModelUnreachable
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, StopReason, TextContent, UserMessage
+from sessiontree.contracts.values.messages import AssistantMessage, StopReason, TextContent, UserMessage
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.providers.provider_model import ProviderModel
 from sessiontree.models.stream_assembler import StreamAssembler, request_reply

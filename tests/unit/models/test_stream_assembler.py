@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ModelError
-from sessiontree.contracts.events import (
+from sessiontree.contracts.reports.events import (
     Done,
     TextDelta,
     ThinkingDelta,
@@ -21,7 +21,7 @@ from sessiontree.contracts.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ProviderForm,
     StopReason,

@@ -8,7 +8,7 @@ from typing import Literal
 from hypothesis import strategies as st
 
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, ToolFlag
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, ToolFlag
 from sessiontree.policy.catalog import CATALOG, SECTIONS, CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
 from sessiontree.policy.steps import Standing, Step

@@ -9,8 +9,8 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, ToolFlag
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, ToolFlag
 from sessiontree.policy.catalog import CatalogRow
 from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy
 from sessiontree.policy.settings import PolicyConfig, ToolLists

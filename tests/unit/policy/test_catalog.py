@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of, highest_of
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.tool import Tool, ToolFlag
+from sessiontree.contracts.recorded.capabilities import CAPABILITIES, capabilities_of, highest_of
+from sessiontree.contracts.tools.tool import Tool, ToolFlag
 from sessiontree.policy.catalog import CATALOG, CatalogRow, row_of
 from sessiontree.policy.vocabulary import folded
 from sessiontree_tools import builtin_tools

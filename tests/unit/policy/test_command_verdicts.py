@@ -10,8 +10,8 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.approvals import Precedent
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.recorded.approvals import Precedent
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.policy.commands.command_line import Grammar, read_arguments
 from sessiontree.policy.commands.verdict import (
     HARMLESS,

@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from rich.pretty import pretty_repr
 
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.tool import ToolFlag
+from sessiontree.contracts.tools.tool import ToolFlag
 from sessiontree.policy.catalog import CATALOG, CatalogRow
 from sessiontree.policy.compiled import CompiledPolicy, apply_steps, compiled, first_removal
 from sessiontree.policy.settings import ApplyPatchPolicy, PolicyConfig, ProfiledTools, ToolLists, ToolPolicy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.contracts.approvals import Rule
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.recorded.approvals import Rule
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.policy.rules import rule_slips
 
 DEPLOY: dict[str, JsonValue] = {

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from sessiontree.contracts.approvals import Precedent
+from sessiontree.contracts.recorded.approvals import Precedent
 from sessiontree.policy.commands.command_line import calls_of, is_harmless_variable
 from sessiontree.policy.commands.verdict import judge, precedent_of
 from sessiontree.sandbox.environment import SYSTEM_PATH, program_finder

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.previews import MAX_PAGE_BYTES, MAX_PAGE_FILES, page_type
+from sessiontree.contracts.handles.previews import MAX_PAGE_BYTES, MAX_PAGE_FILES, page_type
 from sessiontree.previews.preview_server import PreviewServer
 from sessiontree.previews.preview_site import MAX_PAGES
 from tests.system.serve.sending_fixtures import sends_at_once

@@ -15,17 +15,17 @@ from typing import Any, cast
 
 from pydantic_monty import Monty
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import CheckedCall, RejectedCall
-from sessiontree.contracts.codec import pack, pack_joined
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.stimuli import Stimulus
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.messages import TextContent, ToolCall, ToolResultMessage
-from sessiontree.contracts.programs import STARTS_CHILDREN
-from sessiontree.contracts.results import error_message
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.recorded.approvals import CheckedCall, RejectedCall
+from sessiontree.contracts.recorded.codec import pack, pack_joined
+from sessiontree.contracts.recorded.programs import STARTS_CHILDREN
+from sessiontree.contracts.recorded.results import error_message
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.jsonable import dump_json
+from sessiontree.contracts.values.messages import TextContent, ToolCall, ToolResultMessage
 from sessiontree.dispatch.results import ImmediateOutcome
 from sessiontree.journal.replay import replay_session
 from sessiontree.programs.inside.program import Interpreters

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.facts.stimuli import Stimulus
+from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.runtime import program_runs
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sessiontree import FunctionModel, ModelRequest, PolicyConfig, SessionTree, ToolPolicy, script_call
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
 from sessiontree.programs.interpreter_process import Hearer, InterpreterProcess
 from sessiontree.sandbox.process_tree import children
 from tests.behaviour.effect_fakes import TOOLS, effects

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.messages import TextContent, ToolResultMessage
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
 from sessiontree.programs import snapshots
 from sessiontree.programs.snapshots import SNAPSHOTS, ProgramSnapshot, SnapshotCache, digest_of_answers
 from tests.unit.programs.program_world_fakes import Run, World, interpreters

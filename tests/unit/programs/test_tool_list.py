@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.tools.tool import Tool
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.programs import tool_list
 from sessiontree.programs.tool_list import (

@@ -22,12 +22,12 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import SessionRights
+from sessiontree.contracts.values.messages import ToolCall
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import compiled

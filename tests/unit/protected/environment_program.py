@@ -10,7 +10,7 @@ from pathlib import Path
 import mine  # type: ignore[import-not-found]
 
 from sessiontree import ScriptedModel, SessionTree, ToolCall, script_call
-from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.values.messages import ToolResultMessage
 
 ROOT = Path(sys.argv[1])
 PACKAGES = next((ROOT / ".venv/lib").glob("python*/site-packages")).relative_to(ROOT)

@@ -27,7 +27,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.api.runtime_options import BackendName
-from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.models.answers import Answer, script_call
 
 MOUNT = ["mount", "-t", "tmpfs", "-o", "size=24m", "none"]

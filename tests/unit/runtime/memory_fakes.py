@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.memory import (
+from sessiontree.contracts.values.memory import (
     MemoryHit,
     MemoryQuery,
     MemoryRecord,

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from sessiontree import PermissionTier, Runtime, SessionKind, Tool, ToolContext, ToolResult
 from sessiontree.backends.local.backend import DEFAULT_SLOTS, Faults, LocalBackend
-from sessiontree.contracts.events import ModelEvent
-from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.contracts.reports.events import ModelEvent
+from sessiontree.contracts.values.messages import AssistantMessage
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.models.answers import ModelFailure

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from sessiontree.contracts.codec import kind_of
-from sessiontree.contracts.session_facts import TurnReplied
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.session_facts import TurnReplied
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.recorded.codec import kind_of
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts
 from sessiontree.runtime.spans import SpanRecord

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from sessiontree.contracts.canvas import MAX_ACTION_CHARS, MAX_ANSWER_CHARS
 from sessiontree.contracts.errors import ConfigError, ExecutionError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.recorded.canvas import MAX_ACTION_CHARS, MAX_ANSWER_CHARS
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.runtime.canvas_viewers import MAX_VIEWERS, PRESENT_S, CanvasViewers, action_text
 
 

@@ -23,14 +23,14 @@ from sessiontree import (
     script_call,
 )
 from sessiontree.backends.local.backend import Faults
-from sessiontree.contracts.client_calls import ClientAnswer
-from sessiontree.contracts.hooks import EndedCall
-from sessiontree.contracts.messages import AssistantMessage
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.session_facts import CallResolved
-from sessiontree.contracts.stimuli import ClientAnswered
-from sessiontree.contracts.tree_facts import ClientCallEnded as Closed
-from sessiontree.contracts.tree_facts import ClientCallOpened
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.facts.stimuli import ClientAnswered
+from sessiontree.contracts.facts.tree_facts import ClientCallEnded as Closed
+from sessiontree.contracts.facts.tree_facts import ClientCallOpened
+from sessiontree.contracts.recorded.client_calls import ClientAnswer
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.hooks import EndedCall
+from sessiontree.contracts.values.messages import AssistantMessage
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.live_session import LiveSession
 from tests.behaviour.fact_fixtures import facts_of, results

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.events import TextDelta
+from sessiontree.contracts.reports.events import TextDelta
 from sessiontree.runtime.clock import TreeClock, machine_ms
 from sessiontree.runtime.progress import ProgressHub
 

@@ -10,13 +10,13 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree import ClientTool, PermissionTier, PolicyConfig, SessionKind, ToolCall, ToolFlag
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.context import SessionRights
-from sessiontree.contracts.jsonable import digest_of
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_ids import SessionIds, session_key
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import SessionRights
+from sessiontree.contracts.values.jsonable import digest_of
+from sessiontree.contracts.values.session_ids import SessionIds, session_key
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import compiled

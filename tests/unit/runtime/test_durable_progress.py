@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from sessiontree import ScriptedModel, SessionTree, script_call
-from sessiontree.contracts.hooks import CalledTool, Hook, HookContext
-from sessiontree.contracts.session_facts import TurnReplied
+from sessiontree.contracts.facts.session_facts import TurnReplied
+from sessiontree.contracts.tools.hooks import CalledTool, Hook, HookContext
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import PATIENCE_S, until
 

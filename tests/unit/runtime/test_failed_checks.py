@@ -22,10 +22,10 @@ from sessiontree import (
     ToolContext,
     ToolResult,
 )
-from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.recorded.approvals import ApprovalRequest
+from sessiontree.contracts.tools.context import SessionRights
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.dispatch.tool_table import ToolTable

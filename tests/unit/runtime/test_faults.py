@@ -13,8 +13,8 @@ import pytest
 
 from sessiontree import CallbackChannel, Limits, SessionTree, Tool
 from sessiontree.backends.local.backend import Faults
-from sessiontree.contracts.session_facts import CallResolved
-from sessiontree.contracts.session_ids import session_key
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.values.session_ids import session_key
 from sessiontree.journal.replay import read_fact
 from sessiontree.runtime.replay_check import replay_records
 from sessiontree.runtime.stored_trees import load_tree

@@ -11,9 +11,9 @@ from typing import TypeAlias
 import pytest
 
 from sessiontree import SessionClosed, SessionKind
-from sessiontree.contracts.approvals import RejectedCall
-from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.recorded.approvals import RejectedCall
+from sessiontree.contracts.values.messages import ToolCall
+from sessiontree.contracts.values.untrusted import wrapped
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome
 from sessiontree.policy.compiled import CompiledPolicy, compiled

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, TextContent
+from sessiontree.contracts.values.messages import AssistantMessage, TextContent
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.frames import AskModel, ModelPrompt, PollReply
 from sessiontree.runtime.link import HostLink, HostLost, Mailbox

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import AgentSpec, PermissionDenied, SessionClosed, SessionKind, SessionTree
-from sessiontree.contracts.memory import MemoryScope
-from sessiontree.contracts.ports import SpawnRequest
+from sessiontree.contracts.handles.ports import SpawnRequest
+from sessiontree.contracts.values.memory import MemoryScope
 from sessiontree.models.scripted import ScriptedModel
 from sessiontree.runtime.grants import RIGHTS, Grants
 from sessiontree.runtime.live_session import LiveSession

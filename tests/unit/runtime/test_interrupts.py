@@ -5,11 +5,8 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
-from sessiontree.contracts.codec import pack, pack_joined
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.stimuli import Incoming, WorkInterrupted
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.stimuli import Incoming, WorkInterrupted
+from sessiontree.contracts.facts.tree_facts import (
     CancelBegun,
     InterruptBegun,
     Posted,
@@ -18,6 +15,9 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     SessionReactivated,
 )
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.recorded.codec import pack, pack_joined
+from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.supervisor_service import _Busy
 

@@ -20,7 +20,7 @@ from sessiontree import (
     script_call,
 )
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
-from sessiontree.contracts.tree_facts import SessionEnded
+from sessiontree.contracts.facts.tree_facts import SessionEnded
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.frames import Adopt, Frame, Kill, LetGo, Outcome, PollReply, Release
 from sessiontree.runtime.host import MAX_KEPT_CHARS, HostCore, HostProcess, KeptSessions

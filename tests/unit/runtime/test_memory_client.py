@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree.contracts.errors import MemoryFailed, PermissionDenied, SessionClosed
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.memory import MemoryQuery, NewRecord, Selection
+from sessiontree.contracts.values.memory import MemoryQuery, NewRecord, Selection
 from sessiontree.runtime.link import HostLost
 from sessiontree.runtime.memory_api import MAX_LOSSES, Ended, MemoryApi, MemoryClient, MemoryLink
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord, Selection
+from sessiontree.contracts.values.memory import MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.memory.place import LOCK_NAME, StoreLock
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime import memory_peers

@@ -18,7 +18,7 @@ from sessiontree.contracts.errors import (
     ValidationError,
 )
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.memory import MemoryHit, MemoryQuery, MemoryScope, NewRecord, Selection
+from sessiontree.contracts.values.memory import MemoryHit, MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.runtime.grants import Grants
 from sessiontree.runtime.live_session import LiveSession
 from sessiontree.runtime.memory_api import Ended, MemoryRight

@@ -12,10 +12,16 @@ from dataclasses import replace
 import pytest
 
 from sessiontree.contracts.errors import ModelError
-from sessiontree.contracts.events import Done, ModelEvent, TextDelta, ToolCallDelta, TranscriptRepaired
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, Message, TextContent, ToolCall
+from sessiontree.contracts.reports.events import (
+    Done,
+    ModelEvent,
+    TextDelta,
+    ToolCallDelta,
+    TranscriptRepaired,
+)
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import AssistantMessage, Message, TextContent, ToolCall
 from sessiontree.models.port import CallPiece, GatewayModel, ModelRequest, Piece, StopPiece, ToolSpec
 from sessiontree.models.scripted import AsyncFunctionModel, StreamFunctionModel
 from sessiontree.models.stream_assembler import PIECES_AT_ONCE

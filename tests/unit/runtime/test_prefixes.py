@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sessiontree import SessionTree
-from sessiontree.contracts.codec import to_wire
-from sessiontree.contracts.session_facts import CallIntended, CallResolved
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested
+from sessiontree.contracts.facts.session_facts import CallIntended, CallResolved
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ApprovalRequested
+from sessiontree.contracts.recorded.codec import to_wire
 from sessiontree.journal.record import Packed
 from sessiontree.journal.replay import read_fact
 from tests.behaviour import household_fakes as household

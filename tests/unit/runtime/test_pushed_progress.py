@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from sessiontree import ModelRequest, SessionKind, StreamFunctionModel
-from sessiontree.contracts.events import TextDelta
+from sessiontree.contracts.reports.events import TextDelta
 from sessiontree.models.port import Piece
 from sessiontree.runtime.frames import AskModel, ModelPrompt, Watch
 from sessiontree.runtime.model_gateway import Ask, GatewayHost, ModelReplied

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.messages import TextContent, Usage, UserMessage
-from sessiontree.contracts.model_settings import ModelPrice
-from sessiontree.contracts.settings import Budget
+from sessiontree.contracts.settings.model_settings import ModelPrice
+from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.values.messages import TextContent, Usage, UserMessage
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.frames import AskModel
 from sessiontree.runtime.question_budget import DEFAULT_OUTPUT_TOKENS, QuestionBudget

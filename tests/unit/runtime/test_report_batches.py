@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sessiontree import FunctionModel, Hook, HookContext, HookText, SessionTree
-from sessiontree.contracts.messages import Origin, UserMessage
-from sessiontree.contracts.session_facts import TurnStarted
-from sessiontree.contracts.stimuli import Incoming
+from sessiontree.contracts.facts.session_facts import TurnStarted
+from sessiontree.contracts.facts.stimuli import Incoming
+from sessiontree.contracts.values.messages import Origin, UserMessage
 from tests.behaviour.fact_fixtures import facts_of, until
 from tests.unit.runtime.runtime_fakes import FaultyRuntime
 

@@ -12,12 +12,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.browser.session_browser import SessionBrowser
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of
-from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.handles.mcp import ServerCall, ServerReply
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.mcp import ServerCall, ServerReply
+from sessiontree.contracts.recorded.capabilities import CAPABILITIES, capabilities_of
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.dispatch.images import ImageProcess
 from sessiontree.runtime.outside_handles import LocalNode
 from sessiontree.runtime.session_rights import PORTS, Handles, build_rights

@@ -20,7 +20,7 @@ from sessiontree import (
 )
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.contracts.errors import AnswerTooLate, JournalCorrupt
-from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from sessiontree.models.answers import Answer, script_call
 from sessiontree.runtime.frames import Adopt, Outcome, Unfit
 from sessiontree.runtime.host import HostCore

@@ -13,14 +13,14 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from sessiontree import Limits, PermissionTier, ToolFlag, tool
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.approvals import RejectedCall
-from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.recorded.approvals import RejectedCall
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import SessionRights
+from sessiontree.contracts.values.messages import ToolCall
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome
 from sessiontree.dispatch.tool_table import ToolTable

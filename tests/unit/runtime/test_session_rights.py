@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import CAPABILITIES
-from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.errors import ExecutionError, SessionClosed
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.recorded.capabilities import CAPABILITIES
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import CallSignals, SessionRights, ToolContext
 from sessiontree.runtime.session_rights import PORTS, Facades
 from sessiontree.testing.context import (
     FixedStatus,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,

@@ -13,7 +13,7 @@ import pytest
 from sessiontree.api.runtime import Runtime
 from sessiontree.api.session_tree import SessionTree
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import UserMessage
+from sessiontree.contracts.values.messages import UserMessage
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.writer import JournalTask
 from sessiontree.models.answers import Answer, script_call

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts import session_facts, tree_facts
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.codec import from_wire, pack
+from sessiontree.contracts.facts import session_facts, tree_facts
+from sessiontree.contracts.facts.tree_config import SessionSpec, TreeConfig
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.codec import from_wire, pack
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     TextContent,
     ToolCall,
@@ -22,8 +24,6 @@ from sessiontree.contracts.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.hooks.redact import MARK, Redact
 from sessiontree.journal.export import load_export
 from sessiontree.journal.record import JournalRecord

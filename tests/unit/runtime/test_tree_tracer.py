@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from sessiontree.contracts.codec import from_wire
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.recorded.codec import from_wire
 from sessiontree.journal.export import load_export
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.record import JournalRecord

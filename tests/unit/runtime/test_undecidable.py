@@ -16,11 +16,11 @@ from sessiontree import (
     SessionTree,
     script_call,
 )
-from sessiontree.contracts.approvals import CheckedCall
+from sessiontree.contracts.facts.session_facts import TurnStarted
+from sessiontree.contracts.facts.stimuli import ApprovalAsked, ResultOffered
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.session_facts import TurnStarted
-from sessiontree.contracts.stimuli import ApprovalAsked, ResultOffered
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.runtime.frames import Outcome
 from sessiontree.session.instructions import SessionInstruction, ToTree
 from tests.behaviour.bad_tool_fakes import junk

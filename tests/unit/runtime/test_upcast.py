@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts import codec
-from sessiontree.contracts.codec import current_versions, recorded_members
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.recorded import codec
+from sessiontree.contracts.recorded.codec import current_versions, recorded_members
+from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal import replay
 from sessiontree.journal.export import load_export
 from sessiontree.journal.record import JournalRecord

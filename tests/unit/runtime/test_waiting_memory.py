@@ -25,8 +25,8 @@ from sessiontree import (
     SessionKind,
     SessionTree,
 )
-from sessiontree.contracts.messages import TextContent, ToolCall, ToolResultMessage, Usage, UserMessage
-from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.settings.model_settings import ModelSettings
+from sessiontree.contracts.values.messages import TextContent, ToolCall, ToolResultMessage, Usage, UserMessage
 from sessiontree.models.port import EmitEvent, ToolSpec
 from sessiontree.runtime import model_gateway
 from sessiontree.runtime.frames import AskModel, ModelPrompt

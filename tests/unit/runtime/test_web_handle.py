@@ -21,7 +21,7 @@ from sessiontree import (
     WebSettings,
     script_call,
 )
-from sessiontree.contracts.ports import SearchQuery, Web
+from sessiontree.contracts.handles.ports import SearchQuery, Web
 from tests.unit.web.site_fakes import answer, serving
 
 

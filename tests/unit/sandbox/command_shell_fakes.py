@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sessiontree.contracts.ports import COMMAND_CLEANUP_S, Finished
+from sessiontree.contracts.handles.ports import COMMAND_CLEANUP_S, Finished
 from sessiontree.sandbox import command_launcher
 from sessiontree.sandbox.command_bounds import Bounds, CommandWatch
 from sessiontree.sandbox.command_launcher import BOOT

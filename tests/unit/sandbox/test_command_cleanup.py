@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell
 from sessiontree.sandbox.command_bounds import MIB
 from sessiontree.sandbox.process_tree import descendants, process_of

@@ -15,7 +15,7 @@ from benchmarks.escape_trials.attempts import ATTEMPTS, SUCCEEDED
 from benchmarks.escape_trials.outside import outside
 from benchmarks.escape_trials.trial import try_all
 from benchmarks.escape_trials.unprivileged import NOBODY, run_as_nobody, words_as_nobody
-from sessiontree.contracts.ports import Shell
+from sessiontree.contracts.handles.ports import Shell
 from sessiontree.sandbox import CommandShell
 from tests.unit.sandbox import command_shell_fakes as planting
 from tests.unit.sandbox.command_shell_fakes import CarelessShell

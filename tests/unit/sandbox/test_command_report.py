@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell
 from sessiontree.sandbox.command_bounds import CommandWatch, Excess
 from sessiontree.sandbox.command_process import Report, read_report

@@ -19,7 +19,7 @@ from sessiontree.contracts.errors import (
     PermissionDenied,
     ValidationError,
 )
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell, command_confinement
 from sessiontree.sandbox.command_bounds import MIB
 from sessiontree.sandbox.environment import LOADERS

@@ -16,7 +16,7 @@ import pytest
 
 from sessiontree import ConfigError, SandboxSpec
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox.containers.container import Container, remove_containers
 from sessiontree.sandbox.containers.container_command import ContainerCommand, MarkedOutput
 from sessiontree.sandbox.containers.engine import MARK, SIGNALLER, exec_words, run_words

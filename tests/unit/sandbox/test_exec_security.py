@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import PermissionDenied
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.contracts.kinds import ExecSecurity
-from sessiontree.contracts.ports import Finished
 from sessiontree.sandbox import CommandShell
 from sessiontree.sandbox.command_bounds import Bounds
 from sessiontree.sandbox.command_plan import _rules

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.sandbox.named_files import named_files
 
 Named = Callable[[str, Mapping[str, JsonValue], str], str]

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
-from sessiontree.contracts.jobs import MAX_RUNNING_JOBS, CommandRequest, ExecHost, JobView, WindowSize
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.handles.jobs import MAX_RUNNING_JOBS, CommandRequest, ExecHost, JobView, WindowSize
+from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.sandbox.jobs.job_output import JobOutput
 from sessiontree_tools.process import key_bytes

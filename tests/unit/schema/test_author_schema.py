@@ -10,11 +10,11 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import RawTool
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import RawTool
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.compiled import CompiledTool, compile_tool
 from tests.example_fixtures import examples
 from tests.unit.schema.schema_strategies import VALUES, fitting, roots

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.checker import Checker
 from sessiontree.schema.definitions import write_out
 from sessiontree.schema.keywords import rewrite

@@ -22,13 +22,13 @@ from pydantic import (
     model_validator,
 )
 
-from sessiontree.contracts.client_tool import ClientTool
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, digest_of
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.schema_tool import schema_tool
-from sessiontree.contracts.tool import AllowEmpty, RawTool, Stripped, Tool
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.client_tool import ClientTool
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.schema_tool import schema_tool
+from sessiontree.contracts.tools.tool import AllowEmpty, RawTool, Stripped, Tool
+from sessiontree.contracts.values.jsonable import JsonValue, digest_of
 from sessiontree.schema.compiled import CompiledTool, compile_tool
 from sessiontree.schema.derive import derive_schema, schema_digest
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import dump_json, dump_readable
+from sessiontree.contracts.values.jsonable import dump_json, dump_readable
 from sessiontree.schema.constrained import (
     MAX_SHAPE_CHARS,
     ConstrainedCall,

@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model
 
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import AllowEmpty, RawTool, Stripped, Tool, optional_string_enum, string_enum
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import (
+    AllowEmpty,
+    RawTool,
+    Stripped,
+    Tool,
+    optional_string_enum,
+    string_enum,
+)
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.derive import derive_schema, schema_digest
 from sessiontree.schema.keywords import Schema
 

@@ -9,10 +9,10 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from sessiontree import to_mcp_tool
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import Tool
 from sessiontree_tools import builtin_tools
 
 # What revision 2025-06-18 says of `Tool` and `ToolAnnotations`, said again in its own words.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.pointer import json_pointer
+from sessiontree.contracts.values.pointer import json_pointer
 from sessiontree.schema.coercion import Spellings, camel_case, snake_case
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.checker import Checker
 from sessiontree.schema.result import MAX_SCHEMA_DEPTH, check_model_schema, compile_result
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, field_validator
 from typing_extensions import TypedDict
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import dump_json, dump_readable
+from sessiontree.contracts.values.jsonable import dump_json, dump_readable
 from sessiontree.schema.result import compile_result, result_json_schema, result_value
 
 

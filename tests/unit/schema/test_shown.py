@@ -8,11 +8,11 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import AllowEmpty, RawTool, Stripped, Tool
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import AllowEmpty, RawTool, Stripped, Tool
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.schema.dialect import DIALECTS, Dialect, Loss
 

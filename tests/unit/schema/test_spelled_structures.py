@@ -11,11 +11,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import RawTool, Tool
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import RawTool, Tool
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.compiled import CompiledTool, compile_tool
 
 

@@ -14,11 +14,11 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic import ValidationError as ModelError
 
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import AllowEmpty, RawTool, Stripped, Tool
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.tool import AllowEmpty, RawTool, Stripped, Tool
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.schema.compiled import CompiledTool, compile_tool
 
 Validate = Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     ActsFor,
     Interrupted,
     MessageReceived,
@@ -19,7 +18,8 @@ from sessiontree.contracts.session_facts import (
     TurnReplied,
     TurnStarted,
 )
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.session.instructions import PrepareCall
 from tests.unit.session.judge_oracle import Judge
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.senders import joined
-from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import ResultOffered, Stimulus, TroubleReported
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import SessionFact
+from sessiontree.contracts.facts.stimuli import ResultOffered, Stimulus, TroubleReported
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.senders import joined
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.session import calls, turns
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision

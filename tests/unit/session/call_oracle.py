@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sessiontree.contracts.messages import ToolCall, ToolResultMessage
-from sessiontree.contracts.results import Artifact
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     ApprovalSettled,
     ApprovalWanted,
     CallHeld,
@@ -24,6 +22,8 @@ from sessiontree.contracts.session_facts import (
     SessionFact,
     TurnReplied,
 )
+from sessiontree.contracts.recorded.results import Artifact
+from sessiontree.contracts.values.messages import ToolCall, ToolResultMessage
 from tests.unit.session.judge_oracle import Judge
 from tests.unit.session.session_fixtures import TOOLS, digest, fits
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sessiontree.contracts.messages import (
-    AssistantMessage,
-    Message,
-    ToolResultMessage,
-    UserMessage,
-    text_size,
-)
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     CompactionBegun,
     CompactionFailed,
     ContextCompacted,
@@ -25,6 +18,13 @@ from sessiontree.contracts.session_facts import (
     Stopping,
     TurnReplied,
     TurnStarted,
+)
+from sessiontree.contracts.values.messages import (
+    AssistantMessage,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+    text_size,
 )
 from sessiontree.session.cut_messages import shortened
 from tests.unit.session.call_oracle import CallBooks

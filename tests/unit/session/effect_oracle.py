@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from sessiontree.contracts.session_facts import CallIntended, SessionFact
+from sessiontree.contracts.facts.session_facts import CallIntended, SessionFact
 from sessiontree.session.instructions import ExecuteCall
 from tests.unit.session.call_oracle import CallBook
 from tests.unit.session.judge_oracle import Judge

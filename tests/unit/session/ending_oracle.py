@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sessiontree.contracts.facts.stimuli import ResultOffered
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.stimuli import ResultOffered
 from sessiontree.session.instructions import SessionInstruction
 from tests.unit.session.call_oracle import CallBooks
 from tests.unit.session.judge_oracle import Judge

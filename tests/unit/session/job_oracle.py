@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import JobEnded, JobStarted, MessageReceived, SessionFact
-from sessiontree.contracts.stimuli import JobBegan, JobOver, Recovered, Stimulus
+from sessiontree.contracts.facts.session_facts import JobEnded, JobStarted, MessageReceived, SessionFact
+from sessiontree.contracts.facts.stimuli import JobBegan, JobOver, Recovered, Stimulus
+from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.session.state import SessionState
 from tests.unit.session.asker_oracle import AskerBooks
 from tests.unit.session.judge_oracle import Judge

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sessiontree.contracts import codec
-from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import Incoming, Stimulus
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.facts.session_facts import SessionFact
+from sessiontree.contracts.facts.stimuli import Incoming, Stimulus
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.recorded import codec
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.session import turns
 from sessiontree.session.calls import Decision
 from sessiontree.session.decide import decide, react

@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sessiontree.contracts.codec import from_wire, pack_joined, parts_of
-from sessiontree.contracts.session_facts import CallResolved, SessionFact
-from sessiontree.contracts.stimuli import Forked, Stimulus
+from sessiontree.contracts.facts.session_facts import CallResolved, SessionFact
+from sessiontree.contracts.facts.stimuli import Forked, Stimulus
+from sessiontree.contracts.recorded.codec import from_wire, pack_joined, parts_of
 from sessiontree.session.state import SessionState, initial
 from tests.unit.session.judge_oracle import Judge
 from tests.unit.session.machine_fixtures import Machine, through_json

@@ -7,8 +7,7 @@ reported exactly once. P26: a count survives everything facts survive.
 
 from __future__ import annotations
 
-from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     ApprovalWanted,
     ArgumentsRejected,
     CallIntended,
@@ -17,6 +16,7 @@ from sessiontree.contracts.session_facts import (
     ToolGivenUp,
     TurnStarted,
 )
+from sessiontree.contracts.kinds import PermissionTier
 from tests.unit.session.call_oracle import CallBook, CallBooks, key_of
 from tests.unit.session.judge_oracle import Judge
 from tests.unit.session.session_fixtures import TOOLS, digest, fits

@@ -6,15 +6,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall, RejectedCall
-from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.jsonable import JsonValue, digest_of
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage, Usage
-from sessiontree.contracts.results import Artifact, error_message
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall, RejectedCall
+from sessiontree.contracts.recorded.codec import Outcome
+from sessiontree.contracts.recorded.results import Artifact, error_message
+from sessiontree.contracts.values.jsonable import JsonValue, digest_of
+from sessiontree.contracts.values.messages import (
+    AssistantMessage,
+    TextContent,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+)
 from sessiontree.session.instructions import ToTree
 
 T = TypeVar("T")

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.messages import UserMessage
-from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import ApprovalAsked, Incoming, ResultOffered, Stimulus, TroubleReported
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import SessionFact
+from sessiontree.contracts.facts.stimuli import (
+    ApprovalAsked,
+    Incoming,
+    ResultOffered,
+    Stimulus,
+    TroubleReported,
+)
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.messages import UserMessage
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.state import SessionState, initial

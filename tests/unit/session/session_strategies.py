@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.jobs import JobStatus
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import ToolGivenUp
+from sessiontree.contracts.handles.jobs import JobStatus
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, ToolCall
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import ToolGivenUp
-from sessiontree.contracts.settings import Limits
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.messages import AssistantMessage, ToolCall
 from tests.unit.session.machine_fixtures import REAL, Machine
 from tests.unit.session.session_fixtures import (
     RESULT_SCHEMA,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sessiontree.contracts.facts.session_facts import ActsFor
+from sessiontree.contracts.facts.stimuli import Adopted
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.session_facts import ActsFor
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import Adopted
+from sessiontree.contracts.settings.settings import Limits
 from tests.unit.session.session_fixtures import TOOLS, spec
 from tests.unit.session.session_strategies import BOB, OLGA
 from tests.unit.session.world_fakes import World, opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.contracts.session_facts import JobEnded, JobStarted, MessageReceived
+from sessiontree.contracts.facts.session_facts import JobEnded, JobStarted, MessageReceived
 from tests.unit.session.world_fakes import World, opened
 
 

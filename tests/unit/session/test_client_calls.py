@@ -18,13 +18,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from sessiontree.contracts import codec, stimuli
-from sessiontree.contracts.client_calls import ClientAnswer
-from sessiontree.contracts.messages import AssistantMessage, ImageContent, ToolResultMessage, UserMessage
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.session_facts import CallDelegated, CallParked, CallResolved, SessionFact
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import ClientCallDelegated, ClientCallWithdrawn, Stimulus
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import CallDelegated, CallParked, CallResolved, SessionFact
+from sessiontree.contracts.facts.stimuli import ClientCallDelegated, ClientCallWithdrawn, Stimulus
+from sessiontree.contracts.recorded import codec
+from sessiontree.contracts.recorded.client_calls import ClientAnswer
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.messages import (
+    AssistantMessage,
+    ImageContent,
+    ToolResultMessage,
+    UserMessage,
+)
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision
 from sessiontree.session.decide import decide

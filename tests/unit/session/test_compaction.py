@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     Message,
     ProviderForm,
@@ -23,7 +24,6 @@ from sessiontree.contracts.messages import (
     Usage,
     UserMessage,
 )
-from sessiontree.contracts.settings import Limits
 from sessiontree.session import compaction
 from sessiontree.session import instructions as todo
 from sessiontree.session.evolve import evolve

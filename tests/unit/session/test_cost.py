@@ -7,10 +7,10 @@ import sys
 from types import FrameType
 from typing import Any
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.messages import TextContent, ToolResultMessage
-from sessiontree.contracts.settings import Limits
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
 from sessiontree.session.decide import react
 from sessiontree.session.state import SessionState, initial
 from tests.unit.session.session_fixtures import TOOLS, call, reply, spec

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ImageContent,
     Message,
@@ -15,8 +16,7 @@ from sessiontree.contracts.messages import (
     UserMessage,
     text_size,
 )
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.values.untrusted import wrapped
 from sessiontree.session.cut_messages import (
     LEAST_CHARS,
     cut_longest,

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from sessiontree.contracts.session_facts import ApprovalWanted
-from sessiontree.contracts.stimuli import ApprovalAsked, ResultOffered
+from sessiontree.contracts.facts.session_facts import ApprovalWanted
+from sessiontree.contracts.facts.stimuli import ApprovalAsked, ResultOffered
 from sessiontree.session.instructions import (
     AwaitCommit,
     ToTree,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     ApproverReplied,
     ChildTroubleNoted,
     MessageReceived,
@@ -12,7 +12,7 @@ from sessiontree.contracts.session_facts import (
     ToolGivenUp,
     TurnStarted,
 )
-from sessiontree.contracts.stimuli import (
+from sessiontree.contracts.facts.stimuli import (
     ApproverAnswered,
     ApproverAsked,
     ApproverReturned,

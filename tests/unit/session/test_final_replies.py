@@ -10,16 +10,16 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts.stimuli import ModelAnswered
+from sessiontree.contracts.settings.model_settings import OnLength
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     ReplyContent,
     StopReason,
     TextContent,
     ThinkingContent,
 )
-from sessiontree.contracts.model_settings import OnLength
-from sessiontree.contracts.stimuli import ModelAnswered
 from sessiontree.session import turns
 from sessiontree.session.calls import Decision
 from tests.unit.session.session_fixtures import RESULT_SCHEMA, call

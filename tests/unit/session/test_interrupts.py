@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sessiontree.contracts.facts.session_facts import Interrupted, RunFinished, TurnCut
+from sessiontree.contracts.facts.stimuli import ResultOffered
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.session_facts import Interrupted, RunFinished, TurnCut
-from sessiontree.contracts.stimuli import ResultOffered
 from sessiontree.session.instructions import (
     AbortCalls,
     AnswerMessages,

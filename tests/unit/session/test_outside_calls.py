@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sessiontree.contracts.stimuli import CallAsked
+from sessiontree.contracts.facts.stimuli import CallAsked
 from sessiontree.session.instructions import AnswerCall, CallModel, PrepareCall
 from tests.unit.session.session_fixtures import call
 from tests.unit.session.world_fakes import opened

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.session.decide import system_prompt
 from sessiontree_tools import builtin_tools

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from sessiontree.contracts.session_facts import Opened
-from sessiontree.contracts.session_ids import SessionIds
-from sessiontree.contracts.stimuli import Adopted, ApprovalAsked, ApproverAsked
+from sessiontree.contracts.facts.session_facts import Opened
+from sessiontree.contracts.facts.stimuli import Adopted, ApprovalAsked, ApproverAsked
+from sessiontree.contracts.values.session_ids import SessionIds
 from sessiontree.session.instructions import (
     CallModel,
     ExecuteCall,

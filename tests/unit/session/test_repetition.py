@@ -9,15 +9,15 @@ import pytest
 from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Timeout, ToolError
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.messages import Message, TextContent, ToolResultMessage, UserMessage
-from sessiontree.contracts.results import error_message
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.untrusted import wrapped
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.results import error_message
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.messages import Message, TextContent, ToolResultMessage, UserMessage
+from sessiontree.contracts.values.untrusted import wrapped
 from sessiontree.session.decide import react
 from sessiontree.session.repetition import Repetition, find_repetition
 from sessiontree.session.state import SessionState, initial

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.session_facts import ResultRejected
-from sessiontree.contracts.stimuli import ResultOffered
+from sessiontree.contracts.facts.session_facts import ResultRejected
+from sessiontree.contracts.facts.stimuli import ResultOffered
+from sessiontree.contracts.values.jsonable import JsonValue, dump_json
 from tests.unit.session.session_fixtures import RESULT_SCHEMA, call, is_n
 from tests.unit.session.world_fakes import World, opened
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.codec import Outcome
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import ArgumentsRejected, CallIntended, ToolGivenUp
+from sessiontree.contracts.facts.stimuli import TroubleReported
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.session_facts import ArgumentsRejected, CallIntended, ToolGivenUp
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import TroubleReported
+from sessiontree.contracts.recorded.codec import Outcome
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.session.calls import Decision
 from sessiontree.session.decide import decide
 from sessiontree.session.state import SessionState

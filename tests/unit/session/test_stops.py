@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.session_facts import TurnReplied
-from sessiontree.contracts.stimuli import (
+from sessiontree.contracts.facts.session_facts import TurnReplied
+from sessiontree.contracts.facts.stimuli import (
     ApproverAsked,
     ApproverReturned,
     CallAsked,

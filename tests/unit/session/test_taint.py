@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import TaintReported
+from sessiontree.contracts.facts import session_facts as facts
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.stimuli import TaintReported
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.state import SessionState, initial

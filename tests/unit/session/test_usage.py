@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.settings import Limits
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.session.state import initial
 from tests.unit.session.session_fixtures import spec
 

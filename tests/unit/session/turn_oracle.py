@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, Message
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts.session_facts import (
     ApprovalWanted,
     CallIntended,
     CallOpened,
@@ -36,8 +33,11 @@ from sessiontree.contracts.session_facts import (
     TurnRetried,
     TurnStarted,
 )
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import AssistantMessage, Message
 from tests.unit.session.call_oracle import CallBooks
 from tests.unit.session.compaction_oracle import CompactionBooks
 from tests.unit.session.judge_oracle import Judge

@@ -13,30 +13,30 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import CheckedCall, RejectedCall
-from sessiontree.contracts.codec import Outcome
-from sessiontree.contracts.jobs import JobStatus
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.session_facts import (
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import (
     ApproverReplied,
     CallIntended,
     JobEnded,
     JobStarted,
     SessionFact,
 )
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import (
+from sessiontree.contracts.facts.stimuli import (
     ApprovalAsked,
     ApproverReturned,
     ResultOffered,
     Stimulus,
     TroubleReported,
 )
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.handles.jobs import JobStatus
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.recorded.approvals import CheckedCall, RejectedCall
+from sessiontree.contracts.recorded.codec import Outcome
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.jobs import job_message_id

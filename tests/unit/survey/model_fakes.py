@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import (
+from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.values.messages import (
     AssistantMessage,
     Message,
     Origin,

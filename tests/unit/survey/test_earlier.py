@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, MemoryFailed
-from sessiontree.contracts.memory import MemoryScope, NewRecord
+from sessiontree.contracts.values.memory import MemoryScope, NewRecord
 from sessiontree.survey.census import Findings
 from sessiontree.survey.earlier import MARK, MARKER, find_survey, mark_text, remove_survey, surveys_of
 from sessiontree.survey.report import render

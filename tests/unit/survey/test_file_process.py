@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 
 from sessiontree import ExecutionError
-from sessiontree.contracts.own_program import kept_processes
+from sessiontree.contracts.tools.own_program import kept_processes
 from sessiontree.survey import file_process, file_program
 from sessiontree.survey.checkout import read_bytes
 from sessiontree.survey.file_process import FileProcess

@@ -11,8 +11,8 @@ import pytest
 
 from sessiontree.contracts.errors import MemoryFailed, PermissionDenied
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.memory import NewRecord, Source
-from sessiontree.contracts.tool import check_tool
+from sessiontree.contracts.tools.tool import check_tool
+from sessiontree.contracts.values.memory import NewRecord, Source
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.survey.answer import find_answer, search_files
 from sessiontree.survey.citations import check_citations

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import CAPABILITIES, WRITER, capabilities_of
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.decorator import tool
 from sessiontree.contracts.errors import PermissionDenied, SpawnRefused, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.ports import SpawnRequest
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.ports import SpawnRequest
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import RawTool, Tool
+from sessiontree.contracts.recorded.capabilities import CAPABILITIES, WRITER, capabilities_of
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import ToolContext
+from sessiontree.contracts.tools.decorator import tool
+from sessiontree.contracts.tools.tool import RawTool, Tool
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.testing.context import RecordingChannel, RecordingSessions, call_tool, make_context
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from sessiontree.contracts.child_workspaces import ChangedFile, ChildChanges
 from sessiontree.contracts.errors import ExecutionError, SessionNotFound
+from sessiontree.contracts.recorded.child_workspaces import ChangedFile, ChildChanges
 
 
 def changed(path: str, before: bytes | None, after: bytes | None, *, executable: bool = False) -> ChangedFile:

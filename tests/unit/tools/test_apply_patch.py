@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError, ValidationError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.apply_patch import ApplyPatch
 

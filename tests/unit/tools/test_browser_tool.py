@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import BROWSER
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError, ValidationError
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.recorded.capabilities import BROWSER
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.browser import BrowserParams, BrowserTool
 from tests.unit.browser.browser_fixtures import showing

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from sessiontree.contracts.canvas import MAX_CONTENT_BYTES, WITH_DOCUMENT
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.recorded.canvas import MAX_CONTENT_BYTES, WITH_DOCUMENT
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.testing.context import RecordingCanvas, call_tool, make_context
 from sessiontree_tools.canvas import CanvasTool
 from sessiontree_tools.canvas_picture import NO_BROWSER, TOO_LARGE, draw_document

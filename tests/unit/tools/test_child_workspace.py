@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.child_workspaces import ChangedFile, ChildChanges
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.handles.ports import Written
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Written
+from sessiontree.contracts.recorded.child_workspaces import ChangedFile, ChildChanges
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceWriter
 from sessiontree_tools.child_workspace import ChildWorkspace

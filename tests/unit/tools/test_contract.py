@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
-from sessiontree.contracts.tool import (
+from sessiontree.contracts.tools.tool import (
     ALL_KINDS,
     MAIN_AND_BRANCH,
     AllowEmpty,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.cron import JobRow, JobRun
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.settings import Budget
+from sessiontree.contracts.recorded.cron import JobRow, JobRun
+from sessiontree.contracts.settings.settings import Budget
 from sessiontree.testing.context import RecordingCron, call_tool, make_context
 from sessiontree_tools.cron import CronTool
 from tests.unit.tree.tree_fixtures import job

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
-from sessiontree.contracts.previews import MAX_PAGE_BYTES, MAX_PAGE_FILES
-from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.handles.previews import MAX_PAGE_BYTES, MAX_PAGE_FILES
+from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.testing.context import RecordingPreviews, call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
 from sessiontree_tools.deploy_preview import DeployPreview, copy_page

@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
 from sessiontree_tools.edit import Edit

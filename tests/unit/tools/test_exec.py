@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
-from sessiontree.contracts.jobs import CommandRequest, JobView
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.jobs import CommandRequest, JobView
+from sessiontree.contracts.handles.ports import Finished, HowEnded
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Finished, HowEnded
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import CallSignals
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.exec import EVERY_S, LIMITS, SHOWN_CHARS, Exec, ExecProgress, exec_details, exec_report

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.handles.ports import Entry
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Entry
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import CallSignals
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
 from sessiontree_tools.file_walk import Walk

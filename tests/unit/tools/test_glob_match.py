@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.glob import PathGlob
+from sessiontree.contracts.values.glob import PathGlob
 
 Matching = Callable[[str, str], bool]
 

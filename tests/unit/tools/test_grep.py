@@ -12,10 +12,10 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import CallSignals
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
 from sessiontree_tools.file_walk import Walk

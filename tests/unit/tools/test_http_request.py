@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.http_request import SendRequest
 from tests.unit.web.service_fakes import Reply, Service, service

@@ -17,7 +17,7 @@ from sessiontree.contracts.errors import (
     ToolError,
     ValidationError,
 )
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.testing.fixed_vision import FixedVision
 from sessiontree_tools.image import MAX_IMAGES, LookAtImage

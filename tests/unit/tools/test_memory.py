@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import (
     ExecutionError,
     MemoryFailed,
@@ -18,9 +17,10 @@ from sessiontree.contracts.errors import (
     ValidationError,
 )
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.memory import MAX_TEXT_CHARS, MemoryRecord, NewRecord
-from sessiontree.contracts.tool import Tool
-from sessiontree.contracts.untrusted import NOTICE
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.tool import Tool
+from sessiontree.contracts.values.memory import MAX_TEXT_CHARS, MemoryRecord, NewRecord
+from sessiontree.contracts.values.untrusted import NOTICE
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.testing.context import SCOPE, PlainMemory, call_tool, make_context
 from sessiontree_tools.memory import (

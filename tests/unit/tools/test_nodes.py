@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
+from sessiontree.contracts.handles.nodes import NodeInfo, Nodes, find_node
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.nodes import NodeInfo, Nodes, find_node
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.runtime.outside_handles import LOCAL_NODE, LocalNode
 from sessiontree.testing.context import RecordingChannel, call_tool, make_context
 from sessiontree_tools.nodes import MAX_NODES, ListNodes

@@ -13,9 +13,9 @@ import pytest
 
 from sessiontree.browser.found import found_browser
 from sessiontree.browser.session_browser import SessionBrowser
-from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError, ValidationError
-from sessiontree.contracts.results import Artifact, ToolResult
+from sessiontree.contracts.recorded.results import Artifact, ToolResult
+from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.preview_screenshot import PreviewScreenshot
 from sessiontree_tools.validate_page import ValidatePage

@@ -19,13 +19,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import READER
-from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.errors import ExecutionError, ImageRefused, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.settings import MAX_SOURCE_BYTES
+from sessiontree.contracts.recorded.capabilities import READER
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import CallSignals
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.edit import Edit
 from sessiontree_tools.find import Find

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.testing.context import FixedStatus, call_tool, fresh_report, make_context
 from sessiontree_tools.sessions import SessionStatusTool
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, SessionClosed, ValidationError
+from sessiontree.contracts.handles.ports import AgentInfo, SessionRow, Transcript, TranscriptEntry
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.ports import AgentInfo, SessionRow, Transcript, TranscriptEntry
 from sessiontree.testing.context import RecordingSessions, RecordingSubtree, call_tool, make_context
 from sessiontree_tools.sessions_below import (
     MAX_STOPPED,

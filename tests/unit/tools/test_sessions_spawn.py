@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, LimitExceeded, PermissionDenied, ValidationError
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.handles.ports import SpawnRequest
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import SpawnRequest
-from sessiontree.contracts.settings import Budget
+from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.testing.context import RecordingSessions, call_tool, make_context
 from sessiontree_tools.sessions import SessionsSpawn, SpawnBudget
 

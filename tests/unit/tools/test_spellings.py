@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ValidationError
-from sessiontree.contracts.jsonable import digest_of
-from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.tools.tool import Tool
+from sessiontree.contracts.values.jsonable import digest_of
 from sessiontree.schema.compiled import compile_tool
 from sessiontree_tools import builtin_tools
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.handles.speech import MAX_AUDIO_BYTES, Speech, SpeechRequest, SpeechSynthesizer
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.speech import MAX_AUDIO_BYTES, Speech, SpeechRequest, SpeechSynthesizer
+from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.sandbox import speak_confined
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.web.settings import WebSettings

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError, ValidationError
+from sessiontree.contracts.handles.ports import Page
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Page
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.recorded.results import ToolResult
+from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.web import FRAME_CHARS, WebFetch
 from tests.unit.tools.web_fakes import FixedWeb, page_of

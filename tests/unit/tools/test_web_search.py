@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.handles.ports import SearchHit, SearchQuery
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import SearchHit, SearchQuery
+from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.web import WebSearch
 from tests.unit.tools.web_fakes import FixedWeb

@@ -9,7 +9,7 @@ import pytest
 
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.tools.tool import Tool
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.edit import Edit
 from sessiontree_tools.exec import Exec

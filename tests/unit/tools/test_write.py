@@ -9,7 +9,7 @@ import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.write import Write
 

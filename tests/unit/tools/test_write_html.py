@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
-from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.write_html import WriteHtml
 

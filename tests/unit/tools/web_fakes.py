@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sessiontree.contracts.ports import Page, SearchHit, SearchQuery
+from sessiontree.contracts.handles.ports import Page, SearchHit, SearchQuery
 
 
 def page_of(

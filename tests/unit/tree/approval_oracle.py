@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sessiontree.contracts.approvals import CheckedCall, answer_by_rules
-from sessiontree.contracts.stimuli import ApprovalAnswered, ApproverReturned
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.stimuli import ApprovalAnswered, ApproverReturned
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ApprovalRequested,
     ApprovalStepRecorded,
@@ -18,6 +17,7 @@ from sessiontree.contracts.tree_facts import (
     ToolAlwaysAllowed,
     TreeFact,
 )
+from sessiontree.contracts.recorded.approvals import CheckedCall, answer_by_rules
 from sessiontree.tree.protocol import (
     Decided,
     LiftAsked,

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import SessionNotFound
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.stimuli import (
+from sessiontree.contracts.facts.stimuli import (
     ApprovalAnswered,
     ApprovalAsked,
     ApproverReturned,
@@ -17,7 +15,7 @@ from sessiontree.contracts.stimuli import (
     ResultOffered,
     WorkInterrupted,
 )
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ApprovalRequested,
     ApprovalStepRecorded,
@@ -36,6 +34,8 @@ from sessiontree.contracts.tree_facts import (
     TreeFact,
     UsageCharged,
 )
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.recorded.approvals import Rule
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.protocol import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from sessiontree.contracts.settings import Budget
-from sessiontree.contracts.tree_facts import SessionSpawned, TreeFact, UsageCharged
+from sessiontree.contracts.facts.tree_facts import SessionSpawned, TreeFact, UsageCharged
+from sessiontree.contracts.settings.settings import Budget
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.protocol import SpawnAsked
 from sessiontree.tree.state import TreeState

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sessiontree.contracts.stimuli import Incoming
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.stimuli import Incoming
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     CanvasActed,
     CanvasChanged,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from sessiontree.contracts import codec
-from sessiontree.contracts.approvals import Precedent
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.tree_facts import ApprovalWaiting, TreeFact
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting, TreeFact
+from sessiontree.contracts.recorded import codec
+from sessiontree.contracts.recorded.approvals import Precedent
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.protocol import (

@@ -14,10 +14,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from sessiontree.contracts import codec
-from sessiontree.contracts.cron import JobChange, JobWanted
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.tree_facts import (
     CronJobRemoved,
     CronJobSaved,
     CronSlotClaimed,
@@ -26,6 +23,9 @@ from sessiontree.contracts.tree_facts import (
     SessionSpawned,
     TreeFact,
 )
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.recorded import codec
+from sessiontree.contracts.recorded.cron import JobChange, JobWanted
 from sessiontree.tree.cron import ON_TIME_MS, next_ring, next_slot
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve

@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.tree_config import AgentRow, SessionSpec, TreeConfig
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.tree_config import AgentRow, SessionSpec, TreeConfig
+from sessiontree.contracts.facts.tree_facts import (
     CancelBegun,
     SessionAdopted,
     SessionEnded,
@@ -16,6 +15,7 @@ from sessiontree.contracts.tree_facts import (
     TreeCreated,
     TreeFact,
 )
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.protocol import AcceptSpawn, RefuseSpawn, SpawnAsked, TreeInstruction, TreeStimulus
 from tests.unit.tree.tree_fixtures import BRANCH, MAIN, WORKER
 

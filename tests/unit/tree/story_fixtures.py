@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sessiontree.contracts.approvals import Rule
-from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.settings import Budget, Limits
-from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled, VisionAnswered
+from sessiontree.contracts.facts.tree_facts import ChangesKept, ChangesSettled, VisionAnswered
+from sessiontree.contracts.recorded.approvals import Rule
+from sessiontree.contracts.recorded.child_workspaces import ChangedFile, WorkspaceCopy
+from sessiontree.contracts.settings.settings import Budget, Limits
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.protocol import (
     CanvasActionSent,
     CanvasAsked,

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.approvals import ApprovalMode, ApprovalRequest, Rule
 from sessiontree.contracts.errors import AnswerTooLate, PermissionDenied
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import ApprovalAnswered, ApproverAsked
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.stimuli import ApprovalAnswered, ApproverAsked
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ApprovalRequested,
     ApprovalStepRecorded,
@@ -21,6 +19,8 @@ from sessiontree.contracts.tree_facts import (
     Posted,
     ToolAlwaysAllowed,
 )
+from sessiontree.contracts.recorded.approvals import ApprovalMode, ApprovalRequest, Rule
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.protocol import Decided, Deliver, LiftAsked, RefuseDecision, WakeTreeAt
 from sessiontree.tree.report import request_of
 from tests.unit.tree.harness_fixtures import STRANGER, Harness

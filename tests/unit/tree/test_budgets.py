@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import LimitExceeded
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.settings import Budget
-from sessiontree.contracts.tree_facts import BudgetSpent, CancelBegun, SessionEnded, UsageCharged
+from sessiontree.contracts.facts.tree_facts import BudgetSpent, CancelBegun, SessionEnded, UsageCharged
+from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.decide import react
 from sessiontree.tree.protocol import (

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.canvas import MAX_CANVAS_BYTES, MAX_CANVASES, MAX_SURFACES
+from sessiontree.contracts.facts.stimuli import Incoming
+from sessiontree.contracts.facts.tree_facts import CanvasActed, CanvasChanged, Posted
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import Incoming
-from sessiontree.contracts.tree_facts import CanvasActed, CanvasChanged, Posted
+from sessiontree.contracts.recorded.canvas import MAX_CANVAS_BYTES, MAX_CANVASES, MAX_SURFACES
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.canvas import MAX_UNREAD
 from sessiontree.tree.canvas_state import MAX_KEYS, CanvasState, change_state, find_fault
 from sessiontree.tree.protocol import CanvasActionSent, CanvasAsked, RefuseSay

@@ -9,8 +9,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import PermissionDenied
-from sessiontree.contracts.settings import MessagePolicy
-from sessiontree.contracts.tree_facts import ChannelSaid
+from sessiontree.contracts.facts.tree_facts import ChannelSaid
+from sessiontree.contracts.settings.settings import MessagePolicy
 from sessiontree.tree import messages as saying
 from sessiontree.tree.protocol import RefuseSay, SayAsked
 from sessiontree.tree.spawn import has_channel

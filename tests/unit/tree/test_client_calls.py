@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ClientCallEnded,
     ClientCallOpened,
@@ -21,6 +20,7 @@ from sessiontree.contracts.tree_facts import (
     SessionReactivated,
     TreeFact,
 )
+from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.tree.decide import decide
 from sessiontree.tree.protocol import Decided
 from sessiontree.tree.state import ClosedCall

@@ -6,12 +6,8 @@ import typing
 
 import pytest
 
-from sessiontree.contracts.client_calls import ClientCall
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.stimuli import CancelAsked
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.stimuli import CancelAsked
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     ApprovalRequested,
     ApprovalStepRecorded,
@@ -53,6 +49,10 @@ from sessiontree.contracts.tree_facts import (
     UsageCharged,
     VisionAnswered,
 )
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.recorded.client_calls import ClientCall
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.state import initial_tree
 from tests.unit.tree.harness_fixtures import Harness

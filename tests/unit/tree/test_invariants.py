@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from sessiontree.contracts.facts.stimuli import CancelAsked
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.settings import Budget, Limits
-from sessiontree.contracts.stimuli import CancelAsked
+from sessiontree.contracts.settings.settings import Budget, Limits
 from sessiontree.tree.state import Alarms, Post, Stop, TreeState, initial_tree
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH, WORKER, result

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from sessiontree.contracts.tree_facts import CronSlotClaimed, CronSlotsSkipped, Posted, TreeFact
+from sessiontree.contracts.facts.tree_facts import CronSlotClaimed, CronSlotsSkipped, Posted, TreeFact
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.protocol import JobsRang, TreeInstruction, TreeStimulus

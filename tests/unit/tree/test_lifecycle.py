@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.results import Artifact
-from sessiontree.contracts.session_facts import ToolGivenUp
-from sessiontree.contracts.stimuli import ApprovalAnswered, ApproverAsked, ChildTroubled, Incoming
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.session_facts import ToolGivenUp
+from sessiontree.contracts.facts.stimuli import ApprovalAnswered, ApproverAsked, ChildTroubled, Incoming
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     CancelBegun,
     ChannelSaid,
@@ -23,6 +20,9 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     SessionReactivated,
 )
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.recorded.results import Artifact
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.protocol import (
     Deliver,
     PostsConsumed,

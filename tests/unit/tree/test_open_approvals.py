@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import ApprovalAnswered
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting
+from sessiontree.contracts.facts.stimuli import ApprovalAnswered
+from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ApprovalWaiting
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.protocol import Deliver
 from tests.example_fixtures import examples
 from tests.unit.tree.harness_fixtures import Harness

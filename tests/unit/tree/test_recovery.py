@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sessiontree.contracts.settings import Budget
+from sessiontree.contracts.settings.settings import Budget
 from sessiontree.tree.decide import react
 from sessiontree.tree.protocol import (
     ClockRang,

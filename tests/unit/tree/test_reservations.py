@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.model_settings import ModelPrice
-from sessiontree.contracts.settings import Budget
+from sessiontree.contracts.settings.model_settings import ModelPrice
+from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.protocol import UsageReported
 from sessiontree.tree.reservations import Admitted, MostUsed, Postponed, Reservations, Unaffordable

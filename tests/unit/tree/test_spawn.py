@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
-from sessiontree.contracts.settings import Budget, Limits
-from sessiontree.contracts.tree_config import AgentRow
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.tree_config import AgentRow
+from sessiontree.contracts.facts.tree_facts import (
     CancelBegun,
     SessionAdopted,
     SessionSpawned,
     SpawnDenied,
     TreeCreated,
 )
+from sessiontree.contracts.recorded.approvals import Rule
+from sessiontree.contracts.settings.settings import Budget, Limits
 from sessiontree.tree.decide import react
 from sessiontree.tree.protocol import (
     AcceptSpawn,

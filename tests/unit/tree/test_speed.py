@@ -7,7 +7,7 @@ from time import thread_time
 
 import pytest
 
-from sessiontree.contracts.settings import Limits
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.decide import react
 from sessiontree.tree.protocol import (
     AcceptSpawn,

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import SessionNotFound
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import CancelAsked, WorkInterrupted
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.stimuli import CancelAsked, WorkInterrupted
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     CancelBegun,
     InterruptBegun,
@@ -19,6 +17,8 @@ from sessiontree.contracts.tree_facts import (
     ResultHeld,
     SessionEnded,
 )
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.protocol import (
     ClockRang,
     Deliver,

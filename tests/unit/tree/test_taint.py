@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from sessiontree.contracts.facts.stimuli import Incoming
+from sessiontree.contracts.facts.tree_facts import Posted, SessionSpawned, SessionTainted
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.results import Artifact, SessionResult
-from sessiontree.contracts.stimuli import Incoming
-from sessiontree.contracts.tree_facts import Posted, SessionSpawned, SessionTainted
+from sessiontree.contracts.recorded.results import Artifact, SessionResult
 from sessiontree.policy.closed_result import ClosedResult
 from sessiontree.schema.result import compile_result
 from sessiontree.tree import lifecycle

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.settings import Limits
+from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.decide import react
 from sessiontree.tree.protocol import (
     SessionEmbodied,

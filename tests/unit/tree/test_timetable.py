@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sessiontree.contracts.cron import CronJob
 from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.recorded.cron import CronJob
 from sessiontree.tree.timetable import check_expression, check_zone, find_due, find_next, read_time, show_time
 from tests.unit.tree.tree_fixtures import job
 

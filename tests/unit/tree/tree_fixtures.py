@@ -6,15 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeGuard
 
-from sessiontree.contracts.approvals import ApprovalMode, ApprovalQuestion, CheckedCall, Precedent, Rule
-from sessiontree.contracts.cron import CronJob
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import ApproverReplied, ToolGivenUp
-from sessiontree.contracts.settings import Budget, Limits, MessagePolicy
-from sessiontree.contracts.stimuli import (
+from sessiontree.contracts.facts.session_facts import ApproverReplied, ToolGivenUp
+from sessiontree.contracts.facts.stimuli import (
     ApprovalAsked,
     ApproverReturned,
     ClientCallDelegated,
@@ -24,8 +17,21 @@ from sessiontree.contracts.stimuli import (
     TreeEvent,
     TroubleReported,
 )
-from sessiontree.contracts.tree_config import AgentRow, PolicyRow, RemovedTools, ToolRow, TreeConfig
-from sessiontree.contracts.tree_facts import ClientCallEnded
+from sessiontree.contracts.facts.tree_config import AgentRow, PolicyRow, RemovedTools, ToolRow, TreeConfig
+from sessiontree.contracts.facts.tree_facts import ClientCallEnded
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.recorded.approvals import (
+    ApprovalMode,
+    ApprovalQuestion,
+    CheckedCall,
+    Precedent,
+    Rule,
+)
+from sessiontree.contracts.recorded.cron import CronJob
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.recorded.senders import Principal
+from sessiontree.contracts.settings.settings import Budget, Limits, MessagePolicy
+from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.tree.protocol import FromSession
 
 MAIN, BRANCH, WORKER = SessionKind.MAIN, SessionKind.BRANCH, SessionKind.WORKER

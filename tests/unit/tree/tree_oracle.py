@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.stimuli import Incoming, ResultOffered, WorkInterrupted
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts.stimuli import Incoming, ResultOffered, WorkInterrupted
+from sessiontree.contracts.facts.tree_facts import (
     CancelBegun,
     InterruptBegun,
     MessagePassed,
@@ -25,6 +24,7 @@ from sessiontree.contracts.tree_facts import (
     TreeCreated,
     TreeFact,
 )
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.tree.protocol import (
     AcceptSend,
     Deliver,

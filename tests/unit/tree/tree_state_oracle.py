@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
-from sessiontree.contracts.client_calls import ClientCall
-from sessiontree.contracts.codec import from_wire, to_wire
+from sessiontree.contracts.facts.tree_config import SessionSpec
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall
+from sessiontree.contracts.recorded.client_calls import ClientCall
+from sessiontree.contracts.recorded.codec import from_wire, to_wire
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.budgets import open_account
 from sessiontree.tree.canvas_state import CanvasState, CanvasSurface
 from sessiontree.tree.evolve import (

@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from sessiontree.contracts.approvals import Rule
-from sessiontree.contracts.child_workspaces import ChangedFile, WorkspaceCopy
-from sessiontree.contracts.jsonable import digest_of
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.settings import Budget
-from sessiontree.contracts.tree_facts import ChangesKept, ChangesSettled, VisionAnswered
+from sessiontree.contracts.facts.tree_facts import ChangesKept, ChangesSettled, VisionAnswered
+from sessiontree.contracts.recorded.approvals import Rule
+from sessiontree.contracts.recorded.child_workspaces import ChangedFile, WorkspaceCopy
+from sessiontree.contracts.settings.settings import Budget
+from sessiontree.contracts.values.jsonable import digest_of
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.tree.protocol import (
     CanvasActionSent,
     CanvasAsked,

@@ -31,8 +31,8 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.contracts.messages import ToolReply
-from sessiontree.contracts.ports import Reader, Writer
+from sessiontree.contracts.handles.ports import Reader, Writer
+from sessiontree.contracts.values.messages import ToolReply
 
 
 class CountParams(BaseModel):

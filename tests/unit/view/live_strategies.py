@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from sessiontree.contracts import tree_facts as facts
-from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
-from sessiontree.contracts.codec import pack
+from sessiontree.contracts.facts import tree_facts as facts
+from sessiontree.contracts.facts.tree_config import SessionSpec
+from sessiontree.contracts.facts.tree_facts import TreeFact
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.messages import Usage
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.tree_config import SessionSpec
-from sessiontree.contracts.tree_facts import TreeFact
+from sessiontree.contracts.recorded.approvals import ApprovalQuestion, CheckedCall
+from sessiontree.contracts.recorded.codec import pack
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.values.messages import Usage
 from sessiontree.journal.record import JournalRecord
 from sessiontree.testing.strategies import json_objects, texts
 

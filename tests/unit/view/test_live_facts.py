@@ -12,10 +12,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts import session_facts, tree_facts
-from sessiontree.contracts.codec import pack, parts_of
 from sessiontree.contracts.errors import JournalTooNew
-from sessiontree.contracts.messages import TextContent, ToolResultMessage
+from sessiontree.contracts.facts import session_facts, tree_facts
+from sessiontree.contracts.recorded.codec import pack, parts_of
+from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
 from sessiontree.journal.record import kind_in
 from sessiontree.testing.strategies import instances_of
 from sessiontree.view.fact_heads import first_members, turn_in

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.contracts.client_calls import ClientCall
-from sessiontree.contracts.tree_facts import ClientCallEnded, ClientCallOpened
+from sessiontree.contracts.facts.tree_facts import ClientCallEnded, ClientCallOpened
+from sessiontree.contracts.recorded.client_calls import ClientCall
 from sessiontree.view.live_tree import LiveTree
 from sessiontree.view.rows import COLUMNS, delta, labels_meant, snapshot
 from tests.unit.view.live_strategies import record, spawned

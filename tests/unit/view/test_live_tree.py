@@ -14,15 +14,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.cli.live_view import Pace, picture
-from sessiontree.contracts import session_facts as said
-from sessiontree.contracts.codec import pack, pack_joined, parts_of
-from sessiontree.contracts.events import TextDelta, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage, Usage
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.tree_facts import (
+from sessiontree.contracts.facts import session_facts as said
+from sessiontree.contracts.facts.tree_facts import (
     ApprovalDecided,
     CancelBegun,
     ResultHeld,
@@ -30,6 +23,24 @@ from sessiontree.contracts.tree_facts import (
     SessionReactivated,
     TreeFact,
     UsageCharged,
+)
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.recorded.codec import pack, pack_joined, parts_of
+from sessiontree.contracts.recorded.results import SessionResult
+from sessiontree.contracts.reports.events import (
+    TextDelta,
+    ToolExecutionEnd,
+    ToolExecutionRetry,
+    ToolExecutionStart,
+)
+from sessiontree.contracts.settings.settings import Limits
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import (
+    AssistantMessage,
+    TextContent,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
 )
 from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session

@@ -8,11 +8,16 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.approvals import CheckedCall
-from sessiontree.contracts.codec import pack
-from sessiontree.contracts.messages import TextContent, ToolResultMessage
-from sessiontree.contracts.programs import ProgramCall, ProgramNote, ProgramSource
-from sessiontree.contracts.session_facts import CallResolved, ChildAwaited, ProgramAdvanced, ProgramStarted
+from sessiontree.contracts.facts.session_facts import (
+    CallResolved,
+    ChildAwaited,
+    ProgramAdvanced,
+    ProgramStarted,
+)
+from sessiontree.contracts.recorded.approvals import CheckedCall
+from sessiontree.contracts.recorded.codec import pack
+from sessiontree.contracts.recorded.programs import ProgramCall, ProgramNote, ProgramSource
+from sessiontree.contracts.values.messages import TextContent, ToolResultMessage
 from sessiontree.journal.record import JournalRecord
 from sessiontree.view.program_panel import FEW, ProgramPanel, panel_of
 from sessiontree.view.rows import program_json

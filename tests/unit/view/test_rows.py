@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.tree_facts import ApprovalWaiting, TreeFact
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting, TreeFact
 from sessiontree.view.live_tree import LiveTree
 from sessiontree.view.rows import COLUMNS, argument, delta, find_way_up, snapshot
 from tests.unit.view.live_strategies import charged, ended, record, records, requested, spawned, tree_facts

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.facts.tree_config import TreeConfig
+from sessiontree.contracts.settings.settings import Limits
 
 
 def config_of(purpose: str = "a purpose") -> TreeConfig:

@@ -11,7 +11,7 @@ from socket import SO_LINGER, SOL_SOCKET
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolError
-from sessiontree.contracts.untrusted import BEGIN, END
+from sessiontree.contracts.values.untrusted import BEGIN, END
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import OutboundWeb
 from tests.unit.web.site_fakes import Respond, answer, local_web, redirect, serving

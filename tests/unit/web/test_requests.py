@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
-from sessiontree.contracts.http_requests import MAX_SENT_BYTES, HttpMethod, HttpRequest
+from sessiontree.contracts.handles.http_requests import MAX_SENT_BYTES, HttpMethod, HttpRequest
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import OutboundWeb

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, PermissionDenied
-from sessiontree.contracts.ports import SearchHit, SearchQuery
+from sessiontree.contracts.handles.ports import SearchHit, SearchQuery
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import KEPT_QUERIES, KEPT_S, MAX_SNIPPET_CHARS, OutboundWeb, SearchCache
 from tests.unit.web.site_fakes import Respond, Site, answer, redirect, serving

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
-from sessiontree.contracts.file_names import fold_name, name_note
+from sessiontree.contracts.values.file_names import fold_name, name_note
 from sessiontree.protected import OwnPlaces
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 from sessiontree.workspace.resolver import Resolver, resolve_by_openat2, resolve_by_walk

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, PermissionDenied
-from sessiontree.contracts.ports import Entry, Reader
+from sessiontree.contracts.handles.ports import Entry, Reader
 from sessiontree.workspace import WorkspaceReader
 from sessiontree.workspace.resolver import resolve_by_openat2, resolve_by_walk
 

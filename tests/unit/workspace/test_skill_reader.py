@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
-from sessiontree.contracts.skills import Skill
+from sessiontree.contracts.tools.skills import Skill
 from sessiontree.workspace import SkillReader, WorkspaceReader
 
 

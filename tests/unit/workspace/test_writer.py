@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
+from sessiontree.contracts.handles.ports import Writer, Written
 from sessiontree.contracts.kinds import PermissionTier
-from sessiontree.contracts.ports import Writer, Written
 from sessiontree.workspace import WorkspaceWriter
 from sessiontree.workspace.root import TEMPORARY_PREFIX
 from sessiontree.workspace.writer import FileReplacement

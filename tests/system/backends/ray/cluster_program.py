@@ -33,7 +33,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.backends.ray.engine_servers import loopback_only
-from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.models.answers import Answer
 
 LOOPBACK = {"node_ip_address": "127.0.0.1", "num_cpus": 1}

@@ -23,7 +23,7 @@ import ray
 from sessiontree import AsyncFunctionModel, EngineLost, ModelRequest, SessionHandle, SessionTree
 from sessiontree.backends.ray import engine_home, engine_servers
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.contracts.messages import UserMessage
+from sessiontree.contracts.values.messages import UserMessage
 
 BEAT_S = 0.02
 SETTLE_S = 1.0

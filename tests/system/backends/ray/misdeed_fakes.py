@@ -27,9 +27,9 @@ from sessiontree import (
 )
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.ports import SpawnRequest
+from sessiontree.contracts.handles.ports import SpawnRequest
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.models.answers import Answer, script_call
 from sessiontree.testing.force import unwrapped
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree import AsyncFunctionModel, FunctionModel, ModelRequest, SessionKind, script_call
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import AssistantMessage, ToolCall, UserMessage
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import AssistantMessage, ToolCall, UserMessage
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model
 

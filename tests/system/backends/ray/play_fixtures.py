@@ -21,8 +21,8 @@ from sessiontree import (
     ToolError,
     ToolResult,
 )
-from sessiontree.contracts.approvals import RuleAnswer
-from sessiontree.contracts.tree_facts import ChannelSaid
+from sessiontree.contracts.facts.tree_facts import ChannelSaid
+from sessiontree.contracts.recorded.approvals import RuleAnswer
 from tests.behaviour.effect_fakes import TOOLS, Look, Words, effects
 from tests.behaviour.fact_fixtures import facts_of, results
 from tests.system.backends.ray.plan_strategies import Play, asked_for, children_of, model_of, own_children

@@ -16,7 +16,7 @@ from sessiontree.backends.ray.awaited_results import AwaitedResult, AwaitedResul
 from sessiontree.backends.ray.local_line import LINES_SOCKET, LineListener, LineLost, LocalLine, line_to
 from sessiontree.contracts.errors import EngineLost
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.runtime.live_session import FutureMap
 from sessiontree.runtime.result_push import ResultAnswer, ResultChange, ResultListener, ResultPush
 from sessiontree.runtime.rpc import RpcResponse

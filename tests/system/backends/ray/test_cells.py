@@ -552,7 +552,7 @@ def test_progress_of_a_tool_is_seen_while_it_runs(kernel: Kernel) -> None:
     """What it reports arrives at once, also from a host where nothing else happens."""
     told = kernel.value(
         """
-        from sessiontree.contracts.events import ToolExecutionUpdate
+        from sessiontree.contracts.reports.events import ToolExecutionUpdate
 
         @tool(tier=PermissionTier.READ_ONLY, kinds=SessionKind)
         async def watch(ctx) -> str:

@@ -22,7 +22,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
 )
-from sessiontree.contracts.session_facts import CallIntended
+from sessiontree.contracts.facts.session_facts import CallIntended
 from sessiontree.models.answers import Answer, script_call
 from sessiontree.tree.report import ReceiptLine
 from tests.behaviour.fact_fixtures import until

@@ -33,7 +33,7 @@ from sessiontree.backends.ray.engine_servers import (
 )
 from sessiontree.backends.ray.serialization import packed
 from sessiontree.backends.ray.supervisor_client import SupervisorClient
-from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.runtime.rpc import RpcResponse
 from sessiontree.runtime.supervisor_api import SupervisorApi
 

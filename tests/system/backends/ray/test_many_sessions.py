@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree import FunctionModel, Limits, ModelRequest, Runtime, SessionKind, SessionStatus, SessionTree
-from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from sessiontree.models.answers import Answer, script_call
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import until

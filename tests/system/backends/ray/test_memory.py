@@ -35,9 +35,9 @@ from sessiontree import (
 )
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.memory import MemoryQuery, Selection
-from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.values.memory import MemoryQuery, Selection
+from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.journal.replay import read_fact
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.memory_api import MAX_LOSSES

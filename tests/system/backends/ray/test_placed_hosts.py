@@ -18,7 +18,7 @@ from sessiontree.backends.ray.local_line import LineListener
 from sessiontree.backends.ray.placed_hosts import UNFIT_S, HostOrder, PlacedPools, PlacedTransport
 from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces
 from sessiontree.backends.ray.serialization import opened, packed
-from sessiontree.contracts.placement import NODE_LABEL, Placement, Placements
+from sessiontree.contracts.settings.placement import NODE_LABEL, Placement, Placements
 from sessiontree.runtime.clock import monotonic_ms
 from sessiontree.runtime.frames import Hello
 from sessiontree.runtime.link import HostLost

@@ -16,8 +16,8 @@ import pytest
 
 from sessiontree import AsyncFunctionModel, Runtime, SessionStatus, SessionTree
 from sessiontree.backends.ray import engine_home
-from sessiontree.contracts.session_facts import CallResolved
-from sessiontree.contracts.tree_facts import ResultHeld
+from sessiontree.contracts.facts.session_facts import CallResolved
+from sessiontree.contracts.facts.tree_facts import ResultHeld
 from tests.behaviour.effect_fakes import Append, effects
 from tests.behaviour.fact_fixtures import facts_of, results, until
 from tests.system.backends.ray.tree_program import Hold, WatchOnce, reply

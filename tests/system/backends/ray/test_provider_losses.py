@@ -13,8 +13,8 @@ import pytest
 
 from sessiontree import AgentSpec, ProviderModel, Runtime, SessionTree
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.contracts.events import TextDelta
-from sessiontree.contracts.messages import AssistantMessage, UserMessage
+from sessiontree.contracts.reports.events import TextDelta
+from sessiontree.contracts.values.messages import AssistantMessage, UserMessage
 from sessiontree.journal.record import JournalRecord
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeCounts, FakeProvider, FakeRequest

@@ -12,7 +12,7 @@ import pytest
 
 from sessiontree import FunctionModel, ModelRequest, Runtime, SessionKind, SessionTree
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.contracts.values.messages import AssistantMessage
 from sessiontree.models.answers import Answer, script_call
 from tests.behaviour import household_fakes as household
 from tests.behaviour.effect_fakes import TOOLS, effects

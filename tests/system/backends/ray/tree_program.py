@@ -24,8 +24,8 @@ from sessiontree import (
     script_call,
 )
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.contracts.events import ToolExecutionUpdate
-from sessiontree.contracts.messages import AssistantMessage, UserMessage
+from sessiontree.contracts.reports.events import ToolExecutionUpdate
+from sessiontree.contracts.values.messages import AssistantMessage, UserMessage
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import Append, Look, Words
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sessiontree import AssistantMessage, FunctionModel, ModelRequest, Usage
 from sessiontree.bench import Attempt, Sample, Suite
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.messages import TextContent
 
 
 def adder(*, fails_odd: bool) -> FunctionModel:

@@ -31,7 +31,7 @@ from sessiontree import (
 )
 from sessiontree.backends.local.backend import LocalBackend
 from sessiontree.bench import Attempt, RunResults, Sample, Score
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.messages import TextContent
 from tests.system.bench.suite_fixtures import CENT, ended, rows, solve, suite
 
 ONE_RETRY: dict[str, Any] = {"builtin_tools": False, "limits": Limits(model_retries=1)}

@@ -20,7 +20,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.bench import RunResults, command, model_graded
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.messages import TextContent
 from tests.system.bench.suite_fixtures import ended, rows, suite
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sessiontree import AssistantMessage, FunctionModel, ModelRequest, SessionKind, Usage
 from sessiontree.bench import Attempt, RunResults, Sample, Score, Suite
-from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.values.messages import TextContent
 
 PLANETS: Final = ("Mercury", "Venus", "Earth", "Mars", "Jupiter", "Saturn", "Uranus", "Neptune")
 MOONS: Final = dict(zip(PLANETS, (0, 0, 1, 2, 95, 146, 28, 16), strict=True))

@@ -1,0 +1,82 @@
+"""Calls of client tools that wait for the creating program or a person, and the answers to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sessiontree.contracts.recorded.codec import recorded, sparse
+from sessiontree.contracts.recorded.questions import QuestionRequest, items_of
+from sessiontree.contracts.recorded.results import Artifact, ToolResult, Untrusted
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ImageContent
+
+
+@recorded("client_call")
+@dataclass(frozen=True, slots=True)
+class ClientCall:
+    """A call that waits for the creating program."""
+
+    call_id: str
+    """Unguessable; the answer refers to it."""
+    session_id: str
+    """The session that makes the call."""
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    """The final arguments, after every check."""
+    expires_at_ms: int
+    """When an unanswered call times out, in milliseconds since the epoch."""
+    asked: str = sparse("")
+    """The session whose channel shows it to a person; empty = the program answers it."""
+    asked_at_ms: int = sparse(0)
+    """When a person was asked."""
+
+
+def question_in(call: ClientCall) -> QuestionRequest | None:
+    """Return the questions of a call that waits for a person; None if it waits for the program."""
+    if not call.asked:
+        return None
+    items = items_of(call.arguments)
+    times = (call.asked_at_ms, call.expires_at_ms)
+    return QuestionRequest(call.call_id, call.session_id, items, *times, call.asked)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAnswer:
+    """An answer to a call: a result or a failure, and who gave it."""
+
+    result: ToolResult | None
+    failure: str = ""
+    by: str = ""
+    """Who answered; empty = the creating program."""
+    surface: str = ""
+    """Where; empty = in the creating program."""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return ``{failure}``, or ``{output, display, artifacts, details, images, untrusted}``."""
+        result = self.result
+        if result is None:
+            return {"failure": self.failure}
+        return {
+            "output": result.output,
+            "display": result.display,
+            "artifacts": [artifact.to_wire() for artifact in result.artifacts],
+            "details": result.details,
+            "images": [[image.data, image.mime_type] for image in result.images],
+            "untrusted": result.untrusted,
+        }
+
+    @classmethod
+    def from_wire(cls, wire: Mapping[str, Any]) -> ClientAnswer:
+        """Return the answer that a wire object describes.
+
+        Raises:
+            KeyError, TypeError, ValueError: the object is not valid.
+        """
+        if "failure" in wire:
+            return cls(None, str(wire["failure"]))
+        artifacts = tuple(Artifact.from_wire(each) for each in wire["artifacts"])
+        images = tuple(ImageContent(data, mime_type) for data, mime_type in wire["images"])
+        untrusted: Untrusted = wire.get("untrusted", False)
+        return cls(ToolResult(wire["output"], wire["display"], artifacts, wire["details"], images, untrusted))

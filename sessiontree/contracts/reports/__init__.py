@@ -1,0 +1,1 @@
+"""Reports for programs and watchers: events, fan-outs, dry runs and replays."""

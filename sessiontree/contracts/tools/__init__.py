@@ -1,0 +1,1 @@
+"""Tools and what surrounds their calls: declarations, the context of a call, agents, plugins and hooks."""
