@@ -41,7 +41,7 @@ MODULES = {
     "google": ("google.genai", "pydantic_ai.models.google"),
     "mistral": ("mistralai", "pydantic_ai.models.mistral"),
     "all": ("openai", "anthropic", "google.genai", "mistralai"),
-    "otel": ("sessiontree.runtime.otlp_export",),
+    "otel": ("sessiontree.runtime.telemetry.otlp_export",),
     "plot": ("sessiontree.bench.results.plots",),
     "serve": ("sessiontree.serve.listen",),
     "minilm": ("sessiontree.memory.minilm",),

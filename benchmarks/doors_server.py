@@ -16,7 +16,7 @@ from sessiontree import AsyncFunctionModel, ModelRequest, Runtime
 from sessiontree.doors.conversations import Conversations
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
-from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.serve.door_guard import DoorGuard
 from sessiontree.serve.door_routes import DoorRoutes
 from sessiontree.serve.listen import Address, PageServer

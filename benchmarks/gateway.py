@@ -54,7 +54,7 @@ from sessiontree import (
 from sessiontree.contracts.reports.events import TextDelta
 from sessiontree.contracts.values.messages import Message, TextContent
 from sessiontree.models.port import Model
-from sessiontree.runtime.supervisor_api import ActorRow
+from sessiontree.runtime.transport.supervisor_api import ActorRow
 
 Opener: TypeAlias = Callable[[Model], SessionTree]
 

@@ -42,8 +42,8 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_facts
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.frames import AskModel
-from sessiontree.runtime.model_requests import ModelRequestBuilder
+from sessiontree.runtime.runner.model_requests import ModelRequestBuilder
+from sessiontree.runtime.transport.frames import AskModel
 from sessiontree.session.compaction import begin
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial

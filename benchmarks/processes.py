@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from sessiontree import Runtime
 from sessiontree.backends.ray.engine_servers import RAYLET, watched_servers
-from sessiontree.runtime.supervisor_api import ActorRow
+from sessiontree.runtime.transport.supervisor_api import ActorRow
 from sessiontree.sandbox.process_tree import children
 
 MIB: Final = 2**20

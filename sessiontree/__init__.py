@@ -400,8 +400,8 @@ if TYPE_CHECKING:
     from sessiontree.policy.settings import ProfiledTools as ProfiledTools
     from sessiontree.policy.settings import ToolLists as ToolLists
     from sessiontree.policy.settings import ToolPolicy as ToolPolicy
-    from sessiontree.runtime.progress import Progress as Progress
-    from sessiontree.runtime.progress import ProgressReader as ProgressReader
+    from sessiontree.runtime.transport.progress import Progress as Progress
+    from sessiontree.runtime.transport.progress import ProgressReader as ProgressReader
     from sessiontree.schema.derive import to_mcp_tool as to_mcp_tool
     from sessiontree.schema.dialect import SchemaWarning as SchemaWarning
     from sessiontree.tree.report import ReceiptLine as ReceiptLine
@@ -608,7 +608,7 @@ _ROOMS = {
     "hooks.redact": ("Redact",),
     "hooks.results": ("AddMetadata", "TrimResults"),
     "journal.record": ("JournalRecord",),
-    "runtime.progress": ("Progress", "ProgressReader"),
+    "runtime.transport.progress": ("Progress", "ProgressReader"),
     "mcp.settings": ("McpServer", "TierName"),
     "contracts.handles.mcp": ("InputResponses", "ServerCall", "ServerInput", "ServerReply", "ServerTools"),
     "contracts.recorded.tool_inputs": ("AnsweredInput", "InputNeeded", "ToolInput"),

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from sessiontree.contracts.facts.tree_config import TreeConfig
     from sessiontree.contracts.recorded.results import SessionResult
     from sessiontree.journal.record import JournalRecord
-    from sessiontree.runtime.progress import ProgressBuffer
-    from sessiontree.runtime.supervisor_api import SupervisorApi
-    from sessiontree.runtime.tree_resources import TreeSetup
+    from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+    from sessiontree.runtime.transport.progress import ProgressBuffer
+    from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 T = TypeVar("T")
 

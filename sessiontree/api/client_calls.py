@@ -13,7 +13,7 @@ from sessiontree.contracts.recorded.client_calls import ClientAnswer, ClientCall
 from sessiontree.contracts.tools.client_tool import answer_of, failure_of
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.runtime.supervisor_api import ClientCallArrived
+from sessiontree.runtime.transport.supervisor_api import ClientCallArrived
 
 
 @dataclass(frozen=True, slots=True)

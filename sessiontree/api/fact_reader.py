@@ -10,7 +10,7 @@ from sessiontree.contracts.values.data_frames import data_frame
 
 if TYPE_CHECKING:
     from sessiontree.journal.record import JournalRecord
-    from sessiontree.runtime.supervisor_api import SupervisorApi
+    from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 
 class FactReader(AsyncIterator["JournalRecord"]):

@@ -52,7 +52,7 @@ from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.journal.record import kind_in
 from sessiontree.journal.replay import read_fact, read_facts
-from sessiontree.runtime.supervisor_api import (
+from sessiontree.runtime.transport.supervisor_api import (
     CodeRaised,
     InboxEvent,
     MessageSaid,

@@ -38,11 +38,11 @@ from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config
-from sessiontree.runtime.dry_run import forecast
-from sessiontree.runtime.replay_check import replay_records
-from sessiontree.runtime.settings import COPIES
-from sessiontree.runtime.stored_trees import stored_facts, summaries_in
-from sessiontree.runtime.tree_fork import Identity, forked
+from sessiontree.runtime.replay.dry_run import forecast
+from sessiontree.runtime.replay.replay_check import replay_records
+from sessiontree.runtime.replay.stored_trees import stored_facts, summaries_in
+from sessiontree.runtime.replay.tree_fork import Identity, forked
+from sessiontree.runtime.scheduling.settings import COPIES
 from sessiontree.workspace.removal import remove_tree
 
 if TYPE_CHECKING:

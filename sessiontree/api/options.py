@@ -49,9 +49,9 @@ from sessiontree.mcp.server_tools import ServerTool
 from sessiontree.policy.compiled import PolicyWarning
 from sessiontree.policy.rules import rule_slips
 from sessiontree.policy.settings import PolicyConfig, parse_policy
-from sessiontree.runtime.approver_function import load_approver
-from sessiontree.runtime.clock import machine_ms
-from sessiontree.runtime.session_rights import policy_row
+from sessiontree.runtime.rights.session_rights import policy_row
+from sessiontree.runtime.runner.approver_function import load_approver
+from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.schema.dialect import SchemaWarning
 from sessiontree.tree.budgets import endless
 from sessiontree.version import RULES, VERSION

@@ -10,8 +10,8 @@ from sessiontree.api.backend import Backend
 from sessiontree.contracts.errors import ConfigError, EngineLost, FailureReason, SessionClosed, SessionFailed
 from sessiontree.contracts.reports.events import Done, Event, TextDelta, ToolExecutionStart
 from sessiontree.contracts.tools.author_errors import find_cause
-from sessiontree.runtime.progress import ProgressBuffer
-from sessiontree.runtime.supervisor_api import Reply
+from sessiontree.runtime.transport.progress import ProgressBuffer
+from sessiontree.runtime.transport.supervisor_api import Reply
 
 SEPARATOR: Final = "\n\n"
 """The piece between the texts of two replies of the model."""

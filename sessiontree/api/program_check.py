@@ -27,7 +27,7 @@ from sessiontree.policy.steps import Standing
 from sessiontree.programs.interpreter_process import InterpreterEndedError, InterpreterProcess
 from sessiontree.programs.orders import order_opening
 from sessiontree.programs.signatures import face_of
-from sessiontree.runtime.session_rights import tool_standing
+from sessiontree.runtime.rights.session_rights import tool_standing
 
 NOTHING_ELSE: Final = "\n\nNone\n"
 """What follows a text that is checked and not run: its top level only declares."""

@@ -65,7 +65,7 @@ from sessiontree.contracts.values.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.values.messages import ImageContent, Message, ToolReply
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.replay import read_fact
-from sessiontree.runtime.supervisor_api import Reply, SessionRecord, SupervisorApi, tool_reply
+from sessiontree.runtime.transport.supervisor_api import Reply, SessionRecord, SupervisorApi, tool_reply
 from sessiontree.schema.result import result_json_schema, result_value
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial

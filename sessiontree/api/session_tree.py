@@ -69,9 +69,9 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import model_name
-from sessiontree.runtime.progress import ProgressReader
-from sessiontree.runtime.session_rights import journaled_policy
-from sessiontree.runtime.tree_resources import TreeSetup
+from sessiontree.runtime.rights.session_rights import journaled_policy
+from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+from sessiontree.runtime.transport.progress import ProgressReader
 
 if TYPE_CHECKING:
     from sessiontree.api.backend import Backend
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.recorded.results import SessionResult
     from sessiontree.contracts.tools.skills import Skill
     from sessiontree.mcp.server_tools import GivenServer
-    from sessiontree.runtime.supervisor_api import SupervisorApi
+    from sessiontree.runtime.transport.supervisor_api import SupervisorApi
     from sessiontree.tree.report import ReceiptLine
 
 T = TypeVar("T")

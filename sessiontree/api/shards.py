@@ -35,13 +35,13 @@ from sessiontree.contracts.tools.thread_calls import claim_in_thread
 from sessiontree.journal.claim import JournalClaim, holds_tree, journal_holding
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
-from sessiontree.runtime.rpc import RpcMethod, finished, proxy_of
-from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.runtime.transport.rpc import RpcMethod, finished, proxy_of
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 if TYPE_CHECKING:
     from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
-    from sessiontree.runtime.progress import ProgressBuffer
-    from sessiontree.runtime.tree_resources import TreeSetup
+    from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+    from sessiontree.runtime.transport.progress import ProgressBuffer
 
 T = TypeVar("T")
 _LOG = logging.getLogger("sessiontree")

@@ -15,16 +15,16 @@ from sessiontree.api.telemetry import TracePlan, unusable
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.tools.hooks import Hook
 from sessiontree.hooks.redact import redact_with
-from sessiontree.runtime.span_sender import SpanSender
-from sessiontree.runtime.tree_spans import Content
-from sessiontree.runtime.tree_tracer import TreeTracer
+from sessiontree.runtime.telemetry.span_sender import SpanSender
+from sessiontree.runtime.telemetry.tree_spans import Content
+from sessiontree.runtime.telemetry.tree_tracer import TreeTracer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sessiontree.contracts.facts.tree_config import TreeConfig
-    from sessiontree.runtime.otlp_export import OtlpExport
-    from sessiontree.runtime.supervisor_api import SupervisorApi
+    from sessiontree.runtime.telemetry.otlp_export import OtlpExport
+    from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 FLUSH_S: Final = 5.0
 """Longest time that closing a runtime waits for the collector."""

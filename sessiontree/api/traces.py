@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from sessiontree.api.trace_export import TraceExport
     from sessiontree.contracts.facts.tree_config import TreeConfig
     from sessiontree.contracts.tools.hooks import Hook
-    from sessiontree.runtime.supervisor_api import SupervisorApi
-    from sessiontree.runtime.tree_tracer import TreeTracer
+    from sessiontree.runtime.telemetry.tree_tracer import TreeTracer
+    from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 _LOG = logging.getLogger("sessiontree")
 LOG_VARIABLE: Final = "SESSIONTREE_LOG"

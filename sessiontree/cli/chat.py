@@ -37,7 +37,7 @@ from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import kind_in
 from sessiontree.journal.replay import read_config, read_fact
-from sessiontree.runtime.progress import ProgressReader
+from sessiontree.runtime.transport.progress import ProgressReader
 
 MAX_SENT = 16
 """Maximum messages that wait for replies; later messages are held back until a reply arrives."""

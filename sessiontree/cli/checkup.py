@@ -27,7 +27,7 @@ from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.tables import check_header, log_of
-from sessiontree.runtime.supervisor_api import ActorRow
+from sessiontree.runtime.transport.supervisor_api import ActorRow
 from sessiontree.sandbox import Jail, Level, available_level, probe
 from sessiontree.sandbox.containers.engine import engine_failure
 from sessiontree.sandbox.py_executable import Enforcement

@@ -18,8 +18,8 @@ from sessiontree.contracts.errors import ConfigError, TreeNotFound
 from sessiontree.contracts.recorded.cron import CronTable, JobAction, JobRow, JobRun
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.control.client import ControlClient
-from sessiontree.runtime.clock import machine_ms
-from sessiontree.runtime.stored_jobs import ScheduledTree, scheduled_trees
+from sessiontree.runtime.replay.stored_jobs import ScheduledTree, scheduled_trees
+from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.tree.job_report import job_history, job_row, job_table
 from sessiontree.tree.timetable import show_time
 

@@ -22,7 +22,7 @@ from sessiontree.cli.checkup import (
     SystemLimits,
 )
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.runtime.settings import OBSERVING
+from sessiontree.runtime.scheduling.settings import OBSERVING
 from sessiontree.sandbox import CommandConfinement, Level
 
 Mark: TypeAlias = Literal["wrong", "beware"]

@@ -26,7 +26,7 @@ from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.progress import ProgressReader
+from sessiontree.runtime.transport.progress import ProgressReader
 from sessiontree.view.live_tree import LiveTree
 from sessiontree.view.session_panel import SessionPanel
 

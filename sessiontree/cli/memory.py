@@ -49,7 +49,7 @@ from sessiontree.memory.reindex import NO_STORE, open_as_stored, stored_embedder
 from sessiontree.memory.reindex import reindex as reindex_store
 from sessiontree.memory.settings import EmbedderSettings, MemorySettings
 from sessiontree.memory.store import LanceMemoryStore
-from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.timing.clock import machine_ms
 
 _EMBEDDER: pydantic.TypeAdapter[EmbedderSettings] = pydantic.TypeAdapter(EmbedderSettings)
 

@@ -18,7 +18,7 @@ from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, plac
 from sessiontree.contracts.facts.tree_config import TreeSummary
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_config
-from sessiontree.runtime.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import summaries_of
 
 _RUNS = (PURPOSE, TYPED, ATTACHED)
 _SURVEY = "survey to "

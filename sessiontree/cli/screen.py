@@ -23,7 +23,7 @@ from sessiontree.cli.changes import TreeWatch
 from sessiontree.cli.live_view import LiveView, is_live_terminal
 from sessiontree.contracts.errors import SessionFailed, SessionTreeError, TreeNotFound
 from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.runtime.progress import ProgressReader
+from sessiontree.runtime.transport.progress import ProgressReader
 from sessiontree.version import how_to_install
 
 

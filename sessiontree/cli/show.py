@@ -16,7 +16,7 @@ from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.journal.journal import Journal
-from sessiontree.runtime.stored_trees import load_tree
+from sessiontree.runtime.replay.stored_trees import load_tree
 
 _NAMED = 10
 """How many sessions of a tree an error names."""

@@ -15,7 +15,7 @@ from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.doors.tokens import MAX_DAYS, DoorToken, TokenFile
-from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.timing.clock import machine_ms
 
 _SPAN: Final = re.compile(r"([1-9]\d{0,5})([hd])")
 _UNIT_MS: Final = {"h": 3_600_000, "d": 86_400_000}

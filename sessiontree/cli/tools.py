@@ -20,7 +20,7 @@ from sessiontree.policy.catalog import CATALOG, CatalogRow
 from sessiontree.policy.compiled import CompiledPolicy, Explanation, compiled
 from sessiontree.policy.steps import Standing
 from sessiontree.programs.found import found_interpreter
-from sessiontree.runtime.session_rights import tool_standing
+from sessiontree.runtime.rights.session_rights import tool_standing
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.schema.dialect import Cleaned, dialect_named
 

@@ -14,7 +14,7 @@ from sessiontree.contracts.facts.tree_config import TreeSummary
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
-from sessiontree.runtime.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import summaries_of
 
 
 def show_list(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_json: bool) -> int:

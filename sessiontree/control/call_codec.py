@@ -1,7 +1,7 @@
 """Calls and their answers as JSON, derived from the types that an interface declares.
 
 A peer is not trusted. An argument that is missing, unknown, of another type or out of bounds is refused, and
-the refusal names it. :mod:`sessiontree.runtime.rpc` documents the marked parameters.
+the refusal names it. :mod:`sessiontree.runtime.transport.rpc` documents the marked parameters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded import codec
 from sessiontree.contracts.values.messages import ToolResultMessage, message_from_wire
-from sessiontree.runtime.rpc import (
+from sessiontree.runtime.transport.rpc import (
     AtMost,
     NotBlank,
     OneOf,

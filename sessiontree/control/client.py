@@ -21,8 +21,8 @@ from sessiontree.control.protocol import (
     error_from_wire,
     line_of,
 )
-from sessiontree.runtime.rpc import RpcMethod, proxy_of
-from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.runtime.transport.rpc import RpcMethod, proxy_of
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from sessiontree.version import VERSION
 
 READ_BYTES = 64 * 1024

@@ -27,7 +27,7 @@ from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.control.call_codec import SocketAnswer
 from sessiontree.journal.tables import write_error
-from sessiontree.runtime.socket_files import listen_at, open_connection_to
+from sessiontree.runtime.transport.socket_files import listen_at, open_connection_to
 
 SOCKET_NAME = "control"
 

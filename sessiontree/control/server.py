@@ -37,8 +37,8 @@ from sessiontree.control.protocol import (
     open_control_socket,
     said_in,
 )
-from sessiontree.runtime.rpc import methods_of
-from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.runtime.transport.rpc import methods_of
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from sessiontree.version import VERSION
 
 READ_BYTES = 64 * 1024

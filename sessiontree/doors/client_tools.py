@@ -19,7 +19,7 @@ from sessiontree.contracts.tools.client_tool import ClientTool
 from sessiontree.contracts.tools.tool import RawTool
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.policy.settings import PolicyConfig
-from sessiontree.runtime.session_rights import journaled_policy
+from sessiontree.runtime.rights.session_rights import journaled_policy
 
 MAX_TOOLS: Final = 128
 MAX_SCHEMA_CHARS: Final = 32_768

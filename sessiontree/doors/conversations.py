@@ -37,8 +37,8 @@ from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal, Spending
 from sessiontree.doors.response_log import ResponseLog
 from sessiontree.doors.turns import HeardTurn, Turn, TurnLog, new_turn_id
-from sessiontree.runtime.stored_trees import find_summary, read_main_model
-from sessiontree.runtime.tree_fork import group_around
+from sessiontree.runtime.replay.stored_trees import find_summary, read_main_model
+from sessiontree.runtime.replay.tree_fork import group_around
 from sessiontree.schema.dialect import SchemaWarning
 from sessiontree.tree.report import ReceiptLine
 

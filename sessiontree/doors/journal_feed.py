@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sessiontree.api.backend import READ_AT_ONCE, READ_WAIT_S
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 Take: TypeAlias = Callable[[JournalRecord], None]
 """Takes in the next fact of a tree."""

@@ -15,7 +15,7 @@ from sessiontree.contracts.facts.session_facts import MessageReceived, RunFinish
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 
 def new_turn_id(tree_id: str) -> str:

@@ -17,7 +17,7 @@ from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
 from sessiontree.doors.live_response import LiveResponse, NewItems, News, TextPiece
 from sessiontree.doors.response_log import LoggedResponse
 from sessiontree.doors.tokens import DoorToken
-from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.serve.door_guard import key_of, read_json
 from sessiontree.serve.door_stream import DONE, DoorStream, encode_events
 

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.doors.request_keys import RequestKey, read_key
 from sessiontree.doors.tokens import DoorToken, TokenFile
-from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.serve.server import TooLongError, read_body
 
 MAX_BODY: Final = 2 * 2**20

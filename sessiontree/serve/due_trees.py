@@ -17,8 +17,8 @@ from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.control.client import ControlClient
-from sessiontree.runtime.clock import machine_ms
-from sessiontree.runtime.stored_jobs import ScheduledTree, scheduled_trees
+from sessiontree.runtime.replay.stored_jobs import ScheduledTree, scheduled_trees
+from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.tree.cron import is_running, next_ring
 
 LOOK_EVERY_S: Final = 20.0

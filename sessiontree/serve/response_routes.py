@@ -19,7 +19,7 @@ from sessiontree.doors.response_log import LoggedResponse
 from sessiontree.doors.response_request import ResponseRequest, read_request, request_in
 from sessiontree.doors.responses import ResponseEvents, ResponseFrame, response_of
 from sessiontree.doors.tokens import DoorToken
-from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.serve.door_guard import key_of, read_json
 from sessiontree.serve.door_stream import DONE, DoorStream, encode_events
 

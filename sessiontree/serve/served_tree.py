@@ -28,7 +28,7 @@ from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config
-from sessiontree.runtime.supervisor_api import MAX_READ, MAX_READ_WAIT_S
+from sessiontree.runtime.transport.supervisor_api import MAX_READ, MAX_READ_WAIT_S
 from sessiontree.serve.canvas_frames import CanvasFrame, CanvasPages, make_frame
 from sessiontree.serve.canvas_verbs import CanvasVerbs, show_canvas, watch_pages
 from sessiontree.tree.report import ReceiptLine

@@ -16,7 +16,7 @@ from sessiontree.sync.portal import not_open
 if TYPE_CHECKING:
     from sessiontree.api import fact_reader
     from sessiontree.journal.record import JournalRecord
-    from sessiontree.runtime import progress
+    from sessiontree.runtime.transport import progress
 
 T = TypeVar("T")
 

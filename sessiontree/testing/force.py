@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.runtime.session_rights import _BEHIND
-from sessiontree.runtime.tree_resources import TreeSetup
+from sessiontree.runtime.rights.session_rights import _BEHIND
+from sessiontree.runtime.supervisor.tree_resources import TreeSetup
 
 
 class Tree(Protocol):

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.progress import Progress
+from sessiontree.runtime.transport.progress import Progress
 from sessiontree.view.live_tree import LiveTree
 from sessiontree.view.rows import delta, snapshot
 

@@ -32,7 +32,7 @@ from sessiontree.contracts.reports.events import (
     ToolExecutionUpdate,
 )
 from sessiontree.contracts.tools.hooks import HookAnswer
-from sessiontree.runtime.progress import ProgressReader
+from sessiontree.runtime.transport.progress import ProgressReader
 
 WORDS = {
     ToolExecutionStart: "start",

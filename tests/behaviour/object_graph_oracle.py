@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import FunctionType, ModuleType
 from typing import Any
 
-from sessiontree.runtime.session_rights import PORTS
+from sessiontree.runtime.rights.session_rights import PORTS
 
 PLAIN = (str, bytes, int, float, complex, type(None), type, ModuleType)
 MOST = 20_000
@@ -97,7 +97,7 @@ def insides(found: Iterable[tuple[str, Any]]) -> list[str]:
         f"{way}: {type(thing).__module__}.{type(thing).__qualname__}"
         for way, thing in found
         if type(thing).__module__.startswith(INSIDE)
-        and type(thing).__module__ != "sessiontree.runtime.session_rights"
+        and type(thing).__module__ != "sessiontree.runtime.rights.session_rights"
         and type(thing).__qualname__ != "_Line"
     ]
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from sessiontree import ScriptedModel, SessionStatus, script_call
 from sessiontree.contracts.facts.tree_facts import SessionAdopted
-from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.timing.clock import machine_ms
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import PATIENCE_S, asked, facts_of
 from tests.behaviour.switchboard_fixtures import Switchboard

@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree import AgentSpec, ConfigError, ScriptedModel, SessionTree, script_call
 from sessiontree.contracts.facts.session_facts import CallResolved
-from sessiontree.runtime.containers import journal_label
+from sessiontree.runtime.supervisor.containers import journal_label
 from sessiontree.sandbox.containers.container import remove_containers
 from sessiontree.sandbox.process_tree import process_of
 from tests.behaviour.fact_fixtures import facts_of

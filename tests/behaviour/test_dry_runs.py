@@ -42,9 +42,9 @@ from sessiontree.journal.export import Manifest
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config, read_fact, read_facts, replay_session
-from sessiontree.runtime import dry_run
-from sessiontree.runtime.session_replay import React
-from sessiontree.runtime.tree_fork import group_around
+from sessiontree.runtime.replay import dry_run
+from sessiontree.runtime.replay.session_replay import React
+from sessiontree.runtime.replay.tree_fork import group_around
 from sessiontree.session.decide import react
 from sessiontree.session.state import SessionState, initial
 from sessiontree.tree.evolve import evolve

@@ -16,8 +16,8 @@ from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.facts.tree_facts import CronSlotClaimed
 from sessiontree.models.answers import Answer
 from sessiontree.policy.settings import ToolPolicy
-from sessiontree.runtime.clock import machine_ms
-from sessiontree.runtime.stored_jobs import ScheduledTree, scheduled_trees
+from sessiontree.runtime.replay.stored_jobs import ScheduledTree, scheduled_trees
+from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.serve.due_trees import RETRY_MS, DueTrees
 from sessiontree.tree.cron import next_ring
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of

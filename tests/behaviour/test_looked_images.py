@@ -35,7 +35,7 @@ from sessiontree import (
 from sessiontree.contracts.facts.tree_facts import UsageCharged, VisionAnswered
 from sessiontree.contracts.recorded.capabilities import VISION
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.shown_images import image_tokens
+from sessiontree.runtime.runner.shown_images import image_tokens
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of
 from tests.behaviour.tree_fixtures import BACKENDS, Opener
 from tests.unit.dispatch.image_fixtures import SECRET, saved

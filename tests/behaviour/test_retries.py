@@ -19,7 +19,7 @@ from sessiontree.contracts.reports.events import (
 )
 from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.tool import Tool
-from sessiontree.runtime.progress import ProgressReader
+from sessiontree.runtime.transport.progress import ProgressReader
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, results
 from tests.behaviour.signal_fixtures import Log
 from tests.behaviour.switchboard_fixtures import Switchboard

@@ -23,7 +23,7 @@ from sessiontree import (
 from sessiontree.contracts.facts.session_facts import CallHeld, Stopping
 from sessiontree.contracts.facts.tree_facts import CancelBegun, SessionAdopted, SessionEnded, SessionSpawned
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.timing.clock import machine_ms
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import asked, facts_of, results, until
 from tests.behaviour.signal_fixtures import Flag

@@ -42,7 +42,7 @@ async def test_a_branch_speaks_and_a_worker_does_not(open_tree: Opener) -> None:
 SILENT = """
 import asyncio, sys
 from sessiontree import AgentSpec, ScriptedModel, SessionTree, WebSettings, script_call
-from sessiontree.runtime.outside_handles import can_speak
+from sessiontree.runtime.host.outside_handles import can_speak
 from sessiontree.web.web import OutboundWeb
 from tests.behaviour.fact_fixtures import results
 

@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from sessiontree import ConfigError, Runtime, ScriptedModel, SessionTree, StoredTrees, Telemetry
-from sessiontree.runtime import tree_tracer
-from sessiontree.runtime.json_log import JsonLines
+from sessiontree.runtime.telemetry import tree_tracer
+from sessiontree.runtime.telemetry.json_log import JsonLines
 from tests.behaviour.collector_fakes import SECRET, Collector, Received
 from tests.behaviour.traced_program import KEY
 from tests.behaviour.tree_fixtures import Opener

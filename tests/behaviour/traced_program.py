@@ -30,7 +30,7 @@ from sessiontree import (
 from sessiontree.api import trace_export
 from sessiontree.api.runtime_options import BackendName
 from sessiontree.models.answers import Answer
-from sessiontree.runtime import tree_tracer
+from sessiontree.runtime.telemetry import tree_tracer
 from tests.behaviour.collector_fakes import SECRET
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"

@@ -27,22 +27,22 @@ from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import GatewayModel
 from sessiontree.policy.compiled import compiled
 from sessiontree.protected import own_places
-from sessiontree.runtime.clock import TreeClock
-from sessiontree.runtime.frames import Frame, PollReply
-from sessiontree.runtime.host import HostCore, HostEquipment
-from sessiontree.runtime.link import HostLost
-from sessiontree.runtime.memory_api import Ended, MemoryRight, ScopeAnswer
-from sessiontree.runtime.memory_peers import open_store
-from sessiontree.runtime.memory_service import MemoryService
-from sessiontree.runtime.model_gateway import GatewayCore
-from sessiontree.runtime.progress import ProgressBuffer, ProgressHub
-from sessiontree.runtime.rpc import finished
-from sessiontree.runtime.scheduler import PoolSize
-from sessiontree.runtime.settings import hidden_places, private_places
-from sessiontree.runtime.supervisor import SupervisorCore
-from sessiontree.runtime.supervisor_api import SupervisorApi
-from sessiontree.runtime.supervisor_service import SupervisorService
-from sessiontree.runtime.tree_resources import TreeSetup
+from sessiontree.runtime.gateway.model_gateway import GatewayCore
+from sessiontree.runtime.host.host import HostCore, HostEquipment
+from sessiontree.runtime.memory.memory_api import Ended, MemoryRight, ScopeAnswer
+from sessiontree.runtime.memory.memory_peers import open_store
+from sessiontree.runtime.memory.memory_service import MemoryService
+from sessiontree.runtime.scheduling.scheduler import PoolSize
+from sessiontree.runtime.scheduling.settings import hidden_places, private_places
+from sessiontree.runtime.supervisor.supervisor import SupervisorCore
+from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
+from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+from sessiontree.runtime.timing.clock import TreeClock
+from sessiontree.runtime.transport.frames import Frame, PollReply
+from sessiontree.runtime.transport.link import HostLost
+from sessiontree.runtime.transport.progress import ProgressBuffer, ProgressHub
+from sessiontree.runtime.transport.rpc import finished
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from sessiontree.sandbox import CommandTurns
 from sessiontree.web.web import OutboundWeb
 

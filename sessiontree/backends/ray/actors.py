@@ -57,18 +57,18 @@ from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ask_for_keys_by
 from sessiontree.models.port import GatewayModel
-from sessiontree.runtime.clock import TreeClock, monotonic_ms
-from sessiontree.runtime.frames import Adopt, Hello, HostHealth
-from sessiontree.runtime.host import HostCore, HostEquipment
-from sessiontree.runtime.host_process import OwnProcess, resident_bytes
-from sessiontree.runtime.link import HostLost
-from sessiontree.runtime.memory_api import Ended, MemoryClient, MemoryRight, ScopeAnswer
-from sessiontree.runtime.memory_peers import open_store
-from sessiontree.runtime.memory_service import MemoryHost, MemoryService
-from sessiontree.runtime.model_gateway import Ask, GatewayHost
-from sessiontree.runtime.progress import Progress, ProgressHub
-from sessiontree.runtime.rpc import RpcResponse
-from sessiontree.runtime.tree_resources import ResourceCache
+from sessiontree.runtime.gateway.model_gateway import Ask, GatewayHost
+from sessiontree.runtime.host.host import HostCore, HostEquipment
+from sessiontree.runtime.host.host_process import OwnProcess, resident_bytes
+from sessiontree.runtime.memory.memory_api import Ended, MemoryClient, MemoryRight, ScopeAnswer
+from sessiontree.runtime.memory.memory_peers import open_store
+from sessiontree.runtime.memory.memory_service import MemoryHost, MemoryService
+from sessiontree.runtime.supervisor.tree_resources import ResourceCache
+from sessiontree.runtime.timing.clock import TreeClock, monotonic_ms
+from sessiontree.runtime.transport.frames import Adopt, Hello, HostHealth
+from sessiontree.runtime.transport.link import HostLost
+from sessiontree.runtime.transport.progress import Progress, ProgressHub
+from sessiontree.runtime.transport.rpc import RpcResponse
 from sessiontree.sandbox import level_in_force, self_test
 from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
 

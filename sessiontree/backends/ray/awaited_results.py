@@ -11,8 +11,8 @@ from typing import Any
 
 from sessiontree.backends.ray.local_line import LineLost, LocalLine
 from sessiontree.contracts.recorded.results import SessionResult
-from sessiontree.runtime.result_push import ResultAnswer, ResultChange
-from sessiontree.runtime.rpc import RpcResponse
+from sessiontree.runtime.transport.result_push import ResultAnswer, ResultChange
+from sessiontree.runtime.transport.rpc import RpcResponse
 
 
 class AwaitedResult(asyncio.Future[SessionResult[Any]]):

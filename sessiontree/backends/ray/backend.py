@@ -50,12 +50,12 @@ from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ApiKey
 from sessiontree.models.providers.provider_model import KEY_VARIABLES
-from sessiontree.runtime.progress import ProgressBuffer
-from sessiontree.runtime.scheduler import PoolSize
-from sessiontree.runtime.settings import Settings, hidden_places
-from sessiontree.runtime.supervisor_api import ActorRow, SupervisorApi
-from sessiontree.runtime.supervisor_server import SupervisorLifecycle
-from sessiontree.runtime.tree_resources import PackedResources, TreeSetup
+from sessiontree.runtime.scheduling.scheduler import PoolSize
+from sessiontree.runtime.scheduling.settings import Settings, hidden_places
+from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
+from sessiontree.runtime.supervisor.tree_resources import PackedResources, TreeSetup
+from sessiontree.runtime.transport.progress import ProgressBuffer
+from sessiontree.runtime.transport.supervisor_api import ActorRow, SupervisorApi
 from sessiontree.sandbox import available_level
 from sessiontree.sandbox.process_tree import ancestors
 

@@ -33,7 +33,7 @@ from ray._private import worker as ray_worker
 from sessiontree.backends.ray.engine_settings import for_servers
 from sessiontree.contracts.errors import EngineLost
 from sessiontree.control.peer import peer_of
-from sessiontree.runtime.socket_files import connect_to
+from sessiontree.runtime.transport.socket_files import connect_to
 
 PROBE_EVERY_S = 2.0
 PROBE_S = 1.0

@@ -25,7 +25,7 @@ from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.control.peer import held, peer_of
 from sessiontree.models.api_key import key_text
 from sessiontree.models.named_key import MAX_NAME_BYTES, read_named_key
-from sessiontree.runtime.socket_files import connect_to, listen_at
+from sessiontree.runtime.transport.socket_files import connect_to, listen_at
 
 GATEWAY: Final = "gateway"
 MEMORY: Final = "memory"

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.control.peer import held, peer_of
-from sessiontree.runtime.socket_files import listen_at, open_connection_to
+from sessiontree.runtime.transport.socket_files import listen_at, open_connection_to
 
 LINES_SOCKET: Final = "lines"
 """Name of the supervisor's socket in the runtime's private directory."""

@@ -28,10 +28,10 @@ from sessiontree.contracts.tools.thread_calls import claim_in_thread
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.journal.claim import JournalClaim, holds_tree, state_dir_of_journal
 from sessiontree.models.api_key import ApiKey
-from sessiontree.runtime.rpc import RpcResponse, methods_of, portable
-from sessiontree.runtime.stored_trees import summaries_of
-from sessiontree.runtime.supervisor_server import SequenceGate, SupervisorLifecycle
-from sessiontree.runtime.tree_resources import PackedResources
+from sessiontree.runtime.replay.stored_trees import summaries_of
+from sessiontree.runtime.supervisor.supervisor_server import SequenceGate, SupervisorLifecycle
+from sessiontree.runtime.supervisor.tree_resources import PackedResources
+from sessiontree.runtime.transport.rpc import RpcResponse, methods_of, portable
 
 
 @dataclass(frozen=True, slots=True)

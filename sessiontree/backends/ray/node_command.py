@@ -22,7 +22,7 @@ from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.handles.jobs import WindowSize
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.interpreter.import_guard import tidy
-from sessiontree.runtime.rpc import portable
+from sessiontree.runtime.transport.rpc import portable
 from sessiontree.sandbox import UnconfinedShell
 from sessiontree.sandbox.command_channel import CommandChannel
 from sessiontree.sandbox.process_tree import ProcessIdentity

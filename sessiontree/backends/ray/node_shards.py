@@ -48,11 +48,11 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.settings.placement import Placement
-from sessiontree.runtime.progress import Progress, ProgressBuffer
-from sessiontree.runtime.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
-from sessiontree.runtime.supervisor_api import SupervisorApi
-from sessiontree.runtime.supervisor_server import SupervisorLifecycle
-from sessiontree.runtime.tree_resources import TreeSetup
+from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
+from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+from sessiontree.runtime.transport.progress import Progress, ProgressBuffer
+from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 T = TypeVar("T")
 START_S: Final = 120.0

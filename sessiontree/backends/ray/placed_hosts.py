@@ -22,9 +22,9 @@ from sessiontree.backends.ray.serialization import opened
 from sessiontree.backends.ray.transport import REAPED_S, LineTransport
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.settings.placement import NODE_LABEL, Placement
-from sessiontree.runtime.clock import monotonic_ms
-from sessiontree.runtime.frames import Hello
-from sessiontree.runtime.link import HostLost
+from sessiontree.runtime.timing.clock import monotonic_ms
+from sessiontree.runtime.transport.frames import Hello
+from sessiontree.runtime.transport.link import HostLost
 from sessiontree.workspace.identity import view_of
 
 FIND_S: Final = 120.0

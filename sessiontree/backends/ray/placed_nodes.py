@@ -28,7 +28,7 @@ from sessiontree.backends.ray.remote_node import AGENT_OPTIONS, difference_at, r
 from sessiontree.backends.ray.serialization import packed
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.settings.placement import Placement, Placements
-from sessiontree.runtime.settings import OBSERVING, placed_pools
+from sessiontree.runtime.scheduling.settings import OBSERVING, placed_pools
 from sessiontree.sandbox import launcher
 
 LOOK_S: Final = 60.0

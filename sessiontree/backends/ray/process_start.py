@@ -16,7 +16,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.runtime.settings import COPIES, Settings, hidden_places
+from sessiontree.runtime.scheduling.settings import COPIES, Settings, hidden_places
 from sessiontree.sandbox import Jail, Level, prepare_canaries, probe, py_executable
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, process_of
 

@@ -24,7 +24,7 @@ from sessiontree.backends.ray.remote_node import AGENT_OPTIONS, difference_at, r
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.handles.nodes import NodeInfo
 from sessiontree.contracts.handles.ports import Finished
-from sessiontree.runtime.node_shell import describe_node
+from sessiontree.runtime.host.node_shell import describe_node
 from sessiontree.sandbox import py_executable
 from sessiontree.sandbox.command_channel import CommandChannel
 from sessiontree.sandbox.command_process import Decoder, OnOutput

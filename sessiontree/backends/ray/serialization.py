@@ -29,8 +29,8 @@ from sessiontree.models.api_key import packed_keys
 from sessiontree.models.port import GatewayModel
 from sessiontree.policy.compiled import compiled
 from sessiontree.protected import OwnPlaces, own_places
-from sessiontree.runtime.host import HostEquipment
-from sessiontree.runtime.tree_resources import PackedResources, TreeSetup
+from sessiontree.runtime.host.host import HostEquipment
+from sessiontree.runtime.supervisor.tree_resources import PackedResources, TreeSetup
 from sessiontree.web.web import OutboundWeb
 
 

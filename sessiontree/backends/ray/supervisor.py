@@ -35,11 +35,11 @@ from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.control.peer import Lineage, lineage_of
 from sessiontree.control.server import ControlServer
 from sessiontree.interpreter.import_guard import tidy
-from sessiontree.runtime.progress import Progress
-from sessiontree.runtime.result_push import ResultAnswer, ResultChange
-from sessiontree.runtime.rpc import RpcResponse
-from sessiontree.runtime.settings import OBSERVING, Settings
-from sessiontree.runtime.supervisor_server import SupervisorServer
+from sessiontree.runtime.scheduling.settings import OBSERVING, Settings
+from sessiontree.runtime.supervisor.supervisor_server import SupervisorServer
+from sessiontree.runtime.transport.progress import Progress
+from sessiontree.runtime.transport.result_push import ResultAnswer, ResultChange
+from sessiontree.runtime.transport.rpc import RpcResponse
 from sessiontree.sandbox.process_tree import ProcessIdentity
 
 SUPERVISOR_CALLS = 100_000

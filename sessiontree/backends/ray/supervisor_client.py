@@ -29,11 +29,11 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.tools.agent import AgentConfig
-from sessiontree.runtime.progress import Progress, ProgressBuffer, ProgressHub
-from sessiontree.runtime.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
-from sessiontree.runtime.supervisor_api import SupervisorApi
-from sessiontree.runtime.supervisor_server import SupervisorLifecycle
-from sessiontree.runtime.tree_resources import PackedResources
+from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
+from sessiontree.runtime.supervisor.tree_resources import PackedResources
+from sessiontree.runtime.transport.progress import Progress, ProgressBuffer, ProgressHub
+from sessiontree.runtime.transport.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 T = TypeVar("T")
 ANSWER_S = 30.0

@@ -16,8 +16,8 @@ from sessiontree.backends.ray.local_line import LineListener, LineLost, LocalLin
 from sessiontree.backends.ray.process_start import LOOK_S, StartWatch
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.errors import words_of
-from sessiontree.runtime.frames import Hello, HostHealth, PollReply
-from sessiontree.runtime.link import HostLost
+from sessiontree.runtime.transport.frames import Hello, HostHealth, PollReply
+from sessiontree.runtime.transport.link import HostLost
 from sessiontree.sandbox.process_tree import END_WITHIN_S, LET_END_S, REPORT
 
 START_S = 120.0

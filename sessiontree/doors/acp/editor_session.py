@@ -34,7 +34,7 @@ from sessiontree.doors.conversations import Conversation
 from sessiontree.doors.principals import tier_group
 from sessiontree.doors.turns import Turn
 from sessiontree.journal.record import JournalRecord, kind_in
-from sessiontree.runtime.progress import Progress, ProgressReader
+from sessiontree.runtime.transport.progress import Progress, ProgressReader
 
 MAX_PROMPTS: Final = 16
 """Most prompts of one session that are open at once."""

@@ -27,7 +27,7 @@ from inspect_ai.util import store
 from inspect_ai.util._display import init_display_type
 
 from sessiontree.bench.adapters.inspect_solver import tree, tree_agent
-from sessiontree.runtime.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import summaries_of
 
 MOCK = "mockllm/model"
 Script = Callable[[list[ChatMessage], list[str]], ModelOutput]

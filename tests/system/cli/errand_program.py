@@ -12,7 +12,7 @@ from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from sessiontree.contracts.recorded.approvals import ApprovalRequest
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.replay import read_fact
-from sessiontree.runtime.supervisor_api import MAX_READ_WAIT_S
+from sessiontree.runtime.transport.supervisor_api import MAX_READ_WAIT_S
 from tests.system.cli.command_fixtures import MAX_S, read_until
 from tests.system.forked_fixtures import Forked, open_forked
 

@@ -21,7 +21,7 @@ from sessiontree.cli.checkup import (
 )
 from sessiontree.cli.findings import Finding
 from sessiontree.contracts.errors import ConfigError, JournalCorrupt
-from sessiontree.runtime.supervisor_api import ActorRow
+from sessiontree.runtime.transport.supervisor_api import ActorRow
 from sessiontree.sandbox import Level
 
 GOOD = Installation("0.1.0", "3.12.1", "/usr/bin/python", "2.60.0", "Linux", "6.8.0", "x86_64")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ScriptedModel, SessionTree
-from sessiontree.runtime.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import summaries_of
 from tests.system.cli.command_fixtures import Program
 
 

@@ -18,7 +18,7 @@ from sessiontree.journal.claim import JournalClaim
 from sessiontree.journal.journal import Journal
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.store import LanceMemoryStore
-from sessiontree.runtime.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import summaries_of
 from tests.system.cli.command_fixtures import Done, Program
 
 Ask = Callable[..., Done]

@@ -13,7 +13,7 @@ from sessiontree.cli.live_view import REFRESH_EVERY_S, is_live_terminal
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.recorded.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.reports.events import ToolExecutionStart
-from sessiontree.runtime.progress import ProgressHub, ProgressReader
+from sessiontree.runtime.transport.progress import ProgressHub, ProgressReader
 from tests.system.cli.screen_fakes import Glass
 from tests.unit.view.live_strategies import ended, record, records, spawned
 

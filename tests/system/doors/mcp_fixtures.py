@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from sessiontree.doors.mcp.calls import TASKS
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
-from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.serve.door_guard import DoorGuard
 from sessiontree.serve.door_routes import DoorRoutes
 from sessiontree.serve.door_set import DoorSet

@@ -21,7 +21,7 @@ from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from sessiontree.doors.conversations import Conversation, Conversations
 from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.doors.tokens import TokenFile
-from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.serve.door_guard import DoorGuard
 from sessiontree.serve.door_routes import DoorRoutes
 from sessiontree.serve.door_set import DoorSet

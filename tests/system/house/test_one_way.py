@@ -11,12 +11,12 @@ import pytest
 DOORS = {
     "execute": {
         "dispatch/dispatcher.py",
-        "runtime/tool_calls.py",
+        "runtime/runner/tool_calls.py",
         "testing/context.py",
         "testing/tool_contract.py",
     },
     "ToolContext": {"dispatch/dispatcher.py", "testing/context.py"},
-    "Dispatcher": {"runtime/host.py"},
+    "Dispatcher": {"runtime/host/host.py"},
 }
 """What is called, and who calls it. The dispatcher runs tools; a host makes the dispatcher, and what keeps
 deadlines asks it. Tests of a tool alone have no dispatcher, and nothing but what they are handed. A tool that

@@ -23,8 +23,8 @@ from sessiontree.contracts.values.messages import (
     Usage,
 )
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.clock import TreeClock, machine_ms, monotonic_ms
-from sessiontree.runtime.host import HostCore
+from sessiontree.runtime.host.host import HostCore
+from sessiontree.runtime.timing.clock import TreeClock, machine_ms, monotonic_ms
 
 PURPOSE: Final = "How do coastal cities pay for protection against the sea, and who decides?"
 CITIES: Final = {

@@ -17,7 +17,7 @@ import httpx
 
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
-from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
 
 COMMAND = Path(sys.executable).with_name("sessiontree")

@@ -21,7 +21,7 @@ from sessiontree.api import (
 )
 from sessiontree.api import inbox as desk
 from sessiontree.api import session_handle as handle
-from sessiontree.runtime import progress
+from sessiontree.runtime.transport import progress
 
 Taken = Callable[[type, type, bool], list[str]]
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from sessiontree.api.pending_reply import PendingReply
-from sessiontree.runtime.progress import ProgressBuffer, ProgressHub
-from sessiontree.runtime.supervisor_api import Reply
+from sessiontree.runtime.transport.progress import ProgressBuffer, ProgressHub
+from sessiontree.runtime.transport.supervisor_api import Reply
 
 
 class NotingBackend:

@@ -27,10 +27,10 @@ from sessiontree.api.shards import COUNT_EVERY_S, COUNT_S, RemoteShard, Shard, S
 from sessiontree.backends.local.backend import LocalBackend
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.journal.claim import holds_tree
-from sessiontree.runtime.rpc import RpcMethod, proxy_of
-from sessiontree.runtime.stored_trees import summaries_of
-from sessiontree.runtime.supervisor_api import SupervisorApi
-from sessiontree.runtime.tree_resources import TreeSetup
+from sessiontree.runtime.replay.stored_trees import summaries_of
+from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+from sessiontree.runtime.transport.rpc import RpcMethod, proxy_of
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 T = TypeVar("T")
 

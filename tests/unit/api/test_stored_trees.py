@@ -36,7 +36,7 @@ from sessiontree.journal.record import Packed
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.place import StoreLock
 from sessiontree.memory.store import LanceMemoryStore
-from sessiontree.runtime.stored_trees import summaries_of
+from sessiontree.runtime.replay.stored_trees import summaries_of
 from tests.system.house.error_fixtures import has_cause
 
 MODEL = ScriptedModel(["done"])

@@ -28,7 +28,7 @@ from sessiontree.control.call_codec import (
     arguments_to_wire,
 )
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.rpc import (
+from sessiontree.runtime.transport.rpc import (
     AtMost,
     Count,
     OneOf,
@@ -41,7 +41,13 @@ from sessiontree.runtime.rpc import (
     methods_of,
     rpc,
 )
-from sessiontree.runtime.supervisor_api import ActorRow, CallReply, Reply, SessionRecord, SupervisorApi
+from sessiontree.runtime.transport.supervisor_api import (
+    ActorRow,
+    CallReply,
+    Reply,
+    SessionRecord,
+    SupervisorApi,
+)
 from sessiontree.testing.strategies import floats, instances_of, json_objects, texts, tool_results
 from sessiontree.tree.report import ReceiptLine
 

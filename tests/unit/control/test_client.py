@@ -26,8 +26,8 @@ from sessiontree.control.client import ControlClient
 from sessiontree.control.protocol import open_control_socket
 from sessiontree.control.server import ControlServer
 from sessiontree.journal.replay import read_fact
-from sessiontree.runtime.supervisor_api import MAX_READ_WAIT_S, Reply
-from sessiontree.runtime.supervisor_service import SupervisorService
+from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
+from sessiontree.runtime.transport.supervisor_api import MAX_READ_WAIT_S, Reply
 from sessiontree.version import VERSION
 from tests.unit.control.tree_program import errands
 

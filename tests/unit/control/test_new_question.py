@@ -16,10 +16,10 @@ from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
 from sessiontree.control.client import ControlClient
 from sessiontree.control.server import ControlServer
-from sessiontree.runtime.rpc import Count, finished, method_of, proxy_of, rpc
-from sessiontree.runtime.supervisor_api import SupervisorApi
-from sessiontree.runtime.supervisor_server import SupervisorServer
-from sessiontree.runtime.supervisor_service import SupervisorService
+from sessiontree.runtime.supervisor.supervisor_server import SupervisorServer
+from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
+from sessiontree.runtime.transport.rpc import Count, finished, method_of, proxy_of, rpc
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from tests.unit.runtime.test_supervisor_access import KEY
 from tests.unit.runtime.test_supervisor_access import opened as opened_server
 

@@ -14,7 +14,7 @@ import pytest
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
 from sessiontree.control.protocol import SOCKET_NAME, connect_control_socket, open_control_socket
-from sessiontree.runtime.socket_files import MAX_ADDRESS_BYTES
+from sessiontree.runtime.transport.socket_files import MAX_ADDRESS_BYTES
 
 
 @contextmanager

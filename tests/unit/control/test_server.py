@@ -18,7 +18,7 @@ from sessiontree.contracts.errors import JournalError, SessionTreeError
 from sessiontree.control.client import ControlClient
 from sessiontree.control.protocol import MAX_LINE_BYTES, PROTOCOL, connect_control_socket, line_of
 from sessiontree.control.server import MAX_AT_ONCE, MAX_BUFFER_BYTES, ControlServer
-from sessiontree.runtime.supervisor_service import SupervisorService
+from sessiontree.runtime.supervisor.supervisor_service import SupervisorService
 from tests.unit.control.tree_program import errands
 
 MAX_S = 60.0

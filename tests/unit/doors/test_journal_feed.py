@@ -11,7 +11,7 @@ import pytest
 from sessiontree.api.backend import READ_AT_ONCE
 from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 
 class GrowingJournal:

@@ -22,7 +22,7 @@ from sessiontree.contracts.facts.tree_facts import SessionSpawned, TreeFact
 from sessiontree.contracts.recorded.codec import from_wire
 from sessiontree.journal.export import load_export
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.replay_check import Rules, TreeReplay, replay_records
+from sessiontree.runtime.replay.replay_check import Rules, TreeReplay, replay_records
 from sessiontree.session.decide import react
 from sessiontree.tree.decide import decide
 from sessiontree.version import RULES, VERSION

@@ -19,7 +19,7 @@ from sessiontree.programs.tool_list import (
     describe_program,
     short_signature,
 )
-from sessiontree.runtime.model_requests import ToolOffer
+from sessiontree.runtime.runner.model_requests import ToolOffer
 from sessiontree_tools import builtin_tools
 from sessiontree_tools.program import RunProgram
 

@@ -15,7 +15,7 @@ from sessiontree.contracts.values.memory import (
     NewRecord,
     Selection,
 )
-from sessiontree.runtime.memory_api import Ended, MemoryRight, ScopeAnswer, Whose
+from sessiontree.runtime.memory.memory_api import Ended, MemoryRight, ScopeAnswer, Whose
 
 
 @dataclass(slots=True)

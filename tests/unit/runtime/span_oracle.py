@@ -11,8 +11,8 @@ from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.recorded.codec import kind_of
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_facts
-from sessiontree.runtime.spans import SpanRecord
-from sessiontree.runtime.tree_spans import TreeSpans
+from sessiontree.runtime.telemetry.spans import SpanRecord
+from sessiontree.runtime.telemetry.tree_spans import TreeSpans
 
 Make: TypeAlias = Callable[[TreeConfig], TreeSpans]
 

@@ -22,7 +22,7 @@ from sessiontree import (
 )
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.models.answers import script_call
-from sessiontree.runtime.host import HostCore
+from sessiontree.runtime.host.host import HostCore
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from tests.behaviour.fact_fixtures import results
 from tests.behaviour.waiting_fakes import Nothing

@@ -9,7 +9,7 @@ import pytest
 from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.recorded.canvas import MAX_ACTION_CHARS, MAX_ANSWER_CHARS
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.runtime.canvas_viewers import MAX_VIEWERS, PRESENT_S, CanvasViewers, action_text
+from sessiontree.runtime.supervisor.canvas_viewers import MAX_VIEWERS, PRESENT_S, CanvasViewers, action_text
 
 
 class Clock:

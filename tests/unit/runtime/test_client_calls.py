@@ -32,7 +32,7 @@ from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.hooks import EndedCall
 from sessiontree.contracts.values.messages import AssistantMessage
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.live_session import LiveSession
+from sessiontree.runtime.scheduling.live_session import LiveSession
 from tests.behaviour.fact_fixtures import facts_of, results
 from tests.unit.runtime.runtime_fakes import FaultyRuntime, KillAt, faults_of
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.reports.events import TextDelta
-from sessiontree.runtime.clock import TreeClock, machine_ms
-from sessiontree.runtime.progress import ProgressHub
+from sessiontree.runtime.timing.clock import TreeClock, machine_ms
+from sessiontree.runtime.transport.progress import ProgressHub
 
 
 @given(

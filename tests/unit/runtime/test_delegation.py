@@ -20,8 +20,8 @@ from sessiontree.contracts.values.session_ids import SessionIds, session_key
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import compiled
-from sessiontree.runtime.session_rights import session_policy
-from sessiontree.runtime.tool_calls import Delegation
+from sessiontree.runtime.rights.session_rights import session_policy
+from sessiontree.runtime.runner.tool_calls import Delegation
 from sessiontree.session import instructions as todo
 from sessiontree.session.state import CallState
 from sessiontree.testing.context import FixedStatus, fresh_report

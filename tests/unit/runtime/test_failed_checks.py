@@ -30,7 +30,7 @@ from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import compiled
-from sessiontree.runtime.session_rights import session_policy
+from sessiontree.runtime.rights.session_rights import session_policy
 from sessiontree.testing.context import FixedStatus, fresh_report
 from tests.unit.session.session_fixtures import spec
 

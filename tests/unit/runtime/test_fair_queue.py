@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import SessionKind
-from sessiontree.runtime.fair_queue import MAX_BEGUN_IN_A_ROW, FairQueue
-from sessiontree.runtime.live_session import LiveSession
+from sessiontree.runtime.scheduling.fair_queue import MAX_BEGUN_IN_A_ROW, FairQueue
+from sessiontree.runtime.scheduling.live_session import LiveSession
 
 if TYPE_CHECKING:
-    from sessiontree.runtime.live_session import Controller
+    from sessiontree.runtime.scheduling.live_session import Controller
 
 TREES, SESSIONS = 4, 30
 STEPS = st.lists(

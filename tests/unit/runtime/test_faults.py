@@ -16,8 +16,8 @@ from sessiontree.backends.local.backend import Faults
 from sessiontree.contracts.facts.session_facts import CallResolved
 from sessiontree.contracts.values.session_ids import session_key
 from sessiontree.journal.replay import read_fact
-from sessiontree.runtime.replay_check import replay_records
-from sessiontree.runtime.stored_trees import load_tree
+from sessiontree.runtime.replay.replay_check import replay_records
+from sessiontree.runtime.replay.stored_trees import load_tree
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import initial
 from tests.behaviour import household_fakes as household

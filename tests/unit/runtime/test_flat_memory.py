@@ -19,8 +19,8 @@ from sessiontree.dispatch.results import ImmediateOutcome
 from sessiontree.policy.compiled import CompiledPolicy, compiled
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.policy.steps import Standing
-from sessiontree.runtime.grants import Grants
-from sessiontree.runtime.host import HostEquipment, build_tooling
+from sessiontree.runtime.host.host import HostEquipment, build_tooling
+from sessiontree.runtime.scheduling.grants import Grants
 from tests.unit.runtime.test_session_policy import TABLE, adopt, now_ms, rights_of
 
 Attack: TypeAlias = Callable[[int], None]

@@ -13,10 +13,10 @@ import pytest
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.values.messages import AssistantMessage, TextContent
 from sessiontree.models.answers import ModelFailure
-from sessiontree.runtime.frames import AskModel, ModelPrompt, PollReply
-from sessiontree.runtime.link import HostLink, HostLost, Mailbox
-from sessiontree.runtime.model_gateway import MAX_LOSSES, Ask, Asker, GatewayLink, ModelReplied
-from sessiontree.runtime.progress import ProgressHub
+from sessiontree.runtime.gateway.model_gateway import MAX_LOSSES, Ask, Asker, GatewayLink, ModelReplied
+from sessiontree.runtime.transport.frames import AskModel, ModelPrompt, PollReply
+from sessiontree.runtime.transport.link import HostLink, HostLost, Mailbox
+from sessiontree.runtime.transport.progress import ProgressHub
 from tests.unit.runtime.runtime_fakes import HeardAsker
 
 PATIENCE_S = 60.0

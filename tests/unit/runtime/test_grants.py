@@ -13,9 +13,9 @@ from sessiontree import AgentSpec, PermissionDenied, SessionClosed, SessionKind,
 from sessiontree.contracts.handles.ports import SpawnRequest
 from sessiontree.contracts.values.memory import MemoryScope
 from sessiontree.models.scripted import ScriptedModel
-from sessiontree.runtime.grants import RIGHTS, Grants
-from sessiontree.runtime.live_session import LiveSession
-from sessiontree.runtime.memory_api import MemoryRight
+from sessiontree.runtime.memory.memory_api import MemoryRight
+from sessiontree.runtime.scheduling.grants import RIGHTS, Grants
+from sessiontree.runtime.scheduling.live_session import LiveSession
 from tests.unit.runtime.runtime_fakes import FaultyRuntime
 
 KINDS = st.sampled_from(SessionKind)

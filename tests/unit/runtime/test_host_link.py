@@ -8,9 +8,9 @@ from typing import Any
 
 from sessiontree import ScriptedModel, SessionTree
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
-from sessiontree.runtime.host import HostCore
-from sessiontree.runtime.link import HostLink, HostLost
-from sessiontree.runtime.scheduler import MAX_FALSE_STARTS
+from sessiontree.runtime.host.host import HostCore
+from sessiontree.runtime.scheduling.scheduler import MAX_FALSE_STARTS
+from sessiontree.runtime.transport.link import HostLink, HostLost
 from tests.unit.runtime.runtime_fakes import FaultyRuntime
 from tests.unit.runtime.test_gateway_link import GatewayTransport
 

@@ -11,11 +11,11 @@ import sys
 
 import pytest
 
-from sessiontree.runtime.host_process import GONE
+from sessiontree.runtime.host.host_process import GONE
 
 NOBODY_YET = """
 import asyncio, threading
-from sessiontree.runtime.host_process import OwnProcess
+from sessiontree.runtime.host.host_process import OwnProcess
 
 async def begun():
     process = OwnProcess(None, 2**40, print)
@@ -44,7 +44,7 @@ def test_a_process_is_busy_only_with_what_sessions_began() -> None:
 LEFT = """
 import asyncio, subprocess
 from sessiontree import keep_process, release_process
-from sessiontree.runtime.host_process import OwnProcess
+from sessiontree.runtime.host.host_process import OwnProcess
 
 async def begun():
     process = OwnProcess(None, 2**40, print)
@@ -75,7 +75,7 @@ def test_a_process_that_a_tool_keeps_outlives_its_session() -> None:
 
 ENDED = """
 import asyncio, subprocess, sys
-from sessiontree.runtime.host_process import OwnProcess, resident_bytes
+from sessiontree.runtime.host.host_process import OwnProcess, resident_bytes
 
 async def begun(why):
     quiet = subprocess.DEVNULL

@@ -19,7 +19,7 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.codec import pack, pack_joined
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.supervisor_service import _Busy
+from sessiontree.runtime.supervisor.supervisor_service import _Busy
 
 HEAD, BRANCH, WORKER = "main", "main/b1", "main/b1/w1"
 RESULT: SessionResult[Any] = SessionResult(SessionStatus.CANCELLED, "interrupted")

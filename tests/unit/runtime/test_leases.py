@@ -22,10 +22,10 @@ from sessiontree import (
 from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.contracts.facts.tree_facts import SessionEnded
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.frames import Adopt, Frame, Kill, LetGo, Outcome, PollReply, Release
-from sessiontree.runtime.host import MAX_KEPT_CHARS, HostCore, HostProcess, KeptSessions
-from sessiontree.runtime.link import HostLink
-from sessiontree.runtime.session_runner import RunnerState
+from sessiontree.runtime.host.host import MAX_KEPT_CHARS, HostCore, HostProcess, KeptSessions
+from sessiontree.runtime.runner.session_runner import RunnerState
+from sessiontree.runtime.transport.frames import Adopt, Frame, Kill, LetGo, Outcome, PollReply, Release
+from sessiontree.runtime.transport.link import HostLink
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.session.state import initial
 from tests.behaviour.fact_fixtures import until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ScriptedModel, SessionTree
-from sessiontree.runtime.link import HostLost, Mailbox
+from sessiontree.runtime.transport.link import HostLost, Mailbox
 from tests.unit.runtime.runtime_fakes import FaultyRuntime
 
 AT_ONCE_S = 10.0

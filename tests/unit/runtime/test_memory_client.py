@@ -11,8 +11,8 @@ import pytest
 from sessiontree.contracts.errors import MemoryFailed, PermissionDenied, SessionClosed
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.values.memory import MemoryQuery, NewRecord, Selection
-from sessiontree.runtime.link import HostLost
-from sessiontree.runtime.memory_api import MAX_LOSSES, Ended, MemoryApi, MemoryClient, MemoryLink
+from sessiontree.runtime.memory.memory_api import MAX_LOSSES, Ended, MemoryApi, MemoryClient, MemoryLink
+from sessiontree.runtime.transport.link import HostLost
 
 RECORDS = (NewRecord("the sky is blue"),)
 

@@ -15,8 +15,8 @@ from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.values.memory import MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.memory.place import LOCK_NAME, StoreLock
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.runtime import memory_peers
-from sessiontree.runtime.memory_peers import KEY, SOCKET, SharedStore, open_store
+from sessiontree.runtime.memory import memory_peers
+from sessiontree.runtime.memory.memory_peers import KEY, SOCKET, SharedStore, open_store
 from tests.system.house.error_fixtures import has_cause
 from tests.unit.runtime.memory_fakes import ListStore
 

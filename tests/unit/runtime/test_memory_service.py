@@ -19,10 +19,10 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.values.memory import MemoryHit, MemoryQuery, MemoryScope, NewRecord, Selection
-from sessiontree.runtime.grants import Grants
-from sessiontree.runtime.live_session import LiveSession
-from sessiontree.runtime.memory_api import Ended, MemoryRight
-from sessiontree.runtime.memory_service import MemoryGrants, MemoryHost, MemoryService
+from sessiontree.runtime.memory.memory_api import Ended, MemoryRight
+from sessiontree.runtime.memory.memory_service import MemoryGrants, MemoryHost, MemoryService
+from sessiontree.runtime.scheduling.grants import Grants
+from sessiontree.runtime.scheduling.live_session import LiveSession
 from tests.system.house.error_fixtures import has_cause
 from tests.unit.runtime.memory_fakes import ListStore, Supervisor
 

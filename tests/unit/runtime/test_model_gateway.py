@@ -25,8 +25,8 @@ from sessiontree.contracts.values.messages import AssistantMessage, Message, Tex
 from sessiontree.models.port import CallPiece, GatewayModel, ModelRequest, Piece, StopPiece, ToolSpec
 from sessiontree.models.scripted import AsyncFunctionModel, StreamFunctionModel
 from sessiontree.models.stream_assembler import PIECES_AT_ONCE
-from sessiontree.runtime.frames import AskModel, ModelPrompt
-from sessiontree.runtime.model_gateway import MOST_SHARED, GatewayCore
+from sessiontree.runtime.gateway.model_gateway import MOST_SHARED, GatewayCore
+from sessiontree.runtime.transport.frames import AskModel, ModelPrompt
 from tests.behaviour.bad_tool_fakes import junk
 from tests.unit.models.conversation_strategies import is_paired, reply, result, user
 from tests.unit.runtime.runtime_fakes import HeardAsker

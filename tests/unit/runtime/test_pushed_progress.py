@@ -11,9 +11,9 @@ import pytest
 from sessiontree import ModelRequest, SessionKind, StreamFunctionModel
 from sessiontree.contracts.reports.events import TextDelta
 from sessiontree.models.port import Piece
-from sessiontree.runtime.frames import AskModel, ModelPrompt, Watch
-from sessiontree.runtime.model_gateway import Ask, GatewayHost, ModelReplied
-from sessiontree.runtime.progress import Progress, ProgressBuffer, ProgressHub
+from sessiontree.runtime.gateway.model_gateway import Ask, GatewayHost, ModelReplied
+from sessiontree.runtime.transport.frames import AskModel, ModelPrompt, Watch
+from sessiontree.runtime.transport.progress import Progress, ProgressBuffer, ProgressHub
 
 PATIENCE_S = 60.0
 MANY = 300

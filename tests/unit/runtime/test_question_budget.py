@@ -9,8 +9,8 @@ from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.values.messages import TextContent, Usage, UserMessage
 from sessiontree.models.answers import ModelFailure
-from sessiontree.runtime.frames import AskModel
-from sessiontree.runtime.question_budget import DEFAULT_OUTPUT_TOKENS, QuestionBudget
+from sessiontree.runtime.gateway.question_budget import DEFAULT_OUTPUT_TOKENS, QuestionBudget
+from sessiontree.runtime.transport.frames import AskModel
 from sessiontree.tree.protocol import UsageReported
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sessiontree import SessionTreeError
-from sessiontree.runtime.tree_resources import MAX_TREES, ResourceCache
+from sessiontree.runtime.supervisor.tree_resources import MAX_TREES, ResourceCache
 
 
 class Fetching:

@@ -19,8 +19,8 @@ from sessiontree.contracts.recorded.capabilities import CAPABILITIES, capabiliti
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import SessionRights
 from sessiontree.dispatch.images import ImageProcess
-from sessiontree.runtime.outside_handles import LocalNode
-from sessiontree.runtime.session_rights import PORTS, Handles, build_rights
+from sessiontree.runtime.host.outside_handles import LocalNode
+from sessiontree.runtime.rights.session_rights import PORTS, Handles, build_rights
 from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.testing.context import (
     FixedStatus,

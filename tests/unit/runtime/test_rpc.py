@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from sessiontree.runtime.rpc import finished, method_of, methods_of, proxy_of, rpc
+from sessiontree.runtime.transport.rpc import finished, method_of, methods_of, proxy_of, rpc
 
 
 class CounterApi(Protocol):

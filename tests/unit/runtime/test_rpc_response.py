@@ -9,7 +9,7 @@ import pytest
 
 from sessiontree import SessionTreeError
 from sessiontree.contracts.errors import LimitExceeded
-from sessiontree.runtime.rpc import portable
+from sessiontree.runtime.transport.rpc import portable
 
 
 class Particular(Exception):

@@ -22,11 +22,11 @@ from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.contracts.errors import AnswerTooLate, JournalCorrupt
 from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from sessiontree.models.answers import Answer, script_call
-from sessiontree.runtime.frames import Adopt, Outcome, Unfit
-from sessiontree.runtime.host import HostCore
-from sessiontree.runtime.live_session import LiveSession
-from sessiontree.runtime.scheduler import BUSY, PoolSize, Scheduler, busy_time
-from sessiontree.runtime.supervisor import SupervisorCore
+from sessiontree.runtime.host.host import HostCore
+from sessiontree.runtime.scheduling.live_session import LiveSession
+from sessiontree.runtime.scheduling.scheduler import BUSY, PoolSize, Scheduler, busy_time
+from sessiontree.runtime.supervisor.supervisor import SupervisorCore
+from sessiontree.runtime.transport.frames import Adopt, Outcome, Unfit
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import until
 from tests.unit.runtime.runtime_fakes import FaultyRuntime, LongCall
@@ -195,8 +195,8 @@ async def held_hosts(
     """Run four Workers with long calls on a pool that usually has one host; the supervisor is so busy."""
     step_ns = round(busy * GROW_S * 1e9)
     wanted = itertools.count(0, step_ns) if step_ns else itertools.repeat(0)
-    monkeypatch.setattr("sessiontree.runtime.scheduler.busy_time", lambda: next(wanted))
-    monkeypatch.setattr("sessiontree.runtime.scheduler.GROW_AFTER_S", GROW_S)
+    monkeypatch.setattr("sessiontree.runtime.scheduling.scheduler.busy_time", lambda: next(wanted))
+    monkeypatch.setattr("sessiontree.runtime.scheduling.scheduler.GROW_AFTER_S", GROW_S)
     take = LongCall()
     async with (
         FaultyRuntime(tmp_path / "state", slots=4) as runtime,
@@ -243,7 +243,7 @@ async def test_a_pool_that_stands_still_grows_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls that last for minutes must not hold up everybody else."""
-    monkeypatch.setattr("sessiontree.runtime.scheduler.STANDSTILL_S", 0.1)
+    monkeypatch.setattr("sessiontree.runtime.scheduling.scheduler.STANDSTILL_S", 0.1)
     async with held_hosts(tmp_path, monkeypatch, 1.0) as (scheduler, take):
         await reached(take, 4)
         assert len(scheduler.links) == 4

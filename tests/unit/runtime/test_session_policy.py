@@ -26,10 +26,10 @@ from sessiontree.dispatch.results import ImmediateOutcome
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import compiled
 from sessiontree.policy.settings import PolicyConfig, ToolPolicy
-from sessiontree.runtime.frames import Adopt
-from sessiontree.runtime.host import HostEquipment, build_tooling
-from sessiontree.runtime.model_requests import ModelRequestBuilder
-from sessiontree.runtime.session_rights import policy_row
+from sessiontree.runtime.host.host import HostEquipment, build_tooling
+from sessiontree.runtime.rights.session_rights import policy_row
+from sessiontree.runtime.runner.model_requests import ModelRequestBuilder
+from sessiontree.runtime.transport.frames import Adopt
 from sessiontree.session.decide import system_prompt
 from sessiontree.session.state import initial
 from sessiontree.testing.context import FixedStatus, fresh_report

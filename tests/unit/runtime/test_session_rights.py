@@ -15,7 +15,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.capabilities import CAPABILITIES
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import CallSignals, SessionRights, ToolContext
-from sessiontree.runtime.session_rights import PORTS, Facades
+from sessiontree.runtime.rights.session_rights import PORTS, Facades
 from sessiontree.testing.context import (
     FixedStatus,
     RecordingChannel,

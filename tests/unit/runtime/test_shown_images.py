@@ -18,7 +18,7 @@ from sessiontree.contracts.values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from sessiontree.runtime.shown_images import (
+from sessiontree.runtime.runner.shown_images import (
     IMAGE_SHARE,
     UNKNOWN_TOKENS,
     ShownImages,

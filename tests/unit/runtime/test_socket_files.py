@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.control.protocol import SOCKET_NAME, connect_control_socket
-from sessiontree.runtime.socket_files import connect_to, listen_at, open_connection_to
+from sessiontree.runtime.transport.socket_files import connect_to, listen_at, open_connection_to
 
 PATIENCE_S = 30.0
 Connect = Callable[[Path], Awaitable[socket.socket | None]]

@@ -18,12 +18,12 @@ import pytest
 from sessiontree import PermissionDenied, TreeNotFound
 from sessiontree.contracts.errors import JournalLocked, SessionTreeError
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.runtime.link import Transport
-from sessiontree.runtime.memory_api import MemoryProcess
-from sessiontree.runtime.scheduler import PoolSize
-from sessiontree.runtime.settings import Settings
-from sessiontree.runtime.supervisor_server import SupervisorServer
-from sessiontree.runtime.tree_resources import PackedResources
+from sessiontree.runtime.memory.memory_api import MemoryProcess
+from sessiontree.runtime.scheduling.scheduler import PoolSize
+from sessiontree.runtime.scheduling.settings import Settings
+from sessiontree.runtime.supervisor.supervisor_server import SupervisorServer
+from sessiontree.runtime.supervisor.tree_resources import PackedResources
+from sessiontree.runtime.transport.link import Transport
 from tests.unit.tree.tree_fixtures import config
 
 KEY = "the program's"

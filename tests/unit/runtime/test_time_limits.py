@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.runtime.time_limits import SLACK, TimeLimits
+from sessiontree.runtime.timing.time_limits import SLACK, TimeLimits
 
 Step: TypeAlias = tuple[str, int | None]
 """A name, and the seconds that it is given; None = its limit is dropped."""

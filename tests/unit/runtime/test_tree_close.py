@@ -19,7 +19,7 @@ from sessiontree.journal.writer import JournalTask
 from sessiontree.models.answers import Answer, script_call
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.scripted import FunctionModel
-from sessiontree.runtime.stored_trees import load_tree
+from sessiontree.runtime.replay.stored_trees import load_tree
 from sessiontree.tree.protocol import SpawnAsked
 
 CHILDREN = 6

@@ -13,8 +13,8 @@ import pytest
 from sessiontree import FunctionModel, SessionTree
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.supervisor import SupervisorCore
-from sessiontree.runtime.tree_fork import Identity, checked, group_around
+from sessiontree.runtime.replay.tree_fork import Identity, checked, group_around
+from sessiontree.runtime.supervisor.supervisor import SupervisorCore
 from tests.unit.runtime.runtime_fakes import FaultyRuntime
 
 FACTS = [

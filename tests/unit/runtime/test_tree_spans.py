@@ -27,9 +27,9 @@ from sessiontree.contracts.values.messages import (
 from sessiontree.hooks.redact import MARK, Redact
 from sessiontree.journal.export import load_export
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.open_spans import MAX_EVENTS, OpenSpans
-from sessiontree.runtime.spans import SpanRecord, model_attributes
-from sessiontree.runtime.tree_spans import TreeSpans
+from sessiontree.runtime.telemetry.open_spans import MAX_EVENTS, OpenSpans
+from sessiontree.runtime.telemetry.spans import SpanRecord, model_attributes
+from sessiontree.runtime.telemetry.tree_spans import TreeSpans
 from tests.unit.golden.scenario_fixtures import GOLDEN
 from tests.unit.runtime.span_oracle import check_complete, check_lives, check_trace, lives_of, spans_of
 from tests.unit.session.session_fixtures import spec as session_spec

@@ -14,9 +14,9 @@ from sessiontree.contracts.recorded.codec import from_wire
 from sessiontree.journal.export import load_export
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.record import JournalRecord
-from sessiontree.runtime.spans import SpanRecord
-from sessiontree.runtime.supervisor_api import SupervisorApi
-from sessiontree.runtime.tree_tracer import TraceMarks, TreeTracer
+from sessiontree.runtime.telemetry.spans import SpanRecord
+from sessiontree.runtime.telemetry.tree_tracer import TraceMarks, TreeTracer
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 from tests.unit.golden.scenario_fixtures import GOLDEN
 from tests.unit.runtime.span_oracle import spans_of
 

@@ -21,7 +21,7 @@ from sessiontree.contracts.facts.stimuli import ApprovalAsked, ResultOffered
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.approvals import CheckedCall
 from sessiontree.contracts.recorded.results import SessionResult
-from sessiontree.runtime.frames import Outcome
+from sessiontree.runtime.transport.frames import Outcome
 from sessiontree.session.instructions import SessionInstruction, ToTree
 from tests.behaviour.bad_tool_fakes import junk
 from tests.behaviour.effect_fakes import TOOLS, effects

@@ -28,8 +28,8 @@ from sessiontree import (
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.values.messages import TextContent, ToolCall, ToolResultMessage, Usage, UserMessage
 from sessiontree.models.port import EmitEvent, ToolSpec
-from sessiontree.runtime import model_gateway
-from sessiontree.runtime.frames import AskModel, ModelPrompt
+from sessiontree.runtime.gateway import model_gateway
+from sessiontree.runtime.transport.frames import AskModel, ModelPrompt
 
 SESSIONS = 300
 MOST_BYTES = 5_850

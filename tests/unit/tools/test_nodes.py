@@ -13,7 +13,7 @@ from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.handles.nodes import NodeInfo, Nodes, find_node
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.results import ToolResult
-from sessiontree.runtime.outside_handles import LOCAL_NODE, LocalNode
+from sessiontree.runtime.host.outside_handles import LOCAL_NODE, LocalNode
 from sessiontree.testing.context import RecordingChannel, call_tool, make_context
 from sessiontree_tools.nodes import MAX_NODES, ListNodes
 

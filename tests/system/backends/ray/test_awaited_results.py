@@ -17,9 +17,9 @@ from sessiontree.backends.ray.local_line import LINES_SOCKET, LineListener, Line
 from sessiontree.contracts.errors import EngineLost
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.results import SessionResult
-from sessiontree.runtime.live_session import FutureMap
-from sessiontree.runtime.result_push import ResultAnswer, ResultChange, ResultListener, ResultPush
-from sessiontree.runtime.rpc import RpcResponse
+from sessiontree.runtime.scheduling.live_session import FutureMap
+from sessiontree.runtime.transport.result_push import ResultAnswer, ResultChange, ResultListener, ResultPush
+from sessiontree.runtime.transport.rpc import RpcResponse
 from tests.behaviour.fact_fixtures import PATIENCE_S
 
 TREE = "tree"

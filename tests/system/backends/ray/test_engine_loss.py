@@ -34,8 +34,8 @@ from sessiontree.backends.ray.engine_servers import (
 from sessiontree.backends.ray.serialization import packed
 from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.contracts.handles.ports import SessionReport
-from sessiontree.runtime.rpc import RpcResponse
-from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.runtime.transport.rpc import RpcResponse
+from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 
 PROGRAM_S = 240.0
 """Two starts of a Ray and some seconds; on a machine where everybody starts one at once, longer."""

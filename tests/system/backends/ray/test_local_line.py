@@ -26,8 +26,8 @@ from sessiontree.backends.ray.local_line import (
 )
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.backends.ray.transport import LineTransport
-from sessiontree.runtime.frames import Hello, HostHealth
-from sessiontree.runtime.link import HostLink, Mailbox
+from sessiontree.runtime.transport.frames import Hello, HostHealth
+from sessiontree.runtime.transport.link import HostLink, Mailbox
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
 from tests.behaviour.fact_fixtures import PATIENCE_S

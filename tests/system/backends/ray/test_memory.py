@@ -40,9 +40,9 @@ from sessiontree.contracts.values.memory import MemoryQuery, Selection
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.journal.replay import read_fact
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.memory_api import MAX_LOSSES
-from sessiontree.runtime.memory_peers import open_store
-from sessiontree.runtime.supervisor_api import ActorRow
+from sessiontree.runtime.memory.memory_api import MAX_LOSSES
+from sessiontree.runtime.memory.memory_peers import open_store
+from sessiontree.runtime.transport.supervisor_api import ActorRow
 from sessiontree.testing.force import unwrapped
 from tests.behaviour.fact_fixtures import facts_of
 from tests.system.backends.ray.misdeed_fakes import Misdeed

@@ -13,7 +13,7 @@ from sessiontree.backends.ray.node_actor import NodeActor, NodePlan, ProgramFile
 from sessiontree.backends.ray.program_copy import ProgramCopies
 from sessiontree.backends.ray.remote_node import release
 from sessiontree.backends.ray.serialization import opened, packed
-from sessiontree.runtime.tree_resources import PackedResources
+from sessiontree.runtime.supervisor.tree_resources import PackedResources
 from tests.unit.tree.tree_fixtures import config
 
 KEY = "the key of the program"

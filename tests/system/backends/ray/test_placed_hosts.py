@@ -19,10 +19,10 @@ from sessiontree.backends.ray.placed_hosts import UNFIT_S, HostOrder, PlacedPool
 from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.settings.placement import NODE_LABEL, Placement, Placements
-from sessiontree.runtime.clock import monotonic_ms
-from sessiontree.runtime.frames import Hello
-from sessiontree.runtime.link import HostLost
-from sessiontree.runtime.settings import ACTING, BRANCHING, OBSERVING, placed_pools, pool_of
+from sessiontree.runtime.scheduling.settings import ACTING, BRANCHING, OBSERVING, placed_pools, pool_of
+from sessiontree.runtime.timing.clock import monotonic_ms
+from sessiontree.runtime.transport.frames import Hello
+from sessiontree.runtime.transport.link import HostLost
 from sessiontree.workspace.identity import DirectoryView, view_of
 from tests.system.backends.ray.test_local_line import Remote
 

@@ -14,7 +14,7 @@ from sessiontree.backends.ray.node_agent import NodeFacts
 from sessiontree.backends.ray.placed_hosts import PlacedPools
 from sessiontree.backends.ray.placed_nodes import NodePlace, PlacedNodes
 from sessiontree.contracts.settings.placement import Placement, Placements
-from sessiontree.runtime.settings import BRANCHING
+from sessiontree.runtime.scheduling.settings import BRANCHING
 from sessiontree.workspace.identity import DirectoryView
 from tests.system.backends.ray.test_placed_hosts import Agent
 

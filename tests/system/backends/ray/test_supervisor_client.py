@@ -18,9 +18,9 @@ from sessiontree.backends.ray.local_line import LINES_SOCKET, LineListener, Loca
 from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.runtime.rpc import RpcResponse
-from sessiontree.runtime.supervisor_server import SupervisorLifecycle
-from sessiontree.runtime.tree_resources import PackedResources
+from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
+from sessiontree.runtime.supervisor.tree_resources import PackedResources
+from sessiontree.runtime.transport.rpc import RpcResponse
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,1 @@
+"""The gateway to models: it holds their keys, and questions wait there for a budget."""

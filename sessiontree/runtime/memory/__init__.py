@@ -1,0 +1,1 @@
+"""Memory between processes: its interface, its service, and one store for several programs."""

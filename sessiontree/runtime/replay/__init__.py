@@ -1,0 +1,1 @@
+"""Stored trees: their states, replays, forecasts and forks. Everything here only reads."""

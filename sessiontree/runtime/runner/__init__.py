@@ -1,0 +1,1 @@
+"""The runner of one session: stimuli in, instructions carried out, facts out."""

@@ -1,0 +1,601 @@
+"""The tool calls of one session: those that run here, those that the program answers, and their progress.
+
+Calls run in parallel, except those that must run alone. A host keeps nothing of a call that the program
+answers: while the call waits, it is in the journal, owed to the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from sessiontree.contracts.errors import ToolError, ValidationError
+from sessiontree.contracts.facts import stimuli
+from sessiontree.contracts.facts.session_facts import CallResolved, SessionFact, TurnReplied
+from sessiontree.contracts.facts.stimuli import Stimulus
+from sessiontree.contracts.recorded.capabilities import SHELL
+from sessiontree.contracts.recorded.tool_inputs import ToolInput
+from sessiontree.contracts.reports.events import (
+    ToolEvent,
+    ToolExecutionEnd,
+    ToolExecutionRetry,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    displayed,
+)
+from sessiontree.contracts.settings.settings import ImageLimits
+from sessiontree.contracts.tools.agent import AgentConfig
+from sessiontree.contracts.tools.context import CallSignals, ReportCallback
+from sessiontree.contracts.tools.tool import OF_TIMEOUTS
+from sessiontree.contracts.values.jsonable import JsonValue
+from sessiontree.contracts.values.messages import ImageContent, TextContent, ToolCall, ToolResultMessage
+from sessiontree.contracts.values.session_ids import SessionIds
+from sessiontree.contracts.values.short_values import SHOWN_CHARS
+from sessiontree.dispatch.dispatcher import Dispatcher
+from sessiontree.dispatch.images import Pictures
+from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
+from sessiontree.runtime.rights.session_rights import Facades
+from sessiontree.runtime.transport.progress import ProgressHub
+from sessiontree.sandbox import SessionTurns
+from sessiontree.session import instructions as todo
+from sessiontree.session.inputs import client_id_of
+from sessiontree.session.instructions import ExecuteCall
+from sessiontree.session.state import CallState, SessionState
+
+MAX_WAITING = 256
+"""Most progress values that wait for images or hooks; the oldest is dropped first."""
+MAX_UPDATE_IMAGES = 4
+"""Most images of one update."""
+
+
+@dataclass(slots=True)
+class ToolReport:
+    """Progress of a running call that a tool reported."""
+
+    key: str
+    """The call in its session."""
+    call_id: str
+    tool: str
+    signals: CallSignals
+    progress: JsonValue
+    images: tuple[ImageContent, ...]
+    given: int
+    """How many images the tool gave."""
+
+
+class CallWatch:
+    """Sends one session's progress to the hub, and counts abandoned calls."""
+
+    def __init__(
+        self,
+        hub: ProgressHub,
+        tree_id: str,
+        session: str,
+        facades: Facades,
+        config: AgentConfig | None = None,
+    ) -> None:
+        """Bind hub and session. Progress of tools passes through a facade of the session.
+
+        ``config`` has the limits of images in updates; None = the defaults.
+        """
+        self._config = config or AgentConfig()
+        self._pictures: Pictures | None = None
+        self._waiting: deque[ToolReport] = deque(maxlen=MAX_WAITING)
+        self._showing: asyncio.Task[None] | None = None
+        self._hub = hub
+        self._tree_id = tree_id
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.readers: Sequence[object] = hub.readers_of(tree_id)
+        """The tree's watchers; empty = nobody watches."""
+        self.abandoned = 0
+        """Calls that ignored their cancellation and may still run."""
+        self._begun: set[str] = set()
+        """Keys of calls that began and have no result yet."""
+        self._asked: dict[str, ToolCall] = {}
+        """Calls of the newest reply that have not begun yet."""
+        self._updated = facades.notice(self._update)
+
+    def began(self, key: str, call: ToolCall) -> None:
+        """Report that a call begins, once for each call."""
+        self._asked.pop(key, None)
+        if key not in self._begun:
+            self._begun.add(key)
+            self._emit(ToolExecutionStart(call.id, call.name, call.arguments))
+
+    def progress_callback(self, prepared: PreparedCall, signals: CallSignals) -> ReportCallback:
+        """Return the callback for the progress of an attempt; any thread may call it."""
+        # A tool can reach this closure, so it holds only names and not the checked call.
+        return partial(self._updated, prepared.call.key, prepared.provider_id, prepared.entry.name, signals)
+
+    def _update(
+        self,
+        key: str,
+        call_id: str,
+        tool: str,
+        signals: CallSignals,
+        progress: JsonValue,
+        images: tuple[ImageContent, ...] = (),
+    ) -> None:
+        report = ToolReport(key, call_id, tool, signals, progress, images[:MAX_UPDATE_IMAGES], len(images))
+        if threading.get_ident() == self._thread:
+            self._take(report)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._take, report)
+
+    def _take(self, report: ToolReport) -> None:
+        """Show a report now, or after those whose images are being fitted."""
+        if report.signals.over:
+            return
+        if not report.given and self._showing is None:
+            self._emit(ToolExecutionUpdate(report.call_id, report.tool, report.progress))
+        else:
+            self._queue(report)
+
+    def _queue(self, report: ToolReport) -> None:
+        """Show a report after those that wait; only the newest one that waits keeps its images."""
+        if not self.readers:
+            return
+        if report.images:
+            for each in self._waiting:
+                each.images = ()
+        self._waiting.append(report)
+        if self._showing is None:
+            self._showing = asyncio.create_task(self._show_waiting())
+
+    async def _show_waiting(self) -> None:
+        try:
+            while self._waiting:
+                report = self._waiting.popleft()
+                if not report.signals.over:
+                    await self._show(report)
+        finally:
+            self._showing = None
+
+    async def _show(self, report: ToolReport) -> None:
+        """Fit the images of a report, and emit it unless its call has ended meanwhile."""
+        content: tuple[TextContent | ImageContent, ...] = ()
+        if report.images:
+            if self._pictures is None:  # people see them, also where the model reads only text
+                limits = self._config.images or ImageLimits()
+                self._pictures = Pictures(limits, self._config.context_tokens)
+            message = ToolResultMessage(report.call_id, report.tool, report.images)
+            fitted = await self._pictures.fit(message, max_chars=SHOWN_CHARS, harmless=False)
+            content = tuple(
+                block for block in fitted.content if isinstance(block, TextContent | ImageContent)
+            )
+        if omitted := report.given - len(report.images):
+            note = f"[{omitted} of {report.given} images of this update were left out]"
+            content = (TextContent(note), *content)
+        if not report.signals.over:
+            self._emit(ToolExecutionUpdate(report.call_id, report.tool, report.progress, content))
+
+    def waits(self, prepared: PreparedCall, turns: SessionTurns) -> None:
+        """Report that a call waits until other commands have ended."""
+        ahead = turns.waiting
+        why = f"at most {turns.most} commands of a session run at a time; {ahead} wait before this one"
+        self._emit(ToolExecutionUpdate(prepared.provider_id, prepared.entry.name, {"waiting": why}))
+
+    def retries(self, prepared: PreparedCall, failed: ImmediateOutcome, attempt: int, delay_s: float) -> None:
+        """Report that an attempt failed and that the call will be tried again."""
+        tool, details = prepared.entry.tool, failed.message.details
+        code = str(details.get("code")) if isinstance(details, dict) else failed.outcome
+        attempts = (tool.retry or OF_TIMEOUTS).attempts
+        self._emit(
+            ToolExecutionRetry(prepared.provider_id, tool.name, attempt, attempts, code, round(delay_s, 3))
+        )
+
+    def observe(self, facts: Sequence[SessionFact]) -> None:
+        """Report the calls that have a result; for a call that never began, report its beginning first."""
+        for fact in facts:
+            if isinstance(fact, TurnReplied):
+                calls = fact.message.tool_calls
+                self._asked = {f"{fact.turn}.{index}": call for index, call in enumerate(calls)}
+            elif isinstance(fact, CallResolved):
+                if fact.key in self._asked:
+                    self.began(fact.key, self._asked[fact.key])
+                self._begun.discard(fact.key)
+                message = fact.message
+                result = displayed(message)
+                self._emit(
+                    ToolExecutionEnd(message.tool_call_id, message.tool_name, result, message.is_error)
+                )
+
+    def _emit(self, event: ToolEvent) -> None:
+        self._hub.emit(self._tree_id, self._session, event)
+
+
+class SharedExclusiveLock:
+    """Admits calls in the order of their arrival: many together, or one alone.
+
+    Calls that arrive after one that waits to be alone wait behind it, so that no call waits forever.
+    """
+
+    __slots__ = ("_alone", "_inside", "_waiting")
+
+    def __init__(self) -> None:
+        self._inside = 0
+        self._alone = False
+        self._waiting: deque[tuple[asyncio.Future[None], bool]] = deque()
+
+    def enter_at_once(self, *, alone: bool) -> bool:
+        """Enter without waiting; return False if that is not possible now."""
+        if self._waiting or self._alone or (alone and self._inside):
+            return False
+        self._inside += 1
+        self._alone = alone
+        return True
+
+    async def enter(self, *, alone: bool) -> None:
+        """Wait for this call's turn and enter. A caller that is cancelled meanwhile has not entered."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        place = (turn, alone)
+        self._waiting.append(place)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it was admitted at the same moment
+                self.leave()
+            elif place in self._waiting:
+                self._waiting.remove(place)
+                self._admit()
+            raise
+
+    def leave(self) -> None:
+        """Leave; once for each call that entered."""
+        self._inside -= 1
+        if not self._inside:
+            self._alone = False
+        if self._waiting:
+            self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting and not self._alone:
+            turn, alone = self._waiting[0]
+            if alone and self._inside and not turn.cancelled():
+                return
+            self._waiting.popleft()
+            if turn.cancelled():
+                continue
+            self._inside += 1
+            self._alone = alone
+            turn.set_result(None)
+
+
+ABANDON_AFTER_S = 5.0
+"""A cancelled call that has not stopped by then is abandoned. A tool that needs the shell also gets the time
+that its command may take to end."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A call that executes, waits for its turn, or waits for its next attempt."""
+
+    prepared: PreparedCall
+    signals: CallSignals
+    task: asyncio.Task[Any] | None
+    give_up_at: float = math.inf
+    """Monotonic time at which it is abandoned; set when it was asked to stop."""
+    unwanted: bool = False
+    """Whether it is not tried again, because it was asked to stop or was abandoned."""
+    inside: bool = False
+    """Whether it holds the lock."""
+    turns: SessionTurns | None = None
+    """Those of which it has one; None = it needs none, or waits."""
+
+
+Abandoned = Callable[[Running, ImmediateOutcome], None]
+Run = Callable[[ExecuteCall, asyncio.Task[Any] | None], Awaitable[ImmediateOutcome | None]]
+
+
+def _runs_commands(prepared: PreparedCall) -> bool:
+    entry = prepared.entry
+    return bool(entry.tool.command_in) or SHELL.name in entry.row.declared
+
+
+def _forgotten(running: Running, outcome: ImmediateOutcome) -> None:
+    """Ignore an abandoned call: its session has left the host."""
+
+
+class RunningCalls:
+    """Runs calls and enforces their deadlines with one timer.
+
+    Args:
+        on_abandoned: Called with a call that ignored its cancellation, and the outcome it gets.
+        turns: Those of the session's calls that may run commands; None = any number runs at a time.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        watch: CallWatch,
+        on_abandoned: Abandoned,
+        turns: SessionTurns | None = None,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._watch = watch
+        self._on_abandoned = on_abandoned
+        self._turns = turns
+        self._running: dict[str, Running] = {}
+        self._claimed: set[str] = set()
+        self._lock = SharedExclusiveLock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_look = math.inf
+
+    def __bool__(self) -> bool:
+        """Whether any call runs."""
+        return bool(self._running)
+
+    def claim(self, key: str) -> bool:
+        """Claim a call; return False if it is claimed already.
+
+        After a host was lost, a call may be owed twice: by the session's intent, and by the stimulus that the
+        intent is durable.
+        """
+        if key in self._claimed:
+            return False
+        self._claimed.add(key)
+        return True
+
+    async def run_unless_skipped(self, execute: ExecuteCall, run: Run) -> ImmediateOutcome | None:
+        """Run a call in its own task; return None if it was cancelled before the task began."""
+        return await run(execute, asyncio.current_task()) if execute.call.key in self._claimed else None
+
+    def cancel(self, key: str) -> bool:
+        """Ask a call to stop. Return False if it does not run; it can't begin any more then."""
+        running = self._running.get(key)
+        if running is not None:
+            running.unwanted = True
+            self._cancel(running)
+        else:
+            self._claimed.discard(key)
+        return running is not None
+
+    def cancel_all(self) -> None:
+        """Ask every call to stop."""
+        for key in list(self._running):
+            self.cancel(key)
+
+    def close(self) -> None:
+        """Stop the timer; mark running calls as cancelled."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for running in self._running.values():
+            running.signals.cancelled = True
+        self._on_abandoned = _forgotten  # the session goes now, not with the next collection of garbage
+
+    async def run(
+        self, prepared: PreparedCall, execute: ExecuteCall, task: asyncio.Task[Any] | None
+    ) -> ImmediateOutcome | None:
+        """Run one call in the current task, given if known; return None if it was abandoned meanwhile."""
+        alone = prepared.entry.tool.sequential
+        turns = self._turns if _runs_commands(prepared) else None
+        inside = self._lock.enter_at_once(alone=alone)
+        begins = inside and (turns is None or turns.enter_at_once())
+        signals = self._signals(prepared, 1) if begins else CallSignals(math.inf)
+        running = Running(prepared, signals, task or asyncio.current_task(), inside=inside)
+        running.turns = turns if begins else None
+        self._running[execute.call.key] = running
+        try:
+            outcome = None if begins else await self._wait(running, turns, alone=alone)
+            if outcome is None:
+                outcome = await self._dispatcher.execute(
+                    prepared, execute.call_id, execute.call.digest, running.signals
+                )
+                if outcome.again:
+                    outcome = await self._try_again(running, execute, outcome)
+        finally:
+            running.signals.over = True
+            self._claimed.discard(execute.call.key)
+            current = self._running.get(execute.call.key) is running
+            if current:
+                del self._running[execute.call.key]
+            self._leave(running)
+        if running.give_up_at < math.inf and running.task is not None:
+            running.task.uncancel()
+        return outcome if current else None
+
+    async def _wait(
+        self, running: Running, turns: SessionTurns | None, *, alone: bool
+    ) -> ImmediateOutcome | None:
+        """Wait until a call may run: alone if it is sequential, and when enough other commands have ended.
+
+        Its time limit begins when it runs.
+        """
+        try:
+            if not running.inside:
+                await self._lock.enter(alone=alone)
+                running.inside = True
+            if turns is not None:
+                if not turns.enter_at_once():
+                    self._watch.waits(running.prepared, turns)
+                    await turns.enter()
+                running.turns = turns
+        except asyncio.CancelledError:
+            if not running.signals.cancelled:
+                raise
+            return self._dispatcher.skipped_outcome(running.prepared)
+        running.signals = self._signals(running.prepared, 1)
+        return None
+
+    def _signals(self, prepared: PreparedCall, attempt: int) -> CallSignals:
+        """Return the signals of an attempt that begins now, and set the timer for its deadline."""
+        signals = CallSignals(time.monotonic() + self._dispatcher.timeout_s(prepared), attempt=attempt)
+        signals.on_update = signals.on_images = self._watch.progress_callback(prepared, signals)
+        if signals.deadline < self._next_look:
+            self._look_at(signals.deadline)
+        return signals
+
+    async def _try_again(
+        self, running: Running, execute: ExecuteCall, outcome: ImmediateOutcome
+    ) -> ImmediateOutcome:
+        """Repeat a call that changes nothing until it succeeds, fails for good, or is cancelled."""
+        retry = running.prepared.entry.tool.retry or OF_TIMEOUTS
+        number = running.signals.attempt
+        while outcome.again and number < retry.attempts and not running.unwanted:
+            running.signals.over = True
+            if running.give_up_at < math.inf and running.task is not None:
+                running.task.uncancel()
+            running.give_up_at = math.inf
+            running.signals = CallSignals(math.inf, attempt=number)
+            delay_s = retry.delay_s(number, random.random())  # noqa: S311 - spreads load, guards nothing
+            self._watch.retries(running.prepared, outcome, number, delay_s)
+            try:
+                await asyncio.sleep(delay_s)
+            except asyncio.CancelledError:
+                if not running.signals.cancelled:
+                    raise
+                return self._dispatcher.interrupted_outcome(running.prepared, running.signals)
+            number += 1
+            running.signals = self._signals(running.prepared, number)
+            outcome = await self._dispatcher.execute(
+                running.prepared, execute.call_id, execute.call.digest, running.signals
+            )
+        return outcome
+
+    def _leave(self, running: Running) -> None:
+        if running.turns is not None:
+            running.turns.leave()
+            running.turns = None
+        if running.inside:
+            running.inside = False
+            self._lock.leave()
+
+    def _cancel(self, running: Running) -> None:
+        running.signals.cancelled = True
+        if running.give_up_at < math.inf or running.task is None:
+            return
+        cleanup_s = self._dispatcher.cleanup_s if _runs_commands(running.prepared) else 0.0
+        patience_s = ABANDON_AFTER_S + cleanup_s
+        running.give_up_at = time.monotonic() + patience_s
+        running.task.cancel()
+        self._look_at(running.give_up_at)
+
+    def _look_at(self, when: float) -> None:
+        """Set the timer to a time, unless it fires earlier; it stays set when calls end."""
+        if when >= self._next_look:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_look = when
+        delay_s = max(0.0, when - time.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._look)
+
+    def _look(self) -> None:
+        """Stop calls whose deadline has passed; abandon those that did not stop."""
+        self._timer = None
+        self._next_look = math.inf
+        now = time.monotonic()
+        for key, running in list(self._running.items()):
+            if running.give_up_at <= now:
+                del self._running[key]
+                self._watch.abandoned += 1
+                running.unwanted = True
+                running.signals.over = True
+                self._leave(running)
+                self._on_abandoned(
+                    running, self._dispatcher.interrupted_outcome(running.prepared, running.signals)
+                )
+            elif running.give_up_at < math.inf:
+                self._look_at(running.give_up_at)
+            elif running.signals.deadline <= now:
+                self._cancel(running)
+            else:
+                self._look_at(running.signals.deadline)
+
+
+Making: TypeAlias = Callable[[], Awaitable[ImmediateOutcome]]
+"""Makes a call's outcome."""
+
+
+class Delegation:
+    """Hands a session's calls over to the program or to a person, and makes results of the answers.
+
+    Args:
+        dispatcher: Checks calls and makes results.
+        now_ms: The clock.
+        due: Receives the stimuli for the session.
+        out: Receives the instructions for the supervisor.
+        ids: Gives the calls their ids for the program.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        now_ms: Callable[[], int],
+        due: deque[tuple[str, Stimulus]],
+        out: list[Any],
+        ids: SessionIds,
+    ) -> None:
+        self.tools = dispatcher.client_tools
+        """Names of the tools that the program runs."""
+        self._dispatcher = dispatcher
+        self._now_ms = now_ms
+        self._due = due
+        self._out = out
+        self._ids = ids
+        self._taking: dict[str, todo.TakeAnswer] = {}
+        """Call to the answer that its result is being made of."""
+
+    def hand_over(
+        self, execute: todo.ExecuteCall, prepared: PreparedCall | None, call: CallState
+    ) -> ImmediateOutcome | None:
+        """Hand a call over to the program; if another host had prepared it, prepare it again.
+
+        Returns:
+            The outcome of a call that may no longer be made; None if it was handed over.
+        """
+        wanted, key = execute.call, execute.call.key
+        checked: PreparedCall | ImmediateOutcome | None = prepared
+        if checked is None:
+            checked = self._dispatcher.prepare_again(wanted, call.call.id, call.asked_by)
+        if isinstance(checked, PreparedCall):
+            checked = self._dispatcher.check_unchanged(checked, wanted.digest) or checked
+        if isinstance(checked, ImmediateOutcome):
+            return checked
+        at_ms = self._now_ms()
+        to_person = wanted.tool in self._dispatcher.person_tools
+        if to_person and not self._dispatcher.can_ask_person:
+            return self._dispatcher.nobody_to_ask(checked, call.call.id)
+        expires_at_ms = at_ms + int(self._dispatcher.timeout_s(checked) * 1000)
+        client_id = self._ids.client(key)
+        delegated = stimuli.CallHandedOver(at_ms, client_id, checked.call, expires_at_ms, to_person)
+        self._due.append((f"call:{key}", delegated))
+        return None
+
+    def ask_for(self, wanted: ToolInput, state: SessionState, key: str) -> stimuli.CallHandedOver:
+        """Return the stimulus by which a running call asks a person for input."""
+        call, at_ms = state.calls[key], self._now_ms()
+        expires_at_ms = at_ms + int(self._dispatcher.answer_s * 1000)
+        return stimuli.CallHandedOver(
+            at_ms, client_id_of(state, call), call.final, expires_at_ms, to_person=True, input=wanted
+        )
+
+    def making_of(self, take: todo.TakeAnswer, call: CallState) -> Making | None:
+        """Return a function that makes an answer's outcome; None if the answer is refused and reported."""
+        if take.key in self._taking:
+            self._out.append(todo.SettleAnswer(take.answer_id, taken=False))
+            return None
+        try:
+            made = self._dispatcher.client_outcome(take.key, call.call.id, call.tool, take.answer)
+        except ToolError as error:
+            field = error.field if isinstance(error, ValidationError) else None
+            refused = todo.SettleAnswer(take.answer_id, taken=False, refusal=error.message, field=field)
+            self._out.append(refused)
+            return None
+        self._taking[take.key] = take
+        return partial(self._dispatcher.fit_images, made, call.final.tier)
+
+    def answer_to(self, key: str) -> todo.TakeAnswer | None:
+        """Return, once, the answer that a call's result was made of; None = of none."""
+        return self._taking.pop(key, None) if self._taking else None

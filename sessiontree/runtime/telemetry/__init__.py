@@ -1,0 +1,1 @@
+"""Telemetry: spans and log lines made from the facts of a tree."""
