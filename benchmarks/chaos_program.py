@@ -49,7 +49,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.backends.local.backend import Faults, LocalBackend
 from sessiontree.contracts.facts import stimuli
 from sessiontree.contracts.facts.session_facts import CallIntended, CallOpened, CallResolved

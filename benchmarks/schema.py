@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import read_options, show
-from sessiontree.api.plugins import installed_tools
+from sessiontree.api.configuration.plugins import installed_tools
 from sessiontree.contracts.tools.plugins import PluginContext
 from sessiontree.schema.derive import derive_schema
 from sessiontree.schema.dialect import DIALECTS

@@ -36,7 +36,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.backends.ray.engine_servers import listener_of
 from sessiontree.bench import Attempt, Sample, Suite
 from sessiontree.bench.ledger.leases import SampleLease

@@ -17,53 +17,53 @@ from typing import TYPE_CHECKING, Any  # noqa: E402
 from sessiontree.version import VERSION  # noqa: E402
 
 if TYPE_CHECKING:
-    from sessiontree.api.agents import AgentSpec as AgentSpec
-    from sessiontree.api.agents import load_agents as load_agents
-    from sessiontree.api.app import App as App
-    from sessiontree.api.app import ProgramsLike as ProgramsLike
-    from sessiontree.api.app import SkillsLike as SkillsLike
-    from sessiontree.api.child_results import ChildResult as ChildResult
-    from sessiontree.api.child_results import OnChildError as OnChildError
-    from sessiontree.api.client_calls import ClientCalls as ClientCalls
-    from sessiontree.api.client_calls import WaitingCall as WaitingCall
-    from sessiontree.api.configuration import Configuration as Configuration
-    from sessiontree.api.configuration import WorkspaceEntry as WorkspaceEntry
-    from sessiontree.api.configured_models import ModelEntry as ModelEntry
-    from sessiontree.api.configured_models import RateSettings as RateSettings
-    from sessiontree.api.configured_models import TimeoutSettings as TimeoutSettings
-    from sessiontree.api.fact_reader import FactReader as FactReader
-    from sessiontree.api.inbox import Approvals as Approvals
-    from sessiontree.api.inbox import PendingApproval as PendingApproval
-    from sessiontree.api.keyword_options import ChildOptions as ChildOptions
-    from sessiontree.api.keyword_options import MapOptions as MapOptions
-    from sessiontree.api.keyword_options import ResumeOptions as ResumeOptions
-    from sessiontree.api.keyword_options import SpawnOptions as SpawnOptions
-    from sessiontree.api.keyword_options import TreeOptions as TreeOptions
-    from sessiontree.api.model_choice import ModelLike as ModelLike
-    from sessiontree.api.options import ApproverLike as ApproverLike
-    from sessiontree.api.options import ChannelLike as ChannelLike
-    from sessiontree.api.options import GuidanceSource as GuidanceSource
-    from sessiontree.api.options import PluginsLike as PluginsLike
-    from sessiontree.api.options import PolicyLike as PolicyLike
-    from sessiontree.api.own_workspaces import MergeConflict as MergeConflict
-    from sessiontree.api.own_workspaces import Merged as Merged
-    from sessiontree.api.own_workspaces import OwnWorkspace as OwnWorkspace
-    from sessiontree.api.own_workspaces import OwnWorkspaces as OwnWorkspaces
-    from sessiontree.api.pending_reply import PendingReply as PendingReply
-    from sessiontree.api.program_files import SavedProgramWarning as SavedProgramWarning
-    from sessiontree.api.questions import PendingQuestion as PendingQuestion
-    from sessiontree.api.questions import Questions as Questions
-    from sessiontree.api.runtime import Runtime as Runtime
-    from sessiontree.api.runtime_options import BackendName as BackendName
-    from sessiontree.api.runtime_options import Enforcement as Enforcement
-    from sessiontree.api.runtime_options import RuntimeOptions as RuntimeOptions
-    from sessiontree.api.runtime_options import Shards as Shards
-    from sessiontree.api.session_handle import SessionHandle as SessionHandle
-    from sessiontree.api.session_tree import SessionTree as SessionTree
-    from sessiontree.api.skills import SkillWarning as SkillWarning
-    from sessiontree.api.stored_trees import StoredTrees as StoredTrees
-    from sessiontree.api.telemetry import Telemetry as Telemetry
-    from sessiontree.api.telemetry import TelemetryLike as TelemetryLike
+    from sessiontree.api.agents.agents import AgentSpec as AgentSpec
+    from sessiontree.api.agents.agents import load_agents as load_agents
+    from sessiontree.api.agents.configured_models import ModelEntry as ModelEntry
+    from sessiontree.api.agents.configured_models import RateSettings as RateSettings
+    from sessiontree.api.agents.configured_models import TimeoutSettings as TimeoutSettings
+    from sessiontree.api.agents.model_choice import ModelLike as ModelLike
+    from sessiontree.api.configuration.configuration import Configuration as Configuration
+    from sessiontree.api.configuration.configuration import WorkspaceEntry as WorkspaceEntry
+    from sessiontree.api.options.app import App as App
+    from sessiontree.api.options.app import ProgramsLike as ProgramsLike
+    from sessiontree.api.options.app import SkillsLike as SkillsLike
+    from sessiontree.api.options.options import ApproverLike as ApproverLike
+    from sessiontree.api.options.options import ChannelLike as ChannelLike
+    from sessiontree.api.options.options import GuidanceSource as GuidanceSource
+    from sessiontree.api.options.options import PluginsLike as PluginsLike
+    from sessiontree.api.options.options import PolicyLike as PolicyLike
+    from sessiontree.api.options.skills import SkillWarning as SkillWarning
+    from sessiontree.api.programs.program_files import SavedProgramWarning as SavedProgramWarning
+    from sessiontree.api.runtime.runtime import Runtime as Runtime
+    from sessiontree.api.runtime.runtime_options import BackendName as BackendName
+    from sessiontree.api.runtime.runtime_options import Enforcement as Enforcement
+    from sessiontree.api.runtime.runtime_options import RuntimeOptions as RuntimeOptions
+    from sessiontree.api.runtime.runtime_options import Shards as Shards
+    from sessiontree.api.stored.stored_trees import StoredTrees as StoredTrees
+    from sessiontree.api.telemetry.telemetry import Telemetry as Telemetry
+    from sessiontree.api.telemetry.telemetry import TelemetryLike as TelemetryLike
+    from sessiontree.api.tree.child_results import ChildResult as ChildResult
+    from sessiontree.api.tree.child_results import OnChildError as OnChildError
+    from sessiontree.api.tree.client_calls import ClientCalls as ClientCalls
+    from sessiontree.api.tree.client_calls import WaitingCall as WaitingCall
+    from sessiontree.api.tree.fact_reader import FactReader as FactReader
+    from sessiontree.api.tree.inbox import Approvals as Approvals
+    from sessiontree.api.tree.inbox import PendingApproval as PendingApproval
+    from sessiontree.api.tree.keyword_options import ChildOptions as ChildOptions
+    from sessiontree.api.tree.keyword_options import MapOptions as MapOptions
+    from sessiontree.api.tree.keyword_options import ResumeOptions as ResumeOptions
+    from sessiontree.api.tree.keyword_options import SpawnOptions as SpawnOptions
+    from sessiontree.api.tree.keyword_options import TreeOptions as TreeOptions
+    from sessiontree.api.tree.own_workspaces import MergeConflict as MergeConflict
+    from sessiontree.api.tree.own_workspaces import Merged as Merged
+    from sessiontree.api.tree.own_workspaces import OwnWorkspace as OwnWorkspace
+    from sessiontree.api.tree.own_workspaces import OwnWorkspaces as OwnWorkspaces
+    from sessiontree.api.tree.pending_reply import PendingReply as PendingReply
+    from sessiontree.api.tree.questions import PendingQuestion as PendingQuestion
+    from sessiontree.api.tree.questions import Questions as Questions
+    from sessiontree.api.tree.session_handle import SessionHandle as SessionHandle
+    from sessiontree.api.tree.session_tree import SessionTree as SessionTree
     from sessiontree.channels.port import HumanChannel as HumanChannel
     from sessiontree.channels.program_channels import Answerer as Answerer
     from sessiontree.channels.program_channels import AnswerLike as AnswerLike
@@ -592,19 +592,25 @@ _ROOMS = {
     "contracts.tools.schema_tool": ("SchemaTool", "schema_tool"),
     "contracts.recorded.senders": ("Principal", "Sender"),
     "contracts.facts.tree_config": ("ShardRow", "TreeSummary", "Via"),
-    "api.agents": ("AgentSpec", "load_agents"),
-    "api.app": ("App", "ProgramsLike", "SkillsLike"),
-    "api.keyword_options": ("ChildOptions", "MapOptions", "ResumeOptions", "SpawnOptions", "TreeOptions"),
-    "api.child_results": ("ChildResult", "OnChildError"),
-    "api.configuration": ("Configuration", "WorkspaceEntry"),
-    "api.fact_reader": ("FactReader",),
-    "api.inbox": ("Approvals", "PendingApproval"),
-    "api.own_workspaces": ("MergeConflict", "Merged", "OwnWorkspace", "OwnWorkspaces"),
-    "api.program_files": ("SavedProgramWarning",),
-    "api.questions": ("PendingQuestion", "Questions"),
-    "api.pending_reply": ("PendingReply",),
-    "api.session_handle": ("SessionHandle",),
-    "api.skills": ("SkillWarning",),
+    "api.agents.agents": ("AgentSpec", "load_agents"),
+    "api.options.app": ("App", "ProgramsLike", "SkillsLike"),
+    "api.tree.keyword_options": (
+        "ChildOptions",
+        "MapOptions",
+        "ResumeOptions",
+        "SpawnOptions",
+        "TreeOptions",
+    ),
+    "api.tree.child_results": ("ChildResult", "OnChildError"),
+    "api.configuration.configuration": ("Configuration", "WorkspaceEntry"),
+    "api.tree.fact_reader": ("FactReader",),
+    "api.tree.inbox": ("Approvals", "PendingApproval"),
+    "api.tree.own_workspaces": ("MergeConflict", "Merged", "OwnWorkspace", "OwnWorkspaces"),
+    "api.programs.program_files": ("SavedProgramWarning",),
+    "api.tree.questions": ("PendingQuestion", "Questions"),
+    "api.tree.pending_reply": ("PendingReply",),
+    "api.tree.session_handle": ("SessionHandle",),
+    "api.options.skills": ("SkillWarning",),
     "hooks.redact": ("Redact",),
     "hooks.results": ("AddMetadata", "TrimResults"),
     "journal.record": ("JournalRecord",),
@@ -656,16 +662,16 @@ _ROOMS = {
         "ToolPolicy",
     ),
     "policy.compiled": ("PolicyWarning",),
-    "api.runtime": ("Runtime",),
-    "api.runtime_options": ("BackendName", "Enforcement", "RuntimeOptions", "Shards"),
+    "api.runtime.runtime": ("Runtime",),
+    "api.runtime.runtime_options": ("BackendName", "Enforcement", "RuntimeOptions", "Shards"),
     "schema.dialect": ("SchemaWarning",),
     "schema.derive": ("to_mcp_tool",),
-    "api.session_tree": ("SessionTree",),
-    "api.stored_trees": ("StoredTrees",),
-    "api.telemetry": ("Telemetry", "TelemetryLike"),
+    "api.tree.session_tree": ("SessionTree",),
+    "api.stored.stored_trees": ("StoredTrees",),
+    "api.telemetry.telemetry": ("Telemetry", "TelemetryLike"),
     "tree.report": ("ReceiptLine",),
     "contracts.values.jsonable": ("JsonValue",),
-    "api.configured_models": ("ModelEntry", "RateSettings", "TimeoutSettings"),
+    "api.agents.configured_models": ("ModelEntry", "RateSettings", "TimeoutSettings"),
     "contracts.recorded.codec": ("Outcome",),
     "contracts.reports.events": (
         "Done",
@@ -683,7 +689,7 @@ _ROOMS = {
         "ToolExecutionUpdate",
         "TranscriptRepaired",
     ),
-    "api.options": ("ApproverLike", "ChannelLike", "GuidanceSource", "PluginsLike", "PolicyLike"),
+    "api.options.options": ("ApproverLike", "ChannelLike", "GuidanceSource", "PluginsLike", "PolicyLike"),
     "contracts.facts.stimuli": ("SendMode",),
     "contracts.handles.ports": (
         "AgentInfo",
@@ -714,9 +720,9 @@ _ROOMS = {
         "Writer",
         "Written",
     ),
-    "api.model_choice": ("ModelLike",),
+    "api.agents.model_choice": ("ModelLike",),
     "channels.port": ("HumanChannel",),
-    "api.client_calls": ("ClientCalls", "WaitingCall"),
+    "api.tree.client_calls": ("ClientCalls", "WaitingCall"),
     "policy.catalog": ("Profile",),
     "contracts.recorded.child_workspaces": (
         "ChangesState",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from sessiontree import ConfigError
-from sessiontree.api.paths import absolute_path
+from sessiontree.api.runtime.paths import absolute_path
 from sessiontree.bench.results.comparison import RunComparison, compare_runs
 from sessiontree.bench.results.metrics import metrics_of
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun

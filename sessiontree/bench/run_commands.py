@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 from rich.console import Console
 
 from sessiontree import ConfigError, make_visible
-from sessiontree.api.paths import absolute_path
-from sessiontree.api.runtime import late
+from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.runtime.runtime import late
 from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.results.recorded_run import LEDGER, RunCounts
 from sessiontree.bench.results.results import RunResults

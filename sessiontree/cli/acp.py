@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree import ConfigError, SessionTree
-from sessiontree.api.approval_modes import describe_rights
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.agents.approval_modes import describe_rights
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.approvals import ApprovalPrompt
 from sessiontree.cli.configured_tree import (
     checked_workspace,

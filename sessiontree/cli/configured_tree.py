@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree import AgentSpec, App, Budget, ConfigError, Configuration, Limits
-from sessiontree.api.app import take_app
-from sessiontree.api.approval_modes import DEFAULT_MODE, MODES, with_own_system_tier
-from sessiontree.api.model_choice import models_of
-from sessiontree.api.paths import absolute_path
+from sessiontree.api.agents.approval_modes import DEFAULT_MODE, MODES, with_own_system_tier
+from sessiontree.api.agents.model_choice import models_of
+from sessiontree.api.options.app import take_app
+from sessiontree.api.runtime.paths import absolute_path
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.contracts.settings.settings import meant

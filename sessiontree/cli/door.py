@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import AgentSpec, Configuration
-from sessiontree.api.model_choice import models_of
-from sessiontree.api.runtime import Runtime
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.agents.model_choice import models_of
+from sessiontree.api.runtime.runtime import Runtime
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
 from sessiontree.cli.configured_tree import load_configuration, tree_options
 from sessiontree.cli.options import load

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from sessiontree.api.journaled_trees import dry_fork, dry_resume
+from sessiontree.api.stored.journaled_trees import dry_fork, dry_resume
 from sessiontree.cli.configured_tree import load_configuration
 from sessiontree.cli.fork import tasks_in
 from sessiontree.cli.screen import RichScreen, counted

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sessiontree.api import journaled_trees, tree_export
+from sessiontree.api.stored import journaled_trees, tree_export
 from sessiontree.api.trajectories import atif_export
 from sessiontree.cli.memory import MemoryPlace
 from sessiontree.cli.screen import RichScreen, counted

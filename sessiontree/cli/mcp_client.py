@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from sessiontree.api.configuration import Configuration
-from sessiontree.api.configuration_file import configuration_file
-from sessiontree.api.mcp_servers import read_pin, state_of, token_folder, write_pin
+from sessiontree.api.configuration.configuration import Configuration
+from sessiontree.api.configuration.configuration_file import configuration_file
+from sessiontree.api.configuration.mcp_servers import read_pin, state_of, token_folder, write_pin
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import find_state_dir

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.door import given_rights, make_conversations
 from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen

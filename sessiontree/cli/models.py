@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sessiontree import ConfigError, Configuration, ProviderModel
-from sessiontree.api.model_choice import models_of
+from sessiontree.api.agents.model_choice import models_of
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.models.providers.provider_model import PROVIDERS, Provider

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sessiontree import ConfigError, Configuration
-from sessiontree.api.front_matter import Malformed
-from sessiontree.api.journaled_trees import StoredFacts
-from sessiontree.api.program_check import ProgramFit, check_program
-from sessiontree.api.program_files import SUFFIX, program_in, read_programs
-from sessiontree.api.program_signature import UnfitProgram
-from sessiontree.api.program_text import file_text
+from sessiontree.api.agents.front_matter import Malformed
+from sessiontree.api.programs.program_check import ProgramFit, check_program
+from sessiontree.api.programs.program_files import SUFFIX, program_in, read_programs
+from sessiontree.api.programs.program_signature import UnfitProgram
+from sessiontree.api.programs.program_text import file_text
+from sessiontree.api.stored.journaled_trees import StoredFacts
 from sessiontree.cli.configured_tree import checked_workspace, load_configuration, mode_of
 from sessiontree.cli.screen import FAILED, RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id

@@ -15,9 +15,9 @@ from sessiontree import (
     SessionTree,
     ValidationError,
 )
-from sessiontree.api.program_files import read_programs
-from sessiontree.api.program_grants import grant_program
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.programs.program_files import read_programs
+from sessiontree.api.programs.program_grants import grant_program
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.configured_tree import checked_workspace, load_configuration, tree_options
 from sessiontree.cli.run import TYPED, TaskRun, terminal_channel
 from sessiontree.cli.screen import RichScreen

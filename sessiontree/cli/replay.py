@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from sessiontree.api.journaled_trees import replay_tree
+from sessiontree.api.stored.journaled_trees import replay_tree
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, whole_tree_id
 from sessiontree.contracts.errors import TreeNotFound

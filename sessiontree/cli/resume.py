@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sessiontree import ConfigError, SessionTree
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.chat import PURPOSE as CHAT
 from sessiontree.cli.configured_tree import find_app, load_configuration
 from sessiontree.cli.connect import live_trees

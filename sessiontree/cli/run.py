@@ -38,8 +38,8 @@ from sessiontree import (
     TerminalChannel,
     Usage,
 )
-from sessiontree.api.approval_modes import describe_commands, describe_rights
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.agents.approval_modes import describe_commands, describe_rights
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.cli.attachments import Attachments, read_attachments

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from pathlib import Path
 from typing import Any
 
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.cli.door import list_agents, make_conversations
 from sessiontree.cli.options import load
 from sessiontree.cli.screen import RichScreen
@@ -98,7 +98,7 @@ def _due_trees(
         load(name)
         for name in (
             "sessiontree.serve.due_trees:DueTrees",
-            "sessiontree.api.session_tree:SessionTree",
+            "sessiontree.api.tree.session_tree:SessionTree",
             "sessiontree.cli.configured_tree:find_app",
             "sessiontree.cli.configured_tree:load_configuration",
         )

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
-from sessiontree.api.folded_programs import folded_transcript
-from sessiontree.api.journaled_trees import StoredFacts
-from sessiontree.api.transcript import TranscriptStep, transcript_of
+from sessiontree.api.stored.folded_programs import folded_transcript
+from sessiontree.api.stored.journaled_trees import StoredFacts
+from sessiontree.api.stored.transcript import TranscriptStep, transcript_of
 from sessiontree.cli.changes import FAILURE
 from sessiontree.cli.screen import RichScreen, counted
 from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree, whole_tree_id

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sessiontree.api.options import plugin_context, plugins_of, policy_of
-from sessiontree.api.paths import default_state_dir, workspace_root
-from sessiontree.api.plugins import InstalledTool, installed_tools
+from sessiontree.api.configuration.plugins import InstalledTool, installed_tools
+from sessiontree.api.options.options import plugin_context, plugins_of, policy_of
+from sessiontree.api.runtime.paths import default_state_dir, workspace_root
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind

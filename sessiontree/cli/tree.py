@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, overload
 
-from sessiontree.api.approval_modes import describe_mode
-from sessiontree.api.paths import absolute_path, default_state_dir, workspace_root
+from sessiontree.api.agents.approval_modes import describe_mode
+from sessiontree.api.runtime.paths import absolute_path, default_state_dir, workspace_root
 from sessiontree.cli.changes import shortened
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError, JournalCorrupt, TreeNotFound

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
-from sessiontree.api.app import take_app
-from sessiontree.api.model_choice import ModelLike
-from sessiontree.api.options import new_nonce
-from sessiontree.api.program_files import read_programs
-from sessiontree.api.program_grants import grant_program
-from sessiontree.api.runtime import Runtime
-from sessiontree.api.session_tree import SessionTree
-from sessiontree.api.stored_trees import StoredTrees
+from sessiontree.api.agents.model_choice import ModelLike
+from sessiontree.api.options.app import take_app
+from sessiontree.api.options.options import new_nonce
+from sessiontree.api.programs.program_files import read_programs
+from sessiontree.api.programs.program_grants import grant_program
+from sessiontree.api.runtime.runtime import Runtime
+from sessiontree.api.stored.stored_trees import StoredTrees
+from sessiontree.api.tree.session_tree import SessionTree
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary

@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from sessiontree.api.owned_files import PRIVATE, replace_owned
+from sessiontree.api.agents.owned_files import PRIVATE, replace_owned
 from sessiontree.contracts.errors import ConfigError
 
 MAX_ENTRIES: Final = 50_000

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from sessiontree.api.backend import READ_AT_ONCE, READ_WAIT_S
+from sessiontree.api.runtime.backend import READ_AT_ONCE, READ_WAIT_S
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi
 

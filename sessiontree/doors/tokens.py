@@ -18,7 +18,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from sessiontree.api.owned_files import PRIVATE, replace_owned
+from sessiontree.api.agents.owned_files import PRIVATE, replace_owned
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.settings import StrictSettings, faults_of
 from sessiontree.doors.principals import DoorName, DoorPrincipal, DoorRights

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sessiontree.api.pending_reply import PendingReply
+from sessiontree.api.tree.pending_reply import PendingReply
 from sessiontree.contracts.errors import SessionFailed, SessionTreeError
 from sessiontree.contracts.facts.session_facts import MessageReceived, RunFinished
 from sessiontree.contracts.values.session_ids import MAIN

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
-from sessiontree.api.pending_reply import ON_LEFT, PendingReply
+from sessiontree.api.tree.pending_reply import ON_LEFT, PendingReply
 from sessiontree.contracts.errors import SessionTreeError
 
 AFTER_S: Final = 2.0

@@ -334,7 +334,7 @@ def _readable(value: object) -> str:
 
 
 _TYPES: Final = (
-    ("sessiontree.api.inbox", "PendingApproval", pending_bundle),
+    ("sessiontree.api.tree.inbox", "PendingApproval", pending_bundle),
     ("sessiontree.sync.session", "PendingApproval", pending_bundle),
     ("sessiontree.contracts.recorded.approvals", "ApprovalRequest", request_bundle),
     ("sessiontree.contracts.recorded.results", "SessionResult", result_bundle),

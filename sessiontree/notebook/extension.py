@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.api.runtime import late
+from sessiontree.api.runtime.runtime import late
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from sessiontree.api.journaled_trees import StoredFacts
-from sessiontree.api.runtime import OPEN
+from sessiontree.api.runtime.runtime import OPEN
+from sessiontree.api.stored.journaled_trees import StoredFacts
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.facts.session_facts import CallResolved, ProgramAdvanced, ProgramStarted
 from sessiontree.contracts.recorded.programs import depth_of

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final, TextIO
 
-from sessiontree.api.child_results import ChildResult
+from sessiontree.api.tree.child_results import ChildResult
 from sessiontree.contracts.recorded.results import ChildOutcome
 from sessiontree.contracts.reports.fan_outs import count_outcomes
 from sessiontree.notebook.cell_html import cell_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sessiontree.api.runtime import OPEN
+from sessiontree.api.runtime.runtime import OPEN
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.notebook.displays import RUNNING, page_address, tree_bundle
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from sessiontree.api.session_tree import SessionTree
+from sessiontree.api.tree.session_tree import SessionTree
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.kinds import SessionStatus

@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from sessiontree.api.journaled_trees import fork_tree, replay_tree
+from sessiontree.api.stored.journaled_trees import fork_tree, replay_tree
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.recorded.approvals import ApprovalAnswer

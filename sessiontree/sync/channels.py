@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, TextIO, TypeAlias, TypeVar, cast
 
-from sessiontree.api.options import (
+from sessiontree.api.options.options import (
     ApproverLike,
     ChannelLike,
     channel_members,

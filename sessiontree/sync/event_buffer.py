@@ -14,7 +14,7 @@ from sessiontree.sync.bridge import Crossing
 from sessiontree.sync.portal import not_open
 
 if TYPE_CHECKING:
-    from sessiontree.api import fact_reader
+    from sessiontree.api.tree import fact_reader
     from sessiontree.journal.record import JournalRecord
     from sessiontree.runtime.transport import progress
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from sessiontree.api.child_results import ChildResult
-from sessiontree.api.keyword_options import MapOptions, SpawnOptions
-from sessiontree.api.options import ApproverLike
+from sessiontree.api.options.options import ApproverLike
+from sessiontree.api.tree.child_results import ChildResult
+from sessiontree.api.tree.keyword_options import MapOptions, SpawnOptions
 from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import ChildKind, SessionKind
 from sessiontree.contracts.recorded.approvals import ApprovalRequest
@@ -27,8 +27,8 @@ from sessiontree.sync.event_buffer import drained
 from sessiontree.tree.report import ReceiptLine
 
 if TYPE_CHECKING:
-    from sessiontree.api import client_calls, inbox, own_workspaces, questions
-    from sessiontree.api.own_workspaces import Merged, OwnWorkspace
+    from sessiontree.api.tree import client_calls, inbox, own_workspaces, questions
+    from sessiontree.api.tree.own_workspaces import Merged, OwnWorkspace
 
 T = TypeVar("T")
 

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from sessiontree.api import runtime as on_loop
-from sessiontree.api import session_tree as tree_on_loop
-from sessiontree.api import stored_trees as trees_on_loop
-from sessiontree.api.app import App
-from sessiontree.api.keyword_options import ChildOptions, ResumeOptions, TreeOptions
-from sessiontree.api.options import ApproverLike, ChannelLike
-from sessiontree.api.runtime_options import RuntimeOptions
+from sessiontree.api.options.app import App
+from sessiontree.api.options.options import ApproverLike, ChannelLike
+from sessiontree.api.runtime.runtime import runtime as on_loop
+from sessiontree.api.runtime.runtime_options import RuntimeOptions
+from sessiontree.api.stored import stored_trees as trees_on_loop
+from sessiontree.api.tree import session_tree as tree_on_loop
+from sessiontree.api.tree.keyword_options import ChildOptions, ResumeOptions, TreeOptions
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.sync.bases import RuntimeBase, TreeBase, runtime_on_loop, with_own_lease

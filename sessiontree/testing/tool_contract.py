@@ -36,12 +36,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 import jsonschema_rs
 
-from sessiontree.api.agents import AgentSpec
-from sessiontree.api.app import App
-from sessiontree.api.options import PolicyLike
-from sessiontree.api.runtime_options import BackendName
-from sessiontree.api.session_handle import SessionHandle
-from sessiontree.api.session_tree import SessionTree
+from sessiontree.api.agents.agents import AgentSpec
+from sessiontree.api.options.app import App
+from sessiontree.api.options.options import PolicyLike
+from sessiontree.api.runtime.runtime_options import BackendName
+from sessiontree.api.tree.session_handle import SessionHandle
+from sessiontree.api.tree.session_tree import SessionTree
 from sessiontree.contracts.errors import PermissionDenied, SessionTreeError, Timeout
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.approvals import ApprovalMode

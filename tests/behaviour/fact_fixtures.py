@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sessiontree import SessionTree, ToolCall
-from sessiontree.api.inbox import PendingApproval
+from sessiontree.api.tree.inbox import PendingApproval
 from sessiontree.contracts.facts.tree_facts import ApprovalWaiting
 from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage
 from sessiontree.journal.record import JournalRecord

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from sessiontree import AsyncFunctionModel, Limits, PolicyConfig, SessionTree, ToolPolicy
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.contracts.facts.tree_facts import SessionEnded
 from tests.behaviour.fact_fixtures import until
 from tests.behaviour.forty_fakes import CHILDREN, FREE, FortyReply

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from sessiontree import SessionTree, script_call
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from tests.behaviour.job_fakes import steps
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from sessiontree import FunctionModel, SessionTree
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from tests.behaviour import household_fakes as household
 from tests.behaviour.deadly_fakes import Countdown, DeadlyAppend, DeadlyLaunch, DeadlyReply
 from tests.behaviour.effect_fakes import Look

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import AgentSpec, ScriptedModel, script_call
-from sessiontree.api.mcp_servers import write_pin
+from sessiontree.api.configuration.mcp_servers import write_pin
 from sessiontree.mcp.pins import PinnedServer, PinnedTool, identity_of, tools_of_listing
 from sessiontree.mcp.server_process import ServerProcess, start_server
 from sessiontree.mcp.settings import McpServer, TierName, reach

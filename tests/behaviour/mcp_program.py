@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sessiontree import SessionTree
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.contracts.facts.tree_facts import ClientCallOpened
 from sessiontree.journal.replay import read_facts
 from tests.behaviour.mcp_fixtures import asking_options

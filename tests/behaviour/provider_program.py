@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from sessiontree import ProviderModel, SessionTree
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.contracts.facts.session_facts import MessageReceived
 from tests.behaviour.fact_fixtures import until
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from sessiontree import SessionTree
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.contracts.facts.tree_facts import ClientCallOpened
 from tests.behaviour.fact_fixtures import until
 from tests.behaviour.question_fixtures import ASKS, ENDLESS, asking_model

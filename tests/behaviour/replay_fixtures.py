@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sessiontree.api.journaled_trees import replay_tree
+from sessiontree.api.stored.journaled_trees import replay_tree
 from sessiontree.contracts.errors import JournalError
 from sessiontree.contracts.reports.replay_report import ReplayReport
 from sessiontree.journal.journal import Journal

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sessiontree import AnswerTooLate, Limits, ScriptedModel, script_call
-from sessiontree.api.inbox import PendingApproval
+from sessiontree.api.tree.inbox import PendingApproval
 from sessiontree.contracts.facts.tree_facts import ApprovalDecided
 from sessiontree.models.answers import Answer
 from tests.behaviour.effect_fakes import TOOLS, effects

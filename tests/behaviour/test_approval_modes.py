@@ -18,7 +18,7 @@ from sessiontree import (
     ScriptedModel,
     tool,
 )
-from sessiontree.api.approval_modes import CALLS, MODES, describe_commands, mode_table, outcome_of
+from sessiontree.api.agents.approval_modes import CALLS, MODES, describe_commands, mode_table, outcome_of
 from sessiontree.contracts.facts.tree_facts import ApprovalDecided
 from sessiontree.contracts.kinds import SystemAnswer
 from sessiontree.contracts.recorded.approvals import ApprovalMode

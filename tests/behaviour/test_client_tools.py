@@ -30,7 +30,7 @@ from sessiontree import (
     ValidationError,
     script_call,
 )
-from sessiontree.api.client_calls import WaitingCall
+from sessiontree.api.tree.client_calls import WaitingCall
 from sessiontree.contracts.facts.session_facts import CallDelegated, CallParked, CallResolved
 from sessiontree.contracts.facts.tree_facts import ClientCallEnded as Closed
 from sessiontree.contracts.facts.tree_facts import ClientCallOpened, ResultHeld

@@ -29,7 +29,7 @@ from sessiontree import (
     TerminalChannel,
     script_call,
 )
-from sessiontree.api.backend import READ_WAIT_S
+from sessiontree.api.runtime.backend import READ_WAIT_S
 from sessiontree.contracts.facts.tree_facts import SessionSpawned
 from sessiontree.models.answers import Answer
 from tests.behaviour import household_fakes as household

@@ -39,7 +39,7 @@ from sessiontree import (
     sync,
     tool,
 )
-from sessiontree.api.runtime import Runtime
+from sessiontree.api.runtime.runtime import Runtime
 from tests.behaviour.effect_fakes import TOOLS, Look, Words
 from tests.behaviour.tree_fixtures import Opener
 

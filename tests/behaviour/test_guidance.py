@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree import AgentSpec, ConfigError, FunctionModel, ModelRequest
-from sessiontree.api.guidance import MAX_CHARS, guidance_of
+from sessiontree.api.options.guidance import MAX_CHARS, guidance_of
 from sessiontree.contracts.values.untrusted import BEGIN, END
 from tests.behaviour.tree_fixtures import Opener
 

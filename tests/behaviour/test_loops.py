@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sessiontree import Runtime, ScriptedModel, SessionTree, WrongLoop, script_call
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from tests.behaviour.effect_fakes import TOOLS
 from tests.behaviour.fact_fixtures import PATIENCE_S
 

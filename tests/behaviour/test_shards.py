@@ -17,7 +17,7 @@ from sessiontree import (
     StoredTrees,
     TreeNotFound,
 )
-from sessiontree.api.shards import COUNT_EVERY_S
+from sessiontree.api.runtime.shards import COUNT_EVERY_S
 from sessiontree.journal.claim import journal_holding
 from tests.behaviour.tree_fixtures import Opener
 

@@ -21,7 +21,7 @@ from sessiontree import (
     ToolPolicy,
     script_call,
 )
-from sessiontree.api.skills import SkillWarning
+from sessiontree.api.options.skills import SkillWarning
 from sessiontree.models.answers import Answer
 from tests.behaviour.tree_fixtures import Opener
 

@@ -27,8 +27,8 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.api import trace_export
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
+from sessiontree.api.telemetry.telemetry import trace_export
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.telemetry import tree_tracer
 from tests.behaviour.collector_fakes import SECRET

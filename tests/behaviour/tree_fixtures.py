@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from ray import cloudpickle
 
 from sessiontree import Runtime, SessionTree
-from sessiontree.api.model_choice import ModelLike
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.agents.model_choice import ModelLike
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.backends.ray.serialization import pack_value
 from sessiontree.models.port import Model
 

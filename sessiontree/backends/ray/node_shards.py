@@ -1,7 +1,7 @@
 """Shards on the other nodes of a cluster, as the creating program uses them: a supervisor on each node.
 
 Each supervisor belongs to an actor on its node (``node_actor.py``). Not here: which shard a tree is in
-(``api/shards.py``).
+(``api/runtime/shards.py``).
 """
 
 from __future__ import annotations

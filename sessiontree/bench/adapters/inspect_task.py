@@ -51,7 +51,7 @@ from inspect_ai.util._limit import check_message_limit
 from inspect_ai.util._store import init_subtask_store
 
 from sessiontree import AgentSpec, AssistantMessage, ClientTool, ConfigError, SessionTree, ToolCall, Usage
-from sessiontree.api.client_calls import WaitingCall
+from sessiontree.api.tree.client_calls import WaitingCall
 from sessiontree.bench.adapters.inspect_bridge import SPAWN, STORE_KEY, definitions_of
 from sessiontree.bench.adapters.inspect_messages import chat_message_of, model_usage_of
 from sessiontree.bench.adapters.inspect_tools import CallRunner, ToolTiers, client_tools_of

@@ -18,7 +18,7 @@ from sessiontree import (
     ToolCall,
     ToolResult,
 )
-from sessiontree.api.client_calls import WaitingCall
+from sessiontree.api.tree.client_calls import WaitingCall
 from sessiontree.bench.adapters.inspect_messages import images_in
 from sessiontree.contracts.recorded.programs import PROGRAM_TOOL
 

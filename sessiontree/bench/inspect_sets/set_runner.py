@@ -17,7 +17,7 @@ from inspect_ai._eval.eval_set_manifest import EVAL_SET_CAPTURE_VERSION
 from inspect_ai._eval.eval_set_selection import EVAL_SET_SELECTION_VERSION
 
 from sessiontree import ConfigError
-from sessiontree.api.runtime import late
+from sessiontree.api.runtime.runtime import late
 from sessiontree.bench.inspect_sets.log_folder import LogFolder, TaskCount, is_complete
 from sessiontree.bench.inspect_sets.set_documents import (
     CAPTURE,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import ConfigError
-from sessiontree.api.paths import absolute_path
+from sessiontree.api.runtime.paths import absolute_path
 from sessiontree.bench.run_commands import COMMAND, INCOMPLETE, BenchScreen
 from sessiontree.bench.suite.environment import LOCKS, environment_of
 

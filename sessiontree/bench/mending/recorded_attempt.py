@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from sessiontree import JournalRecord, SessionTreeError
-from sessiontree.api.transcript import TranscriptStep, transcript_of
+from sessiontree.api.stored.transcript import TranscriptStep, transcript_of
 from sessiontree.bench.results.run_facts import RunFacts
 from sessiontree.bench.suite.suite import Attempt, Sample
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import AgentSpec, ModelLike
-from sessiontree.api.app import APP_MEMBERS, take_app
+from sessiontree.api.options.app import APP_MEMBERS, take_app
 from sessiontree.bench.provenance.code_digests import (
     digest_of_code,
     digest_of_module,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import ConfigError, JournalRecord, Usage
-from sessiontree.api.paths import absolute_path
+from sessiontree.api.runtime.paths import absolute_path
 
 LEDGER: Final = "ledger.sqlite"
 STATE: Final = "state"

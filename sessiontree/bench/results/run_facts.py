@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from sessiontree import JournalCorrupt, JournalRecord, JournalUnwritable, TreeNotFound
-from sessiontree.api.journaled_trees import StoredFacts
+from sessiontree.api.stored.journaled_trees import StoredFacts
 from sessiontree.bench.results.recorded_run import STATE
 
 FETCHED: Final = "fetched"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sessiontree import ConfigError, JournalError
-from sessiontree.api.transcript import TranscriptStep, indented, shortened, transcript_of
+from sessiontree.api.stored.transcript import TranscriptStep, indented, shortened, transcript_of
 from sessiontree.bench.results.recorded_run import AttemptRecord, RecordedRun, ScoredSample
 from sessiontree.bench.results.report import number, seconds
 from sessiontree.bench.results.run_facts import RunFacts

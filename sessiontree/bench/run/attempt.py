@@ -36,7 +36,7 @@ from sessiontree import (
     TreeNotFound,
     Usage,
 )
-from sessiontree.api.app import APP_MEMBERS, take_app
+from sessiontree.api.options.app import APP_MEMBERS, take_app
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.ledger.leases import CostCapReached, SampleLease
 from sessiontree.bench.ledger.ledger import Ledger

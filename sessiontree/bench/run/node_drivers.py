@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import ConfigError
-from sessiontree.api.runtime import late
-from sessiontree.api.runtime_options import TREE_CPUS
+from sessiontree.api.runtime.runtime import late
+from sessiontree.api.runtime.runtime_options import TREE_CPUS
 from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.results.recorded_run import LEDGER

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree import ConfigError, SandboxSpec
-from sessiontree.api.app import take_app
-from sessiontree.api.runtime import late
+from sessiontree.api.options.app import take_app
+from sessiontree.api.runtime.runtime import late
 from sessiontree.bench.results.recorded_run import STATE
 from sessiontree.bench.run.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite.suite import read_tree_options

@@ -22,7 +22,7 @@ from sessiontree import (
     SessionTree,
     SessionTreeError,
 )
-from sessiontree.api.app import take_app
+from sessiontree.api.options.app import take_app
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.ledger.ledger_rules import Ending
 from sessiontree.bench.run.run_place import WORKSPACES, RunPlace

@@ -16,11 +16,11 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias, cast
 from pydantic import Field
 
 from sessiontree import AgentSpec, ConfigError, Configuration, RecordedModel
-from sessiontree.api.app import take_app
-from sessiontree.api.model_choice import ModelLike, models_of
-from sessiontree.api.paths import absolute_path
-from sessiontree.api.runtime import shard_count
-from sessiontree.api.runtime_options import Backends, RuntimeOptions, Shards
+from sessiontree.api.agents.model_choice import ModelLike, models_of
+from sessiontree.api.options.app import take_app
+from sessiontree.api.runtime.paths import absolute_path
+from sessiontree.api.runtime.runtime import shard_count
+from sessiontree.api.runtime.runtime_options import Backends, RuntimeOptions, Shards
 from sessiontree.bench.results.recorded_run import STATE
 from sessiontree.bench.run.error_limit import ErrorLimit
 from sessiontree.bench.run.progress import RunProgress, progress_here

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree import ConfigError, MemorySettings, Telemetry
-from sessiontree.api.runtime_options import RuntimeOptions
+from sessiontree.api.runtime.runtime_options import RuntimeOptions
 from sessiontree.contracts.settings.given_values import check_options, take_settings
 
 

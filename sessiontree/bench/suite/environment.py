@@ -32,7 +32,7 @@ from typing import Any, Final, NoReturn
 
 from platformdirs import user_cache_path
 
-from sessiontree.api.paths import absolute_path
+from sessiontree.api.runtime.paths import absolute_path
 from sessiontree.contracts.errors import ConfigError
 
 LOCKS: Final = Path(__file__).parents[1] / "suites" / "locks"

@@ -26,7 +26,7 @@ from sessiontree import (
     SessionTreeError,
     script_call,
 )
-from sessiontree.api.paths import absolute_path
+from sessiontree.api.runtime.paths import absolute_path
 from sessiontree.bench.suite.scorers import SHOWN_CHARS
 from sessiontree.bench.suite.suite import Attempt, Score, Scorer
 from sessiontree.workspace.removal import remove_tree

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sessiontree import ConfigError, SessionTree, SessionTreeError
-from sessiontree.api.model_choice import ModelLike
+from sessiontree.api.agents.model_choice import ModelLike
 from sessiontree.bench.suite.judge_use import JUDGE
 from sessiontree.bench.suite.scorers import SHOWN_CHARS, output_of, targets_of
 from sessiontree.bench.suite.suite import Attempt, Score, Scorer

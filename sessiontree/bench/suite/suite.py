@@ -29,8 +29,8 @@ from sessiontree import (
     SessionTree,
     SessionTreeError,
 )
-from sessiontree.api.model_choice import ModelLike
-from sessiontree.api.paths import absolute_path
+from sessiontree.api.agents.model_choice import ModelLike
+from sessiontree.api.runtime.paths import absolute_path
 from sessiontree.bench.suite.plain_values import json_text, number_of, plain_text, shown_text, truth_of
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.settings.given_values import (

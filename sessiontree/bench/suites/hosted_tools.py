@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessiontree import ClientTool, PermissionTier, SessionTree
-from sessiontree.api.client_calls import WaitingCall
+from sessiontree.api.tree.client_calls import WaitingCall
 
 Arguments = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sessiontree import ConfigError
-from sessiontree.api.paths import absolute_path
+from sessiontree.api.runtime.paths import absolute_path
 from sessiontree.bench.result_commands import find_run
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.view.run_folder import write_folder

@@ -8,7 +8,7 @@ from typing import Final
 
 from acp.schema import SessionConfigOptionSelect, SessionConfigSelectOption, SessionMode, SessionModeState
 
-from sessiontree.api.model_choice import ModelLike
+from sessiontree.api.agents.model_choice import ModelLike
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import PermissionTier
 

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sessiontree.api.inbox import PendingApproval
-from sessiontree.api.questions import PendingQuestion
-from sessiontree.api.session_tree import SessionTree
+from sessiontree.api.tree.inbox import PendingApproval
+from sessiontree.api.tree.questions import PendingQuestion
+from sessiontree.api.tree.session_tree import SessionTree
 from sessiontree.channels.safe_text import make_visible
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.recorded.questions import MAX_OPTIONS, MAX_TEXT_CHARS, QuestionAnswer, QuestionItem

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.api.approval_modes import MODES, Outcome, outcome_of
+from sessiontree.api.agents.approval_modes import MODES, Outcome, outcome_of
 from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeRequest

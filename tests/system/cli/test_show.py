@@ -17,7 +17,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.api.tree_export import import_tree
+from sessiontree.api.stored.tree_export import import_tree
 from tests.system.cli.command_fixtures import Program
 from tests.system.pages.waiting_program_fixtures import waiting_program_tree
 from tests.unit.golden.scenario_fixtures import HERE

@@ -22,7 +22,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.api.approval_modes import describe_mode
+from sessiontree.api.agents.approval_modes import describe_mode
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.journal.journal import Journal
 from tests.system.cli.command_fixtures import Program

@@ -24,7 +24,7 @@ from acp.schema import (
 )
 
 from sessiontree import Model, PermissionTier, PolicyConfig, Runtime, ToolPolicy
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.doors.acp.agent import EditorRights, serve_editor
 from sessiontree.doors.acp.editor_session import EditorChannel
 from sessiontree.doors.acp.json_lines import MessageLines

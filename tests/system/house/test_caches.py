@@ -19,7 +19,7 @@ CLOSED = {
     "runtime/transport/rpc.py:methods_of": "interfaces and the classes that implement them",
     "view/bundle.py:read_module": "modules of the page",
     "view/bundle.py:join_modules": "modules of the page",
-    "api/runtime.py:late": "the names in the table _LATE",
+    "api/runtime/runtime.py:late": "the names in the table _LATE",
     "web/web.py:(called)": "no argument at all: the certificates of one web",
 }
 """Functions with an unbounded cache, and the few values their parameter takes."""

@@ -20,7 +20,7 @@ LAZY_DOORS = {
     "sessiontree/bench/suite/suite.py",
     "sessiontree/bench/suite/suite_loader.py",
     "sessiontree/bench/view/view_command.py",
-    "sessiontree/api/runtime.py",
+    "sessiontree/api/runtime/runtime.py",
     "sessiontree/contracts/values/data_frames.py",
     "sessiontree/notebook/displays.py",
     "sessiontree/notebook/figures.py",
@@ -155,12 +155,12 @@ def test_planted_late_import_is_found(tmp_path: Path, source: str) -> None:
 
 def test_lazy_door_may_load_by_name_but_not_import_late(tmp_path: Path) -> None:
     """The table of backends loads modules through importlib; a plain late import is refused there too."""
-    door = tmp_path / "sessiontree" / "api/runtime.py"
+    door = tmp_path / "sessiontree" / "api/runtime/runtime.py"
     door.parent.mkdir(parents=True)
     door.write_text("import importlib\n\ndef load(name):\n    return importlib.import_module(name)\n")
     assert late_imports(door, tmp_path) == []
     door.write_text("def load():\n    import ray\n")
-    assert late_imports(door, tmp_path) == ["sessiontree/api/runtime.py:2"]
+    assert late_imports(door, tmp_path) == ["sessiontree/api/runtime/runtime.py:2"]
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_nothing_reaches_a_tool_beside_the_dispatcher(shipped_modules: list[Path
     [
         ("runtime/shortcut.py", "async def f(tool, ctx):\n    return await tool.execute({}, ctx)"),
         ("tools/sessiontree_tools/nested.py", "context = ToolContext(rights, 'c', signals)"),
-        ("api/session_handle.py", "table = Dispatcher(tools, held, rights, policy)"),
+        ("api/tree/session_handle.py", "table = Dispatcher(tools, held, rights, policy)"),
         ("survey/model.py", "run = getattr(tool, 'execute')"),
         ("survey/model.py", "from sessiontree.contracts.tools.context import ToolContext as Context"),
         (

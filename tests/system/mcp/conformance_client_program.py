@@ -20,7 +20,7 @@ from typing import Any, Final
 import httpx
 
 from sessiontree import AgentSpec, McpServer, PendingQuestion, ScriptedModel, SessionTree, script_call
-from sessiontree.api.mcp_servers import token_folder, write_pin
+from sessiontree.api.configuration.mcp_servers import token_folder, write_pin
 from sessiontree.contracts.facts.tree_facts import ClientCallOpened
 from sessiontree.mcp.elicitation import LEFT_OUT
 from sessiontree.mcp.pins import PinnedServer, PinnedTool, identity_of, tools_of_listing

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree import FunctionModel
-from sessiontree.api.stored_trees import StoredTrees
+from sessiontree.api.stored.stored_trees import StoredTrees
 from tests.system.serve.door_fixtures import open_door, refused
 from tests.system.serve.test_client_tools import WEATHER, ask, caller, calls_in, output
 from tests.system.serve.test_doors import echo

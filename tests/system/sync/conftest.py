@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.sync.portal import PORTAL
 from tests.behaviour.switchboard_fixtures import Switchboard
 from tests.behaviour.tree_fixtures import BACKENDS

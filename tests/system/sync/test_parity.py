@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from sessiontree import sync
-from sessiontree.api import (
+from sessiontree.api.runtime.runtime import runtime
+from sessiontree.api.stored import stored_trees
+from sessiontree.api.tree import (
     client_calls,
     fact_reader,
     own_workspaces,
     pending_reply,
     questions,
-    runtime,
     session_tree,
-    stored_trees,
 )
-from sessiontree.api import inbox as desk
-from sessiontree.api import session_handle as handle
+from sessiontree.api.tree import inbox as desk
+from sessiontree.api.tree import session_handle as handle
 from sessiontree.runtime.transport import progress
 
 Taken = Callable[[type, type, bool], list[str]]

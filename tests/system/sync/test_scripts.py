@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from tests.system.sync.tree_fixtures import PATIENCE_S
 
 OPENING = """
@@ -396,7 +396,7 @@ def test_the_import_is_light() -> None:
     assert not tops & {"ray", "rich", "typer", "lancedb", "pyarrow", "PIL", "httpx", "sqlite3"}
     assert not {
         "sessiontree.backends.local.backend",
-        "sessiontree.api.session_handle",
-        "sessiontree.api.inbox",
+        "sessiontree.api.tree.session_handle",
+        "sessiontree.api.tree.inbox",
     } & set(modules)
     assert threads == 1

@@ -18,7 +18,7 @@ from sessiontree import (
     ToolPolicy,
     load_agents,
 )
-from sessiontree.api.agent_files import read_agents
+from sessiontree.api.agents.agent_files import read_agents
 from sessiontree.contracts.settings.model_settings import ModelSettings
 
 WHOLE = """\

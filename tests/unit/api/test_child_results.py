@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.api.child_results import ChildResult, OnChildError, ResultAccess, results_by_end
+from sessiontree.api.tree.child_results import ChildResult, OnChildError, ResultAccess, results_by_end
 from sessiontree.contracts.errors import LimitExceeded, SessionClosed, SessionFailed
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.results import SessionResult

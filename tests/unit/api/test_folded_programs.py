@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.api.folded_programs import MAX_LINE_CHARS, folded_transcript
-from sessiontree.api.transcript import transcript_of
+from sessiontree.api.stored.folded_programs import MAX_LINE_CHARS, folded_transcript
+from sessiontree.api.stored.transcript import transcript_of
 from sessiontree.contracts.facts.session_facts import (
     CallResolved,
     ChildAwaited,

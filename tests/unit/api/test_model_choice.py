@@ -9,7 +9,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree import AgentConfig, AgentSpec, ConfigError, PolicyWarning, ProviderModel, ScriptedModel
-from sessiontree.api.model_choice import models_of, warn_of_many_tools, with_models
+from sessiontree.api.agents.model_choice import models_of, warn_of_many_tools, with_models
 from sessiontree.models.port import Model
 
 Choose = Callable[[Model, Mapping[str, Model] | None, Mapping[str, AgentSpec]], dict[str, Model]]

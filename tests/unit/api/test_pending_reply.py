@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from sessiontree.api.pending_reply import PendingReply
+from sessiontree.api.tree.pending_reply import PendingReply
 from sessiontree.runtime.transport.progress import ProgressBuffer, ProgressHub
 from sessiontree.runtime.transport.supervisor_api import Reply
 

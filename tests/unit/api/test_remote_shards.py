@@ -23,7 +23,7 @@ from sessiontree import (
     ShardLost,
     TreeNotFound,
 )
-from sessiontree.api.shards import COUNT_EVERY_S, COUNT_S, RemoteShard, Shard, ShardedBackend
+from sessiontree.api.runtime.shards import COUNT_EVERY_S, COUNT_S, RemoteShard, Shard, ShardedBackend
 from sessiontree.backends.local.backend import LocalBackend
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.journal.claim import holds_tree

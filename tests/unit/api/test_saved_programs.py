@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from sessiontree.api.front_matter import Malformed
-from sessiontree.api.program_files import program_of, programs_of, read_programs
-from sessiontree.api.program_signature import UnfitProgram
-from sessiontree.api.program_text import text_to_save
+from sessiontree.api.agents.front_matter import Malformed
+from sessiontree.api.programs.program_files import program_of, programs_of, read_programs
+from sessiontree.api.programs.program_signature import UnfitProgram
+from sessiontree.api.programs.program_text import text_to_save
 
 GOOD = '''"""
 Finds words

@@ -27,8 +27,8 @@ from sessiontree import (
     StoredTrees,
     TreeNotFound,
 )
-from sessiontree.api.journaled_trees import plan_prune, prune
-from sessiontree.api.tree_export import import_tree
+from sessiontree.api.stored.journaled_trees import plan_prune, prune
+from sessiontree.api.stored.tree_export import import_tree
 from sessiontree.contracts.values.memory import MemoryScope, NewRecord
 from sessiontree.journal.claim import JournalClaim, journal_dirs
 from sessiontree.journal.journal import Journal
@@ -273,7 +273,7 @@ async def test_journal_grows_linearly_with_the_conversation(tmp_path: Path) -> N
 FULL = """
 import resource, sys
 from pathlib import Path
-from sessiontree.api.tree_export import import_tree
+from sessiontree.api.stored.tree_export import import_tree
 from sessiontree.contracts.errors import JournalUnwritable
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 try:

@@ -21,8 +21,8 @@ from sessiontree import (
     PolicyConfig,
     ToolPolicy,
 )
-from sessiontree.api.approval_modes import governed_system, mode_of, restricted, with_own_system_tier
-from sessiontree.api.workspace_settings import WorkspaceSettings, narrowed
+from sessiontree.api.agents.approval_modes import governed_system, mode_of, restricted, with_own_system_tier
+from sessiontree.api.configuration.workspace_settings import WorkspaceSettings, narrowed
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.compiled import CompiledPolicy

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from sessiontree.api.backend import READ_AT_ONCE
+from sessiontree.api.runtime.backend import READ_AT_ONCE
 from sessiontree.doors.journal_feed import JournalFeed
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi

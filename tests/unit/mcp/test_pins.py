@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import ConfigError, PolicyWarning
-from sessiontree.api.mcp_servers import read_pin, server_tools, write_pin
+from sessiontree.api.configuration.mcp_servers import read_pin, server_tools, write_pin
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.mcp.pins import PinnedServer, changes_between, identity_of, tools_of_listing
 from sessiontree.mcp.settings import TIERS, McpServer

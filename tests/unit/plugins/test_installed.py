@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, PluginContext, PluginSettings
-from sessiontree.api.plugins import InstalledTool, installed_tools
+from sessiontree.api.configuration.plugins import InstalledTool, installed_tools
 from sessiontree_tools import builtin_tools
 from tests.unit.plugins.conftest import Site
 

@@ -26,7 +26,7 @@ from sessiontree import (
     ToolContext,
     tool,
 )
-from sessiontree.api.runtime_options import BackendName
+from sessiontree.api.runtime.runtime_options import BackendName
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.models.answers import Answer, script_call
 

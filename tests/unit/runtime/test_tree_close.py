@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sessiontree.api.runtime import Runtime
-from sessiontree.api.session_tree import SessionTree
+from sessiontree.api.runtime.runtime import Runtime
+from sessiontree.api.tree.session_tree import SessionTree
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.values.messages import UserMessage
 from sessiontree.journal.journal import Journal

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sessiontree import ConfigError, FunctionModel, Runtime, SessionTree, TreeNotFound, Usage
-from sessiontree.api.journaled_trees import StoredFacts
-from sessiontree.api.runtime import Sharing
+from sessiontree.api.runtime.runtime import Sharing
+from sessiontree.api.stored.journaled_trees import StoredFacts
 from sessiontree.bench import RunResults
 from sessiontree.bench.results.recorded_run import RecordedRun
 from sessiontree.bench.results.result_tables import ROWS_PER_GROUP, SCHEMAS, record_batches, write_tables

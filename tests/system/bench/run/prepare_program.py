@@ -14,7 +14,7 @@ from typing import Any
 
 from ray.cluster_utils import Cluster
 
-from sessiontree.api.runtime import late
+from sessiontree.api.runtime.runtime import late
 from sessiontree.backends.ray.engine_servers import loopback_only
 from sessiontree.bench.suite.environment import prepare_here
 

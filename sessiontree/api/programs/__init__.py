@@ -1,0 +1,1 @@
+"""Saved programs: their files, parameters, checks, and the right to run them."""

@@ -1,0 +1,1 @@
+"""Runtimes as programs open them: their options, their state directory and their shards."""

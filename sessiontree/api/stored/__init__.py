@@ -1,0 +1,1 @@
+"""Stored trees: listed, exported, loaded, forked, replayed and erased."""

@@ -1,0 +1,1 @@
+"""Which traces a runtime exports, and where to."""

@@ -1,0 +1,95 @@
+"""The exports of one runtime's traces: which there are, and what traces a tree that opens.
+
+What exports is loaded with the first tree that is traced.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from sessiontree.api.telemetry.telemetry import TelemetryLike, TracePlan, checked, plan_of
+from sessiontree.contracts.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sessiontree.api.telemetry.trace_export import TraceExport
+    from sessiontree.contracts.facts.tree_config import TreeConfig
+    from sessiontree.contracts.tools.hooks import Hook
+    from sessiontree.runtime.telemetry.tree_tracer import TreeTracer
+    from sessiontree.runtime.transport.supervisor_api import SupervisorApi
+
+_LOG = logging.getLogger("sessiontree")
+LOG_VARIABLE: Final = "SESSIONTREE_LOG"
+
+
+class Traces:
+    """The exports of one runtime's traces.
+
+    Args:
+        telemetry: The runtime's setting.
+        log: ``json``, or None for the setting of the variable ``SESSIONTREE_LOG``.
+        load: Loads a class or function by its name in the table of what is loaded late.
+
+    Raises:
+        ConfigError: the setting is wrong, or it asks for traces that can't be exported.
+    """
+
+    def __init__(self, telemetry: TelemetryLike, log: str | None, load: Callable[[str], Any]) -> None:
+        self._telemetry = checked(telemetry)
+        self._logs = _wants_lines(log)
+        self._load = load
+        self._exports: dict[Any, TraceExport | None] = {}
+        if (plan := plan_of(self._telemetry)) is not None and plan.required:
+            self._export_by(plan)
+        if self._logs:
+            self._load("log_as_json")()
+
+    def tracers(
+        self, supervisor: SupervisorApi, config: TreeConfig, journal_dir: Path | None, hooks: Iterable[Hook]
+    ) -> list[TreeTracer]:
+        """Return what traces and logs a tree that opens now; empty = nobody asks for it."""
+        found: list[TreeTracer] = []
+        if self._logs:
+            log, display = self._load("tree_log")(), self._load("redact_with")(hooks)
+            found.append(self._load("tree_tracer")(supervisor, config, log, None, display=display))
+        plan = plan_of(self._telemetry)
+        export = None if plan is None else self._export_by(plan)
+        if plan is not None and export is not None:
+            content = self._load("trace_content")(plan, hooks)
+            found.append(export.tracer(supervisor, config, journal_dir, content))
+        return found
+
+    def _export_by(self, plan: TracePlan) -> TraceExport | None:
+        if plan.provider not in self._exports:
+            try:
+                load_otlp = partial(self._load, "otlp_export")
+                self._exports[plan.provider] = self._load("trace_export")(plan, load_otlp)
+            except ConfigError as error:
+                if plan.required:
+                    raise
+                self._exports[plan.provider] = None
+                _LOG.warning("trees are not traced: %s", error)
+        return self._exports[plan.provider]
+
+    async def close(self) -> None:
+        """Deliver what waits, each export within its limit."""
+        exports, self._exports = [each for each in self._exports.values() if each is not None], {}
+        for export in exports:
+            await export.close()
+
+
+def _wants_lines(log: str | None) -> bool:
+    """Return whether log records are written as JSON lines.
+
+    Raises:
+        ConfigError: the setting or the variable has another value.
+    """
+    name, value = ("log", log) if log is not None else (LOG_VARIABLE, os.environ.get(LOG_VARIABLE, ""))
+    if value not in {"", "json"}:
+        raise ConfigError(f"{name} is {value!r}; the only form is 'json'")
+    return value == "json"

@@ -1,0 +1,1 @@
+"""Open trees: the tree, its sessions, its inbox, and the results of several children."""

@@ -1,0 +1,651 @@
+"""A tree, as programs open, resume and fork it.
+
+Long because programs look all of this up in one class: half of it is docstrings and overloads.
+
+Floor 6, over a runtime. Not here: rules about sessions, which are in ``session`` and ``tree``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
+
+from sessiontree.api.agents.agents import AgentSpec, with_delegates, with_own_policies
+from sessiontree.api.agents.approval_modes import restricted
+from sessiontree.api.agents.model_choice import models_of, warn_of_many_tools, with_models
+from sessiontree.api.configuration.plugins import check_claims, installed_tools, split_hidden
+from sessiontree.api.options.app import App, SkillsLike, take_app
+from sessiontree.api.options.options import (
+    GUIDANCE_FILE,
+    ApproverLike,
+    ChannelLike,
+    agents_of,
+    agents_without_readers,
+    channel_members,
+    channel_of,
+    check_given,
+    check_reach,
+    check_schemas,
+    main_approver,
+    message_policies,
+    new_nonce,
+    new_tree_id,
+    own_program_name,
+    plugin_context,
+    plugins_of,
+    policy_of,
+    policy_row_of,
+    tree_config,
+    without_tools,
+)
+from sessiontree.api.runtime.paths import (
+    absolute_path,
+    check_not_around,
+    default_state_dir,
+    make_folders,
+    owner_folders,
+    resolve_state_dir,
+    workspace_root,
+)
+from sessiontree.api.runtime.runtime import Cell, Runtime, Sharing, Tenant, late, show_values_in_cells
+from sessiontree.api.runtime.runtime_options import BackendName
+from sessiontree.api.tree.fact_reader import FactReader
+from sessiontree.api.tree.keyword_options import ChildOptions, ResumeOptions, TreeOptions
+from sessiontree.channels.port import HumanChannel
+from sessiontree.contracts.errors import ConfigError, SessionTreeError, TreeNotFound
+from sessiontree.contracts.handles.runtime_control import OwnerConfiguration
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.recorded.approvals import Rule
+from sessiontree.contracts.settings.given_values import ANY_TEXT, TEXT, check_options
+from sessiontree.contracts.values.messages import Usage
+from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.interpreter.import_guard import keep_out
+from sessiontree.memory.settings import MemorySettings
+from sessiontree.models.port import model_name
+from sessiontree.runtime.rights.session_rights import journaled_policy
+from sessiontree.runtime.supervisor.tree_resources import TreeSetup
+from sessiontree.runtime.transport.progress import ProgressReader
+
+if TYPE_CHECKING:
+    from sessiontree.api.runtime.backend import Backend
+    from sessiontree.api.tree.client_calls import ClientCalls
+    from sessiontree.api.tree.inbox import Approvals, HumanInbox
+    from sessiontree.api.tree.program_hooks import ProgramHooks
+    from sessiontree.api.tree.questions import Questions
+    from sessiontree.api.tree.session_handle import SessionHandle
+    from sessiontree.contracts.facts.tree_config import PolicyRow, TreeConfig
+    from sessiontree.contracts.recorded.results import SessionResult
+    from sessiontree.contracts.tools.skills import Skill
+    from sessiontree.mcp.server_tools import GivenServer
+    from sessiontree.runtime.transport.supervisor_api import SupervisorApi
+    from sessiontree.tree.report import ReceiptLine
+
+T = TypeVar("T")
+_PARAMETERS = ("app", "approver", "channel", "runtime")
+"""What opens a tree, besides options."""
+
+
+class SessionTree:
+    """A tree of sessions over one workspace. Use it as an async context manager.
+
+    Args:
+        workspace: Root directory of all file tools.
+        app: Models, tools, agents and whatever else no journal holds. A program that opens one tree may give
+            the members of an :class:`App` as keywords instead, such as ``model``.
+        approver: Main's approver: rules, or a callable; callables are channels.
+        channel: Where Main talks to a person; by default messages and requests wait in the tree until the
+            program reads them. None = no person can be asked.
+        runtime: Serve the tree there instead of starting a private runtime.
+        options: Members of :class:`TreeOptions` by name: where the tree is kept and served, and its limits,
+            rights and purpose.
+    """
+
+    _tenant: Tenant | None = None
+    """Its entry in the runtime while it is open."""
+    _holder: tuple[object, Callable[[], Awaitable[None]]] | None = None
+    _desk: HumanInbox | None = None
+    _hook_desk: ProgramHooks | None = None
+    _was_open: bool = False
+    _servers: tuple[GivenServer, ...] = ()
+    _readers: weakref.WeakSet[ProgressReader]
+    """Readers of its progress; the tree's end is the end of loops over them."""
+    _wishes: tuple[BackendName, int | None, MemorySettings | None]
+
+    def __init__(
+        self,
+        workspace: str | Path,
+        app: App | None = None,
+        *,
+        approver: ApproverLike = None,
+        channel: ChannelLike = "queue",
+        runtime: Runtime | None = None,
+        _taken_up: TreeConfig | None = None,
+        _new_id: str | None = None,
+        **options: Unpack[TreeOptions],
+    ) -> None:
+        """Check all arguments as far as possible before the tree starts.
+
+        Raises:
+            ConfigError: an argument is wrong; says which.
+        """
+        check_options(options, TreeOptions, "SessionTree", *_PARAMETERS, "workspace")
+        self._app = app = take_app(app, options)
+        if app.model is None:
+            raise ConfigError("no model is given; name one by App(model=…), or by model=…")
+        self._root, memory = _guarded_root(workspace), options.get("memory")
+        self._state_dir = _place_of(runtime, options.get("state_dir"), memory, self._root)
+        agent, group = options.get("agent", "default"), options.get("group", "")
+        tree_id, group, agent = _identity_of(_taken_up, group, agent, app.agents or {}, _new_id)
+        named = agents_of(app.agents, self._root, agent, app.sandbox)
+        owners = with_own_policies(policy_of(options.get("policy")), named)
+        answering = models_of(app.model, app.models, named)
+        approvals, smart_rules = options.get("approvals"), options.get("smart_rules", ())
+        answered = with_models(with_delegates(named, owners), answering)
+        self._agents = restricted(answered, owners, group, approvals)
+        rules, self._channel = _approval_of(approver, channel)
+        self._table = self._all_tools(group, tree_id)
+        warn_of_many_tools(self._agents, answering, {entry.name for entry in self._table})
+        every_rule = {"approver": rules, "smart_rules": smart_rules}
+        policy_row = policy_row_of(owners, group, self._table, self._agents, every_rule)
+        self._setup = TreeSetup.of(
+            self._table,
+            {name: spec.config for name, spec in self._agents.items()},
+            answering,
+            web=app.web,
+            policy=owners.model_copy(update={"strict": False}),  # slips are reported here, once
+            group=group,
+            hooks=tuple(app.hooks),
+            skills=self._skills_of(app.skills, named, policy_row),
+            hidden=owner_folders(self._root),
+            configuration=_configuration_of(app, self._root),
+            servers=self._servers,
+        )
+        self._config = tree_config(
+            self._root,
+            self._table,
+            self._agents,
+            tree_id=tree_id,
+            model_name=model_name(app.model),
+            limits=options.get("limits"),
+            budget=options.get("budget"),
+            approvals=approvals,
+            rules=rules,
+            smart_rules=smart_rules,
+            channel=self._channel,
+            purpose=options.get("purpose") or own_program_name(),
+            dedicated=options.get("dedicated", False),
+            child_workspace=options.get("child_workspace", "shared"),
+            policy=policy_row,
+            messages=message_policies(owners, self._channel, self._agents),
+            hooks=self._setup.hooks,
+        )
+        self._agents_md = options.get("agents_md", "workspace")
+        self._runtime = self._given = runtime
+        self._wishes = (options.get("backend", "ray"), options.get("slots"), memory)
+        self._cell = Cell.now()
+        self._readers = weakref.WeakSet()
+        show_values_in_cells()
+
+    def _skills_of(
+        self, given: SkillsLike, agents: Mapping[str, AgentSpec], policy: PolicyRow
+    ) -> Mapping[str, Skill]:
+        if not given and not any(spec.skills for spec in agents.values()):
+            return {}
+        unable = agents_without_readers(self._table, agents, policy)
+        skills: Mapping[str, Skill] = late("skills_of")(given, agents, unable, self._root, (self._state_dir,))
+        return skills
+
+    def _all_tools(self, group: str, tree_id: str) -> ToolTable:
+        app, plugins = self._app, plugins_of(self._app.plugins)
+        context = plugin_context(self._root, self._agents, self._channel, group, self._state_dir, tree_id)
+        found = installed_tools(context, plugins) if app.builtin_tools else ()
+        saved = late("programs_of")(app.programs, self._root) if app.programs else ()
+        brought_in = (*app.tools, *channel_members(self._channel).get("tools", ()), *saved)
+        if app.mcp:
+            taken = {each.name for each in (*brought_in, *(one.tool for one in found))}
+            tools, self._servers = late("server_tools")(app.mcp, self._state_dir, taken)
+            brought_in = (*brought_in, *tools)
+        found, given = split_hidden(found, brought_in)
+        check_claims(found, given)
+        brought = {each.tool.name: each.plugin for each in found if each.plugin}
+        table = ToolTable((*(each.tool for each in found), *given), brought)
+        own = {each.tool.name for each in found if not each.plugin}
+        check_reach(table, self._agents, own)
+        return check_schemas(table, own)
+
+    def __repr__(self) -> str:
+        """Name the tree."""
+        return f"<tree {self.tree_id}>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, Any]:
+        """Return the tree for a notebook's cell: a widget, HTML for a saved notebook, and text."""
+        if not self._was_open:
+            return {"text/plain": repr(self)}
+        bundle: Mapping[str, Any] = late("tree_bundle")(self.state_dir, self.tree_id)
+        return bundle
+
+    @property
+    def tree_id(self) -> str:
+        """The tree's id, unguessable."""
+        return self._config.tree_id
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the journal is."""
+        return self._runtime.state_dir if self._runtime is not None else self._state_dir
+
+    @property
+    def channel(self) -> HumanChannel | None:
+        """Where Main talks to a person."""
+        return self._channel
+
+    async def start(self) -> Self:
+        """Create the tree; durable when this returns.
+
+        Raises:
+            ConfigError: the tree is or was open, or its workspace is in the state directory.
+            JournalError: the state directory can't be used.
+        """
+        if self._desk is not None:
+            raise ConfigError("the tree is open already")
+        if self._was_open:
+            raise ConfigError(f"tree {self.tree_id} was closed; take it up with SessionTree.resume")
+        check_not_around(self.state_dir, "state_dir", self._root)
+        if self._offers_guidance():  # else nothing needs a thread
+            read = late("guidance_of")
+            guidance = await asyncio.to_thread(read, self._root, self._agents_md, self.state_dir)
+            self._config = replace(self._config, guidance=guidance)
+        spec = next(iter(self._agents.values())).config.sandbox
+        if spec is not None and spec.fill:
+            await late("fill_workspace")(spec, self._root)
+        runtime = self._given or Sharing.join(self._state_dir, *self._wishes)
+        async with self._entering(runtime):
+            await runtime.backend.create(self._config, self._setup)
+            self._open_desk(runtime.backend, after=0, last=0)
+        return self
+
+    def _offers_guidance(self) -> bool:
+        """Return whether the workspace has a file AGENTS.md, even one that can't be read."""
+        return os.path.lexists(self._root / GUIDANCE_FILE)
+
+    def _belong_to(self, holder: object, close: Callable[[], Awaitable[None]]) -> None:
+        """Set the object that the program holds instead of this one, and how to close it on the loop."""
+        self._holder = (holder, close)
+
+    @asynccontextmanager
+    async def _entering(self, runtime: Runtime) -> AsyncIterator[None]:
+        """Attach the tree to a runtime, and detach it if opening it fails."""
+        holder, closing = self._holder or (self, None)
+        tenant = Tenant(self.tree_id, self._cell, runtime, weakref.ref(holder), closing)
+        self._tenant, self._runtime = tenant, runtime
+        try:
+            make_folders(self._setup.hidden)
+            await runtime.sharing.enter(tenant)
+            yield
+            tenant.is_open = True
+        except BaseException:
+            self._tenant, self._runtime, self._desk = None, self._given, None
+            await runtime.sharing.leave(tenant)
+            raise
+
+    @classmethod
+    async def resume(
+        cls,
+        tree_id: str,
+        app: App | None = None,
+        *,
+        approver: ApproverLike = None,
+        channel: ChannelLike = "queue",
+        runtime: Runtime | None = None,
+        **options: Unpack[ResumeOptions],
+    ) -> SessionTree:
+        """Resume a tree after a crash or a break: facts are replayed and pending work is done, nothing twice.
+
+        Limits, rights, mode and rules come from the journal; the app must be given again. Tools of the tree
+        that are not given are removed; new ones are not added.
+
+        Args:
+            tree_id: The tree.
+            app: As for the class.
+            approver: Main's approver, if it is a callable; rules come from the journal.
+            channel: Where Main talks to a person; without effect if the tree had no channel.
+            runtime: Serve the tree there instead of starting a private runtime.
+            options: Members of :class:`ResumeOptions` by name.
+
+        Raises:
+            TreeNotFound, JournalError: the tree can't be read.
+            ConfigError: an argument is wrong, or an agent or a guard of the tree is not given.
+        """
+        check_options(options, ResumeOptions, "SessionTree.resume", *_PARAMETERS, "tree_id")
+        app, memory = take_app(app, options), options.get("memory")
+        _check_memory(memory, runtime)
+        TEXT.take(tree_id, "tree_id")
+        cell, wishes = Cell.now(), (options.get("backend", "ray"), options.get("slots"), memory)
+        serving = runtime or Sharing.join(
+            resolve_state_dir(options.get("state_dir")), *wishes, tree_id=tree_id
+        )
+        async with serving.sharing.kept():
+            try:
+                config = await serving.backend.config_of(tree_id)
+            except TreeNotFound as error:
+                raise await asyncio.to_thread(late("not_here"), serving.state_dir, tree_id, error) from None
+            tree = cls(
+                config.workspace,
+                replace(app, agents=without_tools(app.agents)),
+                approver=approver if callable(approver) else None,
+                channel=channel if config.owns_channel else None,
+                runtime=serving,
+                _taken_up=config,
+            )
+            tree._config, tree._cell = config, cell
+            tree._setup = tree._setup.under(*journaled_policy(config))
+            check_given(config, tree._agents, tree._setup.hooks)
+            after = await serving.backend.supervisor.last_seq(tree_id)
+            tree._runtime = tree._given = runtime
+            async with tree._entering(serving):
+                await serving.backend.resume(tree_id, tree._setup)
+                last = await serving.backend.supervisor.last_seq(tree_id)
+                tree._open_desk(serving.backend, after=after, last=last)
+        return tree
+
+    async def fork(
+        self,
+        *,
+        at: int | None = None,
+        replace: Mapping[str, str] | None = None,
+        approver: ApproverLike = None,
+        channel: ChannelLike = "queue",
+    ) -> SessionTree:
+        """Open a new tree that shares the first facts of this one, and goes its own way from there.
+
+        This tree does not change, and goes on. In the new one no effect is repeated: a call that had begun
+        has an unknown result, requests are made again, and a call of the program that had not begun is
+        skipped. Its app is that of this tree. What the shared facts used counts against its budgets; the time
+        since the last of them does not count. Files of the workspace are as they are now.
+
+        Args:
+            at: Number of the last shared fact, as in :meth:`events`; None = the newest.
+            replace: New tasks of children that have reported, by session id. Each is started once more, as a
+                new child; its parent goes back to before its report. A program of the parent runs its text
+                again, and calls equal to recorded ones get the recorded answers.
+            approver: Main's approver in the new tree: a callable.
+            channel: Where Main of the new tree talks to a person.
+
+        Returns:
+            The new tree, open, in the same runtime.
+
+        Raises:
+            ConfigError: no tree can be forked at this fact, which says where it can; or a child can't be
+                replaced: it is unknown, has not ended, or its parent can't go back.
+            JournalError: the journal can't be read or written.
+        """
+        supervisor, runtime = self._supervisor, self._runtime
+        tree_id = new_tree_id()
+        await supervisor.fork(self.tree_id, at, tree_id, new_nonce(), dict(replace or {}))
+        return await type(self).resume(
+            tree_id, self._app, runtime=runtime, approver=approver, channel=channel
+        )
+
+    def _open_desk(self, backend: Backend, *, after: int, last: int) -> None:
+        """Begin the services of an open tree.
+
+        Args:
+            backend: Serves it.
+            after: The number of its last fact before it was opened; 0 = it is new.
+            last: The same of its last fact now, as far as requests that wait are concerned.
+        """
+        desk: HumanInbox = late("desk")(backend, self.tree_id)
+        self._desk = desk
+        self._was_open = True
+        if self._channel is not None:
+            desk.attach("main", self._channel)
+        desk.open(last)
+        self._hook_desk = late("hook_desk")(backend, self.tree_id, self._setup.hooks)
+        self._hook_desk.open(after)
+        if self._tenant is not None:
+            self._tenant.desks += [self._hook_desk, desk]
+            for tracer in self._tenant.runtime.traces.tracers(
+                backend.supervisor,
+                self._config,
+                self._tenant.runtime.sharing.journal_of(self.tree_id),
+                self._setup.hooks,
+            ):
+                tracer.open(after)
+                self._tenant.desks.append(tracer)
+
+    async def __aenter__(self) -> Self:
+        """Create the tree, unless it was resumed."""
+        return self if self._desk is not None else await self.start()
+
+    def __enter__(self) -> NoReturn:
+        """Raise an error that says to use ``async with``.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "write `async with SessionTree(…) as tree`; without await: "
+            "from sessiontree.sync import SessionTree"
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Complete the pair with :meth:`__enter__`; never called."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the tree; its live sessions stay in the journal and can be resumed."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the tree in this process; it can be resumed."""
+        tenant, self._tenant = self._tenant, None
+        self._desk = None
+        for reader in tuple(self._readers):  # a loop over one would wait for ever
+            reader.close()
+        if tenant is not None:
+            self._runtime = self._given
+            await tenant.let_go()
+
+    @property
+    def _backend(self) -> Backend:
+        if self._runtime is None:
+            raise _not_open()
+        return self._runtime.backend
+
+    @property
+    def _supervisor(self) -> SupervisorApi:
+        self._open()
+        return self._backend.supervisor
+
+    def _open(self) -> HumanInbox:
+        if self._desk is None:
+            raise _not_open()
+        self._desk.check_loop()
+        return self._desk
+
+    @property
+    def main(self) -> SessionHandle:
+        """The session that talks to the person."""
+        return self.session("main")
+
+    def session(self, session_id: str) -> SessionHandle:
+        """Return a handle of any session of the tree; its path is ``session_id``, such as ``main/w1``."""
+        backend, desk = self._backend, self._open()
+        handle: SessionHandle = late("handle")(backend, desk, self.tree_id, session_id, hooks=self._hook_desk)
+        return handle
+
+    @overload
+    async def run(
+        self, task: str, *, result_type: type[T], **options: Unpack[ChildOptions]
+    ) -> SessionResult[T]: ...
+
+    @overload
+    async def run(
+        self, task: str, *, result_type: Any = ..., **options: Unpack[ChildOptions]
+    ) -> SessionResult[Any]: ...
+
+    async def run(
+        self, task: str, *, result_type: Any = None, **options: Unpack[ChildOptions]
+    ) -> SessionResult[Any]:
+        """Give a task to a new Branch below Main, and return its final answer, after all its children.
+
+        The Branch may spawn sessions and answers once the last of them has ended; its interim messages are
+        not returned. If the call is cancelled, the Branch is cancelled with everything below it. Each call
+        creates a new Branch, which does not see Main's transcript.
+
+        Args:
+            task: Its first message.
+            result_type: Type of its final message, as for :meth:`SessionHandle.spawn`.
+            options: Members of :class:`ChildOptions` by name: its agent, budget, model settings, skills and
+                time to live.
+
+        Returns:
+            The result of the completed Branch; ``output`` has the requested type.
+
+        Raises:
+            SessionFailed: it did not complete; says why.
+            SpawnRefused, LimitExceeded: a rule or limit forbids it; nothing was started.
+            ConfigError: an argument is wrong.
+        """
+        check_options(options, ChildOptions, "run", "task", "result_type")
+        (result,) = await self.main.map(
+            "branch", [task], on_error="first", result_type=result_type, **options
+        )
+        return result
+
+    @property
+    def approvals(self) -> Approvals:
+        """Requests that wait for a person."""
+        return self._open().approvals
+
+    @property
+    def questions(self) -> Questions:
+        """Questions that wait for a person."""
+        return self._open().questions
+
+    @property
+    def client_calls(self) -> ClientCalls:
+        """Calls of client tools that wait for the program."""
+        return self._open().client_calls(self._table)
+
+    def events(self, *, after: int = 0) -> FactReader:
+        """Iterate over the tree's durable facts in order, then wait for more; ends when Main has ended.
+
+        ``record.fact`` is an object of a class of :mod:`sessiontree.facts`, or several of them in
+        ``record.facts``. ``await tree.events().to_pandas()`` returns those so far.
+
+        Args:
+            after: Number of the last fact to skip.
+        """
+        return FactReader(self._supervisor, self.tree_id, after)
+
+    def progress(self, session_id: str | None = None) -> ProgressReader:
+        """Return a reader of events, which are not journaled: deltas, calls, and progress of tools.
+
+        ``async for progress in tree.progress()`` yields them from now on, until the tree is closed.
+
+        Args:
+            session_id: Path of the session to watch; None = all sessions of the tree.
+        """
+        reader = ProgressReader(self._backend.watch(self.tree_id, session_id))
+        self._readers.add(reader)
+        return reader
+
+    async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
+        """End the whole tree.
+
+        Args:
+            reason: What the journal and the sessions' results say.
+
+        Returns:
+            The receipt: every session and how it ended.
+        """
+        return await self.main.cancel(reason)
+
+    async def finish(self, summary: str) -> tuple[ReceiptLine, ...]:
+        """End the tree as completed, with ``summary`` as Main's final message; live children are cancelled.
+
+        Raises:
+            ConfigError: the final message is not text.
+        """
+        ANY_TEXT.take(summary, "summary")
+        supervisor = self._supervisor
+        for child in (await supervisor.report(self.tree_id, "main")).children:
+            await self.session(child).cancel(summary)
+        return await supervisor.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
+
+    def receipt(self) -> tuple[ReceiptLine, ...]:
+        """Return every session of the tree and its state."""
+        self._open()
+        return self._backend.ask_now(lambda supervisor: supervisor.receipt(self.tree_id))
+
+    def usage(self) -> Usage:
+        """Return the usage of all sessions of the tree so far, including those that have ended."""
+        return sum((line.usage for line in self.receipt()), Usage())
+
+
+def _configuration_of(app: App, root: Path) -> OwnerConfiguration | None:
+    if app.configuration is None:
+        return None
+    file = absolute_path(app.configuration, "configuration")
+    found: OwnerConfiguration = late("configuration_file")(file, root)
+    return found
+
+
+def _place_of(
+    runtime: Runtime | None, state_dir: str | Path | None, memory: MemorySettings | None, root: Path
+) -> Path:
+    _check_memory(memory, runtime)
+    if runtime is not None:
+        return runtime.state_dir
+    return default_state_dir(root) if state_dir is None else absolute_path(state_dir, "state_dir")
+
+
+def _not_open() -> SessionTreeError:
+    return SessionTreeError(
+        "the tree is not open; use `async with SessionTree(…) as tree`, "
+        "or SessionTree.resume if it was closed"
+    )
+
+
+def _check_memory(memory: MemorySettings | None, runtime: Runtime | None) -> None:
+    if memory is not None and runtime is not None:
+        raise ConfigError("memory is the runtime's; give it to the Runtime")
+
+
+def _identity_of(
+    taken_up: TreeConfig | None, group: str, agent: str, agents: Collection[str], new_id: str | None
+) -> tuple[str, str, str]:
+    """Return a tree's id, its group and Main's agent; those of a new tree, or of the one that is resumed."""
+    if taken_up is None:
+        return new_id or new_tree_id(), group, agent
+    main = taken_up.agents[0].name
+    group = taken_up.policy.group if taken_up.policy else ""
+    return taken_up.tree_id, group, main if main in agents else "default"
+
+
+def _approval_of(
+    approver: ApproverLike, channel: ChannelLike
+) -> tuple[tuple[Rule, ...], HumanChannel | None]:
+    """Return the rules that answer for Main, and what asks a person."""
+    rules, own_channel = main_approver(approver)
+    return rules, channel_of(channel, own_channel)
+
+
+def _guarded_root(workspace: str | Path) -> Path:
+    """Return a workspace's path; from now on no module in it replaces an installed one.
+
+    Raises:
+        ConfigError: the path can't be a workspace.
+    """
+    root = workspace_root(workspace)
+    keep_out(str(root))
+    return root
