@@ -28,7 +28,7 @@ from benchmarks.report import Figure
 from benchmarks.tree import FamilyModel, run, start_children
 from benchmarks.turns import Nothing
 from sessiontree import Limits, Runtime, SessionTree, ShardLost
-from sessiontree.backends.ray.engine_servers import listener_of, loopback_only
+from sessiontree.backends.ray.engine.engine_servers import listener_of, loopback_only
 from sessiontree.sandbox.process_tree import descendants
 
 FIGURES: Final = "figures.json"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from sessiontree import Runtime
-from sessiontree.backends.ray.engine_servers import RAYLET, watched_servers
+from sessiontree.backends.ray.engine.engine_servers import RAYLET, watched_servers
 from sessiontree.runtime.transport.supervisor_api import ActorRow
 from sessiontree.sandbox.process_tree import children
 

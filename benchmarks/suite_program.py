@@ -37,7 +37,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.api.runtime.runtime_options import BackendName
-from sessiontree.backends.ray.engine_servers import listener_of
+from sessiontree.backends.ray.engine.engine_servers import listener_of
 from sessiontree.bench import Attempt, Sample, Suite
 from sessiontree.bench.ledger.leases import SampleLease
 from sessiontree.bench.ledger.ledger_tables import AttemptResult

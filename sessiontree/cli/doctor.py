@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sessiontree.backends.ray.cluster_report import ClusterReport
-from sessiontree.backends.ray.engine_settings import RayOptions
+from sessiontree.backends.ray.engine.cluster_report import ClusterReport
+from sessiontree.backends.ray.engine.engine_settings import RayOptions
 from sessiontree.browser.found import FoundBrowser, found_browser
 from sessiontree.cli.checkup import (
     SHARED_MEMORY,
@@ -48,7 +48,7 @@ from sessiontree.sandbox import CommandConfinement, command_confinement, speech_
 from sessiontree.sandbox.jobs.job_output import can_draw
 from sessiontree.workspace.git_files import find_git
 
-_PROBE = "sessiontree.backends.ray.cluster_probe:look_at_cluster"
+_PROBE = "sessiontree.backends.ray.cluster.cluster_probe:look_at_cluster"
 
 FINE, ILL = 0, 1
 """Exit codes: sessions can run here; something keeps them from it."""

@@ -11,8 +11,13 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Literal, Self, TypeAlias
 
-from sessiontree.backends.ray.cluster_report import ClusterReport, NodeReport
-from sessiontree.backends.ray.engine_settings import OBJECT_STORE_BYTES, OLDEST, RayOptions, check_version
+from sessiontree.backends.ray.engine.cluster_report import ClusterReport, NodeReport
+from sessiontree.backends.ray.engine.engine_settings import (
+    OBJECT_STORE_BYTES,
+    OLDEST,
+    RayOptions,
+    check_version,
+)
 from sessiontree.cli.checkup import (
     SHARED_MEMORY,
     Confinement,

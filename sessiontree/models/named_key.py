@@ -1,7 +1,7 @@
 """Keys by name: the environment variable or the file of a machine that holds a provider's key.
 
 A name is ``env:VARIABLE`` or ``file:/path``. It may be shown, stored and sent to other machines; the key is
-read where it is used. Not here: how a key reaches the model gateway (``backends/ray/key_server.py``).
+read where it is used. Not here: how a key reaches the model gateway (``backends/ray/client/key_server.py``).
 """
 
 from __future__ import annotations

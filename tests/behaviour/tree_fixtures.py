@@ -12,7 +12,7 @@ from ray import cloudpickle
 from sessiontree import Runtime, SessionTree
 from sessiontree.api.agents.model_choice import ModelLike
 from sessiontree.api.runtime.runtime_options import BackendName
-from sessiontree.backends.ray.serialization import pack_value
+from sessiontree.backends.ray.client.serialization import pack_value
 from sessiontree.models.port import Model
 
 T = TypeVar("T")

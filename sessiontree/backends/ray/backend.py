@@ -20,12 +20,15 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.engine import Engine
-from sessiontree.backends.ray.engine_settings import for_gateway
-from sessiontree.backends.ray.key_server import GATEWAY, KEYS_SOCKET, MEMORY, KeyServer
-from sessiontree.backends.ray.local_line import LINES_SOCKET
-from sessiontree.backends.ray.placed_nodes import PlacedNodes
-from sessiontree.backends.ray.process_start import (
+from sessiontree.backends.ray.client.key_server import GATEWAY, KEYS_SOCKET, MEMORY, KeyServer
+from sessiontree.backends.ray.client.local_line import LINES_SOCKET
+from sessiontree.backends.ray.client.serialization import pack, with_program
+from sessiontree.backends.ray.client.supervisor_client import SupervisorClient, Watches
+from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.engine_settings import for_gateway
+from sessiontree.backends.ray.engine.program_copy import ProgramCopies
+from sessiontree.backends.ray.hosts.placed_nodes import PlacedNodes
+from sessiontree.backends.ray.hosts.process_start import (
     JOINED_UNSEEN_S,
     UNSEEN_S,
     RestartKeeper,
@@ -37,11 +40,8 @@ from sessiontree.backends.ray.process_start import (
     note_for,
     started_as,
 )
-from sessiontree.backends.ray.program_copy import ProgramCopies
-from sessiontree.backends.ray.serialization import pack, with_program
+from sessiontree.backends.ray.hosts.transport import REAPED_S
 from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorActor, actor_of
-from sessiontree.backends.ray.supervisor_client import SupervisorClient, Watches
-from sessiontree.backends.ray.transport import REAPED_S
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, words_of
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.recorded.results import SessionResult

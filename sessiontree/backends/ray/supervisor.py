@@ -14,13 +14,20 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray import engine_home
-from sessiontree.backends.ray.actors import GatewayActor, HostActor, HostSettings, MemoryActor, RayMemory
-from sessiontree.backends.ray.engine_security import listening
-from sessiontree.backends.ray.key_server import KEYS_SOCKET
-from sessiontree.backends.ray.local_line import LINES_SOCKET, LineListener, LocalLine
-from sessiontree.backends.ray.placed_hosts import HostOrder, PlacedPools, PlacedTransport
-from sessiontree.backends.ray.process_start import (
+from sessiontree.backends.ray.client.key_server import KEYS_SOCKET
+from sessiontree.backends.ray.client.local_line import LINES_SOCKET, LineListener, LocalLine
+from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine.engine_security import listening
+from sessiontree.backends.ray.hosts.actors import (
+    GatewayActor,
+    HostActor,
+    HostSettings,
+    MemoryActor,
+    RayMemory,
+)
+from sessiontree.backends.ray.hosts.placed_hosts import HostOrder, PlacedPools, PlacedTransport
+from sessiontree.backends.ray.hosts.process_start import (
     RestartKeeper,
     StartPace,
     StartWatch,
@@ -29,8 +36,7 @@ from sessiontree.backends.ray.process_start import (
     started_as,
     victims_for,
 )
-from sessiontree.backends.ray.serialization import opened, packed
-from sessiontree.backends.ray.transport import LineTransport, RayTransport
+from sessiontree.backends.ray.hosts.transport import LineTransport, RayTransport
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.control.peer import Lineage, lineage_of
 from sessiontree.control.server import ControlServer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.backends.ray.cluster_report import ClusterReport, NodeReport
+from sessiontree.backends.ray.engine.cluster_report import ClusterReport, NodeReport
 from sessiontree.cli import findings
 from sessiontree.cli.checkup import (
     Confinement,

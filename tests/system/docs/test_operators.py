@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sessiontree.backends.ray.engine_settings import OBJECT_STORE_BYTES, SYSTEM_CONFIG
+from sessiontree.backends.ray.engine.engine_settings import OBJECT_STORE_BYTES, SYSTEM_CONFIG
 from sessiontree.backends.ray.supervisor import (
     CONTROL_CALLS,
     HOST_OPTIONS,

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import pytest
 
-from sessiontree.backends.ray.serialization import opened, packed
-from sessiontree.backends.ray.supervisor_client import SupervisorClient
+from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
 from sessiontree.control.client import ControlClient
 from sessiontree.control.server import ControlServer

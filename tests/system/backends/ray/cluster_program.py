@@ -32,7 +32,7 @@ from sessiontree import (
     script_call,
     tool,
 )
-from sessiontree.backends.ray.engine_servers import loopback_only
+from sessiontree.backends.ray.engine.engine_servers import loopback_only
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.models.answers import Answer
 

@@ -19,7 +19,7 @@ from ray.cluster_utils import Cluster
 
 from sessiontree import ConfigError, ModelPrice, ProviderModel, Runtime, SessionTree
 from sessiontree.api.runtime.shards import ShardedBackend
-from sessiontree.backends.ray.engine_servers import loopback_only
+from sessiontree.backends.ray.engine.engine_servers import loopback_only
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider, FakeRequest
 

@@ -25,7 +25,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
 )
-from sessiontree.backends.ray.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import opened, packed
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.handles.ports import SpawnRequest
 from sessiontree.contracts.values.jsonable import JsonValue

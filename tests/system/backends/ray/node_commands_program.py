@@ -33,7 +33,7 @@ from sessiontree import (
     ValidationError,
     script_call,
 )
-from sessiontree.backends.ray.engine_servers import loopback_only
+from sessiontree.backends.ray.engine.engine_servers import loopback_only
 from sessiontree.models.answers import Answer
 from tests.system.backends.ray.placement_program import (
     IS_ROOT,

@@ -19,8 +19,8 @@ from ray.cluster_utils import Cluster
 from typer.testing import CliRunner
 
 from sessiontree import FunctionModel, ModelRequest, Runtime, SessionTree
-from sessiontree.backends.ray.cluster_probe import look_at_cluster
-from sessiontree.backends.ray.engine_servers import listener_of, loopback_only
+from sessiontree.backends.ray.cluster.cluster_probe import look_at_cluster
+from sessiontree.backends.ray.engine.engine_servers import listener_of, loopback_only
 from sessiontree.cli.app import app
 
 LOOPBACK = {"node_ip_address": "127.0.0.1", "num_cpus": 1}

@@ -38,7 +38,7 @@ from sessiontree import (
     ToolResultMessage,
     script_call,
 )
-from sessiontree.backends.ray.engine_servers import listener_of, loopback_only
+from sessiontree.backends.ray.engine.engine_servers import listener_of, loopback_only
 from sessiontree.models.answers import Answer
 from tests.system.backends.ray.misdeed_fakes import Misdeed
 

@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 
 from sessiontree import SessionClosed, SessionNotFound
-from sessiontree.backends.ray.awaited_results import AwaitedResult, AwaitedResults
-from sessiontree.backends.ray.local_line import LINES_SOCKET, LineListener, LineLost, LocalLine, line_to
+from sessiontree.backends.ray.client.awaited_results import AwaitedResult, AwaitedResults
+from sessiontree.backends.ray.client.local_line import (
+    LINES_SOCKET,
+    LineListener,
+    LineLost,
+    LocalLine,
+    line_to,
+)
 from sessiontree.contracts.errors import EngineLost
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.results import SessionResult

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.backends.ray import engine_home
-from sessiontree.backends.ray.engine_home import Process
+from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine.engine_home import Process
 
 LOG = f"{engine_home.RAY_FOLDER}/session_2026/logs/raylet.out"
 READY = "import sys, time; sys.stdout.write('x'); sys.stdout.flush(); time.sleep(1000)"

@@ -21,8 +21,10 @@ from typing import Any
 import pytest
 
 from sessiontree import EngineLost, SessionTreeError
-from sessiontree.backends.ray import engine_home
-from sessiontree.backends.ray.engine_servers import (
+from sessiontree.backends.ray.client.serialization import packed
+from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
+from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine.engine_servers import (
     MAX_REFUSALS,
     PROBE_EVERY_S,
     PROBE_S,
@@ -31,8 +33,6 @@ from sessiontree.backends.ray.engine_servers import (
     Server,
     listener_of,
 )
-from sessiontree.backends.ray.serialization import packed
-from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.runtime.transport.rpc import RpcResponse
 from sessiontree.runtime.transport.supervisor_api import SupervisorApi

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.backends.ray.engine_security import key_variables, listeners, mode_of
+from sessiontree.backends.ray.engine.engine_security import key_variables, listeners, mode_of
 
 
 @pytest.mark.parametrize(

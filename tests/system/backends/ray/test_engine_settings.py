@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.backends.ray.engine_security import Listener
-from sessiontree.backends.ray.engine_settings import (
+from sessiontree.backends.ray.engine.engine_security import Listener
+from sessiontree.backends.ray.engine.engine_settings import (
     SYSTEM_CONFIG,
     RayOptions,
     environment,

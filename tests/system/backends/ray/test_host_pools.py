@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.backends.ray.engine import Engine
+from sessiontree.backends.ray.engine.engine import Engine
 from sessiontree.runtime.scheduling.scheduler import PoolSize
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from sessiontree.backends.ray.key_server import (
+from sessiontree.backends.ray.client.key_server import (
     GATEWAY,
     MEMORY,
     KeyServer,

@@ -16,7 +16,7 @@ import pytest
 
 from sessiontree import ProviderModel, Runtime, SessionTree
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.backends.ray.local_line import (
+from sessiontree.backends.ray.client.local_line import (
     LINES_SOCKET,
     LineListener,
     LineLost,
@@ -24,8 +24,8 @@ from sessiontree.backends.ray.local_line import (
     Methods,
     line_to,
 )
-from sessiontree.backends.ray.serialization import opened, packed
-from sessiontree.backends.ray.transport import LineTransport
+from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.hosts.transport import LineTransport
 from sessiontree.runtime.transport.frames import Hello, HostHealth
 from sessiontree.runtime.transport.link import HostLink, Mailbox
 from sessiontree.testing.fake_provider.fake_reply import FakeReply

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, PermissionDenied, SessionTreeError
-from sessiontree.backends.ray.node_actor import NodeActor, NodePlan, ProgramFiles
-from sessiontree.backends.ray.program_copy import ProgramCopies
-from sessiontree.backends.ray.remote_node import release
-from sessiontree.backends.ray.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.cluster.node_actor import NodeActor, NodePlan, ProgramFiles
+from sessiontree.backends.ray.commands.remote_node import release
+from sessiontree.backends.ray.engine.program_copy import ProgramCopies
 from sessiontree.runtime.supervisor.tree_resources import PackedResources
 from tests.unit.tree.tree_fixtures import config
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.backends.ray.node_agent import AgentPlan, NodeAgent
-from sessiontree.backends.ray.program_copy import files_of
-from sessiontree.backends.ray.remote_node import release
+from sessiontree.backends.ray.commands.remote_node import release
+from sessiontree.backends.ray.engine.program_copy import files_of
+from sessiontree.backends.ray.hosts.node_agent import AgentPlan, NodeAgent
 from sessiontree.sandbox import launcher
 from sessiontree.workspace.identity import DirectoryView
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.backends.ray.node_command import CommandNews, CommandOrder, NodeCommand
+from sessiontree.backends.ray.commands.node_command import CommandNews, CommandOrder, NodeCommand
 
 
 def order(command: str, workspace: Path | None = None) -> CommandOrder:

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.exceptions import RayActorError
 
-from sessiontree.backends.ray.local_line import LineListener
-from sessiontree.backends.ray.placed_hosts import UNFIT_S, HostOrder, PlacedPools, PlacedTransport
-from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces
-from sessiontree.backends.ray.serialization import opened, packed
+from sessiontree.backends.ray.client.local_line import LineListener
+from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.hosts.placed_hosts import UNFIT_S, HostOrder, PlacedPools, PlacedTransport
+from sessiontree.backends.ray.hosts.placed_nodes import NodePlace, TreePlaces
 from sessiontree.contracts.settings.placement import NODE_LABEL, Placement, Placements
 from sessiontree.runtime.scheduling.settings import ACTING, BRANCHING, OBSERVING, placed_pools, pool_of
 from sessiontree.runtime.timing.clock import monotonic_ms

@@ -9,10 +9,10 @@ import pytest
 from ray.exceptions import RayActorError
 
 from sessiontree import ConfigError
-from sessiontree.backends.ray.engine import Engine
-from sessiontree.backends.ray.node_agent import NodeFacts
-from sessiontree.backends.ray.placed_hosts import PlacedPools
-from sessiontree.backends.ray.placed_nodes import NodePlace, PlacedNodes
+from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.hosts.node_agent import NodeFacts
+from sessiontree.backends.ray.hosts.placed_hosts import PlacedPools
+from sessiontree.backends.ray.hosts.placed_nodes import NodePlace, PlacedNodes
 from sessiontree.contracts.settings.placement import Placement, Placements
 from sessiontree.runtime.scheduling.settings import BRANCHING
 from sessiontree.workspace.identity import DirectoryView

@@ -20,8 +20,9 @@ import ray
 
 from sessiontree import EngineLost, Runtime, ScriptedModel, SessionTree
 from sessiontree.backends.ray.backend import RayBackend, _give_up
-from sessiontree.backends.ray.engine_servers import RAYLET, watched_servers
-from sessiontree.backends.ray.process_start import (
+from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
+from sessiontree.backends.ray.engine.engine_servers import RAYLET, watched_servers
+from sessiontree.backends.ray.hosts.process_start import (
     LOOK_S,
     MAX_STARTS,
     MAX_TOLD,
@@ -32,7 +33,6 @@ from sessiontree.backends.ray.process_start import (
     StartWatch,
     end_started,
 )
-from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.control.client import ControlClient
 from sessiontree.sandbox.process_tree import children, process_of
 from tests.system.house.error_fixtures import has_cause

@@ -13,10 +13,10 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from sessiontree import SessionClosed, SessionTreeError, TreeNotFound
-from sessiontree.backends.ray import supervisor_client as line_room
-from sessiontree.backends.ray.local_line import LINES_SOCKET, LineListener, LocalLine
-from sessiontree.backends.ray.serialization import opened, packed
-from sessiontree.backends.ray.supervisor_client import SupervisorClient
+from sessiontree.backends.ray.client import supervisor_client as line_room
+from sessiontree.backends.ray.client.local_line import LINES_SOCKET, LineListener, LocalLine
+from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.runtime.supervisor.supervisor_server import SupervisorLifecycle
 from sessiontree.runtime.supervisor.tree_resources import PackedResources

@@ -17,7 +17,7 @@ import ray
 from ray.cluster_utils import Cluster
 from typer.testing import CliRunner
 
-from sessiontree.backends.ray.engine_servers import loopback_only
+from sessiontree.backends.ray.engine.engine_servers import loopback_only
 from sessiontree.bench.results.results import RunResults
 from sessiontree.cli.app import app
 

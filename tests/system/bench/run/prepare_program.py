@@ -15,7 +15,7 @@ from typing import Any
 from ray.cluster_utils import Cluster
 
 from sessiontree.api.runtime.runtime import late
-from sessiontree.backends.ray.engine_servers import loopback_only
+from sessiontree.backends.ray.engine.engine_servers import loopback_only
 from sessiontree.bench.suite.environment import prepare_here
 
 LOOPBACK = {"node_ip_address": "127.0.0.1", "num_cpus": 1}

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.backends.ray.remote_node import difference_of_releases
-from sessiontree.backends.ray.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.commands.remote_node import difference_of_releases
 from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
 from sessiontree.contracts.facts.tree_config import TreeConfig, TreeSummary
 from sessiontree.contracts.kinds import PermissionTier

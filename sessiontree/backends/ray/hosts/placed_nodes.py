@@ -21,11 +21,11 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.engine import Engine
-from sessiontree.backends.ray.node_agent import AgentPlan, NodeAgent, NodeFacts
-from sessiontree.backends.ray.program_copy import files_of
-from sessiontree.backends.ray.remote_node import AGENT_OPTIONS, difference_at, release
-from sessiontree.backends.ray.serialization import packed
+from sessiontree.backends.ray.client.serialization import packed
+from sessiontree.backends.ray.commands.remote_node import AGENT_OPTIONS, difference_at, release
+from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.program_copy import files_of
+from sessiontree.backends.ray.hosts.node_agent import AgentPlan, NodeAgent, NodeFacts
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.settings.placement import Placement, Placements
 from sessiontree.runtime.scheduling.settings import OBSERVING, placed_pools

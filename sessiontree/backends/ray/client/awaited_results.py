@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from sessiontree.backends.ray.local_line import LineLost, LocalLine
+from sessiontree.backends.ray.client.local_line import LineLost, LocalLine
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.runtime.transport.result_push import ResultAnswer, ResultChange
 from sessiontree.runtime.transport.rpc import RpcResponse

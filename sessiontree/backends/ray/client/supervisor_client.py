@@ -16,10 +16,10 @@ from typing import Any, Protocol, TypeVar
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
-from sessiontree.backends.ray.awaited_results import AwaitedResults
-from sessiontree.backends.ray.local_line import LineLost, LocalLine, Methods, line_to
-from sessiontree.backends.ray.pending_calls import PendingCalls
-from sessiontree.backends.ray.serialization import opened, packed
+from sessiontree.backends.ray.client.awaited_results import AwaitedResults
+from sessiontree.backends.ray.client.local_line import LineLost, LocalLine, Methods, line_to
+from sessiontree.backends.ray.client.pending_calls import PendingCalls
+from sessiontree.backends.ray.client.serialization import opened, packed
 from sessiontree.contracts.errors import (
     EngineLost,
     SessionClosed,

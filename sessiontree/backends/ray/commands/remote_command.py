@@ -19,8 +19,8 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.node_command import PIECE_BYTES, CommandNews, CommandOrder, NodeCommand
-from sessiontree.backends.ray.remote_node import AGENT_OPTIONS, difference_at, release
+from sessiontree.backends.ray.commands.node_command import PIECE_BYTES, CommandNews, CommandOrder, NodeCommand
+from sessiontree.backends.ray.commands.remote_node import AGENT_OPTIONS, difference_at, release
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.handles.nodes import NodeInfo
 from sessiontree.contracts.handles.ports import Finished

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ray import cloudpickle
 
-from sessiontree.backends.ray.cluster_nodes import ClusterNodes
+from sessiontree.backends.ray.commands.cluster_nodes import ClusterNodes
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.tools.hooks import name_of
 from sessiontree.dispatch.hook_chain import HookChain

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import ray
 
-from sessiontree.backends.ray.remote_command import RemoteShell
+from sessiontree.backends.ray.commands.remote_command import RemoteShell
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.handles.nodes import NodeInfo
 from sessiontree.contracts.settings.placement import NODE_LABEL

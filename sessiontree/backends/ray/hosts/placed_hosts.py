@@ -15,11 +15,11 @@ from typing import Any, Final
 import ray
 from ray.exceptions import RayError
 
-from sessiontree.backends.ray.local_line import LineListener
-from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces
-from sessiontree.backends.ray.remote_node import difference_at
-from sessiontree.backends.ray.serialization import opened
-from sessiontree.backends.ray.transport import REAPED_S, LineTransport
+from sessiontree.backends.ray.client.local_line import LineListener
+from sessiontree.backends.ray.client.serialization import opened
+from sessiontree.backends.ray.commands.remote_node import difference_at
+from sessiontree.backends.ray.hosts.placed_nodes import NodePlace, TreePlaces
+from sessiontree.backends.ray.hosts.transport import REAPED_S, LineTransport
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.settings.placement import NODE_LABEL, Placement
 from sessiontree.runtime.timing.clock import monotonic_ms

@@ -26,16 +26,16 @@ from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.backends.ray.cluster_demand import ClusterDemand
-from sessiontree.backends.ray.engine import Engine
-from sessiontree.backends.ray.local_line import LineLost
-from sessiontree.backends.ray.node_actor import NodeActor, NodePlan, ProgramFiles
-from sessiontree.backends.ray.pending_calls import PendingCalls
-from sessiontree.backends.ray.program_copy import files_of
-from sessiontree.backends.ray.remote_node import release
-from sessiontree.backends.ray.serialization import opened, pack, packed
+from sessiontree.backends.ray.client.local_line import LineLost
+from sessiontree.backends.ray.client.pending_calls import PendingCalls
+from sessiontree.backends.ray.client.serialization import opened, pack, packed
+from sessiontree.backends.ray.client.supervisor_client import Watches
+from sessiontree.backends.ray.cluster.cluster_demand import ClusterDemand
+from sessiontree.backends.ray.cluster.node_actor import NodeActor, NodePlan, ProgramFiles
+from sessiontree.backends.ray.commands.remote_node import release
+from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.program_copy import files_of
 from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS
-from sessiontree.backends.ray.supervisor_client import Watches
 from sessiontree.contracts.errors import (
     ConfigError,
     EngineLost,

@@ -30,7 +30,7 @@ from ray._private import parameter, ray_constants, services
 from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 
-from sessiontree.backends.ray.engine_settings import for_servers
+from sessiontree.backends.ray.engine.engine_settings import for_servers
 from sessiontree.contracts.errors import EngineLost
 from sessiontree.control.peer import peer_of
 from sessiontree.runtime.transport.socket_files import connect_to

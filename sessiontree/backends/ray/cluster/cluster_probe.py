@@ -19,12 +19,12 @@ from ray._private import state as ray_state
 from ray._private import worker as ray_worker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.actors import HostActor
-from sessiontree.backends.ray.cluster_report import ClusterReport, NodeReport
-from sessiontree.backends.ray.engine import Engine
-from sessiontree.backends.ray.engine_security import key_variables, listening
-from sessiontree.backends.ray.engine_servers import listener_of
-from sessiontree.backends.ray.remote_node import release
+from sessiontree.backends.ray.commands.remote_node import release
+from sessiontree.backends.ray.engine.cluster_report import ClusterReport, NodeReport
+from sessiontree.backends.ray.engine.engine import Engine
+from sessiontree.backends.ray.engine.engine_security import key_variables, listening
+from sessiontree.backends.ray.engine.engine_servers import listener_of
+from sessiontree.backends.ray.hosts.actors import HostActor
 from sessiontree.backends.ray.supervisor import SupervisorActor
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.sandbox import Jail, available_level, command_confinement, probe

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from sessiontree.backends.ray.serialization import opened, packed
+from sessiontree.backends.ray.client.serialization import opened, packed
 from sessiontree.control.peer import held, peer_of
 from sessiontree.runtime.transport.socket_files import listen_at, open_connection_to
 

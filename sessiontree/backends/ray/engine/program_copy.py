@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple
 
-from sessiontree.backends.ray.engine_home import Process, process_of
+from sessiontree.backends.ray.engine.engine_home import Process, process_of
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.interpreter.import_guard import (
     INTERNAL,

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sessiontree.backends.ray import engine_home
-from sessiontree.backends.ray.remote_node import difference_of_releases, look_at, start_watch
+from sessiontree.backends.ray.commands.remote_node import difference_of_releases, look_at, start_watch
+from sessiontree.backends.ray.engine.engine import engine_home
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.handles.jobs import WindowSize
 from sessiontree.contracts.handles.ports import Finished

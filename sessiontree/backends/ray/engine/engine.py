@@ -31,9 +31,9 @@ from ray._raylet import (  # type: ignore[attr-defined]  # compiled: its stub le
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray import engine_home, engine_servers
-from sessiontree.backends.ray.engine_security import key_variables, listening, mode_of
-from sessiontree.backends.ray.engine_servers import (
+from sessiontree.backends.ray.engine.engine import engine_home, engine_servers
+from sessiontree.backends.ray.engine.engine_security import key_variables, listening, mode_of
+from sessiontree.backends.ray.engine.engine_servers import (
     RAYLET,
     EngineWatch,
     JoinedWatch,
@@ -42,7 +42,7 @@ from sessiontree.backends.ray.engine_servers import (
     listener_of,
     watched_servers,
 )
-from sessiontree.backends.ray.engine_settings import (
+from sessiontree.backends.ray.engine.engine_settings import (
     QUIET,
     RayOptions,
     check_version,

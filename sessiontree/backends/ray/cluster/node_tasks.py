@@ -13,9 +13,9 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.cluster_demand import ClusterDemand
-from sessiontree.backends.ray.cluster_probe import connected_to
-from sessiontree.backends.ray.node_shards import program_python
+from sessiontree.backends.ray.cluster.cluster_demand import ClusterDemand
+from sessiontree.backends.ray.cluster.cluster_probe import connected_to
+from sessiontree.backends.ray.cluster.node_shards import program_python
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.settings.placement import Placement
 

@@ -12,9 +12,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sessiontree.backends.ray.local_line import LineListener, LineLost, LocalLine, Methods
-from sessiontree.backends.ray.process_start import LOOK_S, StartWatch
-from sessiontree.backends.ray.serialization import opened, packed
+from sessiontree.backends.ray.client.local_line import LineListener, LineLost, LocalLine, Methods
+from sessiontree.backends.ray.client.serialization import opened, packed
+from sessiontree.backends.ray.hosts.process_start import LOOK_S, StartWatch
 from sessiontree.contracts.errors import words_of
 from sessiontree.runtime.transport.frames import Hello, HostHealth, PollReply
 from sessiontree.runtime.transport.link import HostLost

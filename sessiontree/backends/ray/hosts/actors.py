@@ -17,21 +17,21 @@ from typing import Any, Generic, Literal, TypeVar
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from sessiontree.backends.ray.key_server import (
+from sessiontree.backends.ray.client.key_server import (
     hide_memory,
     key_from,
     options_from,
     take_variables,
 )
-from sessiontree.backends.ray.local_line import LocalLine, Methods, line_to
-from sessiontree.backends.ray.process_start import RestartKeeper
-from sessiontree.backends.ray.serialization import (
+from sessiontree.backends.ray.client.local_line import LocalLine, Methods, line_to
+from sessiontree.backends.ray.client.serialization import (
     open_for_gateway,
     open_for_host,
     opened,
     packed,
     with_copies_in,
 )
+from sessiontree.backends.ray.hosts.process_start import RestartKeeper
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.facts.stimuli import SendMode
 from sessiontree.contracts.handles.mcp import ServerCall, ServerReply

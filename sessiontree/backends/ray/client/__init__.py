@@ -1,0 +1,1 @@
+"""The program's side: how it reaches its supervisor, and what crosses between processes."""

@@ -1,0 +1,1 @@
+"""Supervisors and tasks on the nodes of a cluster."""

@@ -1,0 +1,1 @@
+"""Commands on other nodes of a cluster."""

@@ -1,0 +1,1 @@
+"""Host processes: started, confined, placed on nodes, and reached."""
