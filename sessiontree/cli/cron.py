@@ -21,7 +21,7 @@ from sessiontree.control.client import ControlClient
 from sessiontree.runtime.replay.stored_jobs import ScheduledTree, scheduled_trees
 from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.tree.job_report import job_history, job_row, job_table
-from sessiontree.tree.timetable import show_time
+from sessiontree.tree.rules.timetable import show_time
 
 _DONE: dict[JobAction, str] = {
     "run": "runs now",

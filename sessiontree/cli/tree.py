@@ -28,9 +28,9 @@ from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Verification
 from sessiontree.journal.replay import read_config, read_fact
-from sessiontree.tree.evolve import evolve
 from sessiontree.tree.report import receipt
-from sessiontree.tree.state import Session, TreeState, initial_tree
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.state import Session, TreeState, initial_tree
 
 _MAIN = "main"
 TREE_ID = re.compile(r"t[0-9a-f]{16}")

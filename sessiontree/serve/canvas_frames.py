@@ -14,7 +14,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, SessionTreeError, words_of
 from sessiontree.contracts.recorded.canvas import MAX_CONTENT_BYTES
-from sessiontree.tree.canvas_state import CanvasState
+from sessiontree.tree.state.canvas_state import CanvasState
 from sessiontree.view.bundle import join_modules
 from sessiontree.workspace import WorkspaceReader
 

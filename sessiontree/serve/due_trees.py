@@ -19,7 +19,7 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.control.client import ControlClient
 from sessiontree.runtime.replay.stored_jobs import ScheduledTree, scheduled_trees
 from sessiontree.runtime.timing.clock import machine_ms
-from sessiontree.tree.cron import is_running, next_ring
+from sessiontree.tree.rules.cron import is_running, next_ring
 
 LOOK_EVERY_S: Final = 20.0
 """How often the journals are looked at: a slot runs within this time, and is not missed."""

@@ -29,7 +29,7 @@ from sessiontree.contracts.facts.tree_facts import (
 )
 from sessiontree.contracts.recorded.client_calls import ClientCall
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.tree.approvals import (
+from sessiontree.tree.rules.approvals import (
     CANCELLED,
     ask,
     close,
@@ -38,11 +38,10 @@ from sessiontree.tree.approvals import (
     lift_denial,
     withdraw_request,
 )
-from sessiontree.tree.canvas import act_on_canvas, change_canvas
-from sessiontree.tree.child_changes import keep_changes, settle_changes
-from sessiontree.tree.cron import change_job, pause_forked, ring_jobs
-from sessiontree.tree.evolve import Draft, evolve
-from sessiontree.tree.lifecycle import (
+from sessiontree.tree.rules.canvas import act_on_canvas, change_canvas
+from sessiontree.tree.rules.child_changes import keep_changes, settle_changes
+from sessiontree.tree.rules.cron import change_job, pause_forked, ring_jobs
+from sessiontree.tree.rules.lifecycle import (
     charge,
     interrupt,
     lose,
@@ -56,8 +55,11 @@ from sessiontree.tree.lifecycle import (
     want_result,
     withdraw_child,
 )
-from sessiontree.tree.messages import say, send
-from sessiontree.tree.protocol import (
+from sessiontree.tree.rules.messages import say, send
+from sessiontree.tree.rules.spawn import adopt, channels_of, open_tree, spawn
+from sessiontree.tree.rules.vision import keep_answer
+from sessiontree.tree.state.evolve import Draft, evolve
+from sessiontree.tree.state.protocol import (
     CanvasActionSent,
     CanvasAsked,
     ChangesFound,
@@ -88,9 +90,7 @@ from sessiontree.tree.protocol import (
     VisionReported,
     WakeTreeAt,
 )
-from sessiontree.tree.spawn import adopt, channels_of, open_tree, spawn
-from sessiontree.tree.state import TreeState
-from sessiontree.tree.vision import keep_answer
+from sessiontree.tree.state.state import TreeState
 
 _FORKED = "the tree was forked, and the request belongs to the other tree; it is made again"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.recorded.cron import CronTable, JobRow, JobRun
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.tree.cron import is_running, next_slot
-from sessiontree.tree.job_facts import run_key
-from sessiontree.tree.state import JobState, RunNote, TreeState
+from sessiontree.tree.rules.cron import is_running, next_slot
+from sessiontree.tree.state.job_facts import run_key
+from sessiontree.tree.state.state import JobState, RunNote, TreeState
 
 
 def job_table(state: TreeState, wall_ms: int) -> CronTable:

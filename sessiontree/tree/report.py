@@ -10,9 +10,9 @@ from sessiontree.contracts.recorded.approvals import ApprovalRequest
 from sessiontree.contracts.recorded.client_calls import question_in
 from sessiontree.contracts.recorded.questions import QuestionRequest
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.tree.protocol import Deliver, ReleaseSession, TreeInstruction, WakeTreeAt, WatchJobs
-from sessiontree.tree.reach import all_below
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.protocol import Deliver, ReleaseSession, TreeInstruction, WakeTreeAt, WatchJobs
+from sessiontree.tree.state.reach import all_below
+from sessiontree.tree.state.state import TreeState
 
 
 class ReceiptLine(NamedTuple):

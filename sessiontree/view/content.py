@@ -17,7 +17,7 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact
 from sessiontree.policy.catalog import CATALOG
-from sessiontree.tree.spawn import ceiling_of
+from sessiontree.tree.rules.spawn import ceiling_of
 from sessiontree.view.feed import TreeFeed
 from sessiontree.view.live_tree import LiveTree
 from sessiontree.view.program_panel import ProgramPanel, programs_in

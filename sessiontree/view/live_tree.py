@@ -27,7 +27,7 @@ from sessiontree.contracts.reports.events import (
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact, read_facts
-from sessiontree.tree.canvas_state import CanvasState, change_state
+from sessiontree.tree.state.canvas_state import CanvasState, change_state
 from sessiontree.view.fact_heads import first_members, turn_in
 from sessiontree.view.program_panel import keys_of, panel_of
 from sessiontree.view.session_panel import SessionPanel, call_text

@@ -47,8 +47,8 @@ from sessiontree.runtime.replay.session_replay import React
 from sessiontree.runtime.replay.tree_fork import group_around
 from sessiontree.session.decide import react
 from sessiontree.session.state import SessionState, initial
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.state import initial_tree
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.state import initial_tree
 from tests.behaviour.fact_fixtures import asked, facts_of, until
 from tests.behaviour.fact_fixtures import records as records_of
 from tests.behaviour.tree_fixtures import Opener

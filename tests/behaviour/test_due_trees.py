@@ -19,7 +19,7 @@ from sessiontree.policy.settings import ToolPolicy
 from sessiontree.runtime.replay.stored_jobs import ScheduledTree, scheduled_trees
 from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.serve.due_trees import RETRY_MS, DueTrees
-from sessiontree.tree.cron import next_ring
+from sessiontree.tree.rules.cron import next_ring
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of
 from tests.behaviour.tree_fixtures import Opener
 

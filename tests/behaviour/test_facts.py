@@ -17,10 +17,10 @@ from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import initial
-from sessiontree.tree.budgets import remaining
-from sessiontree.tree.evolve import evolve as evolve_tree
 from sessiontree.tree.report import receipt
-from sessiontree.tree.state import initial_tree
+from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.evolve import evolve as evolve_tree
+from sessiontree.tree.state.state import initial_tree
 from tests.behaviour import household_fakes as household
 from tests.behaviour.effect_fakes import TOOLS, effects
 from tests.behaviour.fact_fixtures import PATIENCE_S, facts_of, read_on, records

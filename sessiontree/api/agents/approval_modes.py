@@ -10,7 +10,7 @@ from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import SystemAnswer
 from sessiontree.contracts.recorded.approvals import ApprovalMode
 from sessiontree.policy.settings import PolicyConfig
-from sessiontree.tree.spawn import strictest
+from sessiontree.tree.rules.spawn import strictest
 
 MODES: Final[tuple[ApprovalMode, ...]] = get_args(ApprovalMode)
 """From the widest to the strictest."""

@@ -24,7 +24,7 @@ from sessiontree.contracts.settings.given_values import take_settings
 from sessiontree.contracts.settings.settings import Budget, Limits, StrictSettings
 from sessiontree.contracts.values.untrusted import marked_lines
 from sessiontree.policy.settings import PolicyConfig, PolicyEntry
-from sessiontree.tree.spawn import strictest
+from sessiontree.tree.rules.spawn import strictest
 
 FILE_NAME: Final = "sessiontree.toml"
 """The name of the file, the owner's and a workspace's."""

@@ -53,7 +53,7 @@ from sessiontree.runtime.rights.session_rights import policy_row
 from sessiontree.runtime.runner.approver_function import load_approver
 from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.schema.dialect import SchemaWarning
-from sessiontree.tree.budgets import endless
+from sessiontree.tree.state.budgets import endless
 from sessiontree.version import RULES, VERSION
 
 ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"

@@ -22,8 +22,8 @@ from sessiontree.journal.export import Export, ExportSummary, Manifest, load_exp
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord
 from sessiontree.journal.replay import read_config, read_fact
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.state import initial_tree
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.state import initial_tree
 
 _NOT_IMPORTED = "nothing was imported"
 _GIVE_AN_EXPORT = "give a file as an export wrote it"

@@ -22,7 +22,7 @@ from sessiontree.contracts.values.messages import (
     UserMessage,
 )
 from sessiontree.contracts.values.request_names import request_name
-from sessiontree.tree.lifecycle import checked_usage
+from sessiontree.tree.rules.lifecycle import checked_usage
 
 Step: TypeAlias = dict[str, Any]
 _FROM_PEOPLE = frozenset({"user", "parent", "canvas", "cron"})

@@ -21,7 +21,7 @@ from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.journal.record import JournalRecord, kind_in
 from sessiontree.journal.replay import read_fact
-from sessiontree.tree.protocol import SpawnAsked
+from sessiontree.tree.state.protocol import SpawnAsked
 
 READ_AT_ONCE = 512
 READ_WAIT_S = 20.0

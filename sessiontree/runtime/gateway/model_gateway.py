@@ -44,7 +44,7 @@ from sessiontree.runtime.transport.link import HostLink, HostLost, Mailbox, Tran
 from sessiontree.runtime.transport.progress import Progress, ProgressHub
 from sessiontree.runtime.transport.supervisor_api import ActorRow
 from sessiontree.schema.dialect import dialect_for_model
-from sessiontree.tree.reservations import session_in
+from sessiontree.tree.state.reservations import session_in
 
 
 @dataclass(frozen=True, slots=True)

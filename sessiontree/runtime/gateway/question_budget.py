@@ -1,6 +1,6 @@
 """Questions to models of providers, each held back until the budget can pay for all that it may use.
 
-The rule is in :mod:`sessiontree.tree.reservations`; here are the size of a question and who waits.
+The rule is in :mod:`sessiontree.tree.state.reservations`; here are the size of a question and who waits.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from sessiontree.contracts.values.messages import (
 )
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.transport.frames import AskModel, ModelPrompt
-from sessiontree.tree.budgets import payers_of
-from sessiontree.tree.reservations import (
+from sessiontree.tree.state.budgets import payers_of
+from sessiontree.tree.state.reservations import (
     Admitted,
     MostUsed,
     Postponed,
@@ -32,7 +32,7 @@ from sessiontree.tree.reservations import (
     Unaffordable,
     session_in,
 )
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.state import TreeState
 
 DEFAULT_OUTPUT_TOKENS: Final = 8_192
 """Maximum tokens of a reply that counts against a budget, if its settings give none."""
@@ -79,7 +79,7 @@ class QuestionBudget:
     ) -> None:
         """Send a session's question, now or when the budget can pay for it, or refuse it.
 
-        ``session`` may be a place of its own, by :func:`~sessiontree.tree.reservations.place_in`.
+        ``session`` may be a place of its own, by :func:`~sessiontree.tree.state.reservations.place_in`.
         """
         if not self._is_counted(session):
             send(question)

@@ -24,9 +24,9 @@ from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.state import CallPhase, SessionState
-from sessiontree.tree.budgets import remaining
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.state import Session, TreeState, initial_tree
+from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.state import Session, TreeState, initial_tree
 
 _WAITS: Final[Mapping[CallPhase, CallForecast]] = {
     "asking": "approval",

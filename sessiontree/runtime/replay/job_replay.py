@@ -13,8 +13,8 @@ from sessiontree.contracts.facts.tree_facts import (
     CronSlotsSkipped,
 )
 from sessiontree.contracts.recorded.cron import CronJob, JobAction, JobChange, JobWanted
-from sessiontree.tree.protocol import JobAsked, JobsRang, TreeStimulus
-from sessiontree.tree.state import JobState, TreeState
+from sessiontree.tree.state.protocol import JobAsked, JobsRang, TreeStimulus
+from sessiontree.tree.state.state import JobState, TreeState
 
 JobFact: TypeAlias = CronJobSaved | CronJobRemoved | CronSlotClaimed | CronSlotsSkipped
 _ACTIONS: dict[str, JobAction] = {

@@ -32,7 +32,7 @@ from sessiontree.contracts.values.jsonable import digest_of
 from sessiontree.contracts.values.messages import AssistantMessage, ToolResultMessage, UserMessage
 from sessiontree.contracts.values.session_ids import MAIN, SessionIds
 from sessiontree.session.state import SessionState
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.state import TreeState
 
 
 def check_replaced(state: TreeState, tasks: Mapping[str, str]) -> None:

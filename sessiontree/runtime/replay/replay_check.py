@@ -27,9 +27,9 @@ from sessiontree.runtime.replay.tree_replay import Reported
 from sessiontree.session.decide import react
 from sessiontree.session.state import initial
 from sessiontree.tree.decide import decide
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.protocol import TreeInstruction, TreeStimulus
-from sessiontree.tree.state import Mail, TreeState, initial_tree
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.protocol import TreeInstruction, TreeStimulus
+from sessiontree.tree.state.state import Mail, TreeState, initial_tree
 from sessiontree.version import RULES, VERSION
 
 _UNEXPLAINED = "nothing recorded before it leads to this fact"

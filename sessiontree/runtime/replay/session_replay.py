@@ -27,7 +27,7 @@ from sessiontree.session.decide import given_parts
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState
 from sessiontree.session.turns import MAX_RETRY_AFTER_S, backoff_ms, standing
-from sessiontree.tree.state import Mail
+from sessiontree.tree.state.state import Mail
 
 Posts: TypeAlias = Mapping[str, tuple[str, Mail]]
 """By the id of a post, the session it was posted to, and the stimulus."""

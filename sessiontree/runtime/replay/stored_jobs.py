@@ -13,7 +13,7 @@ from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import kind_in
 from sessiontree.runtime.replay.stored_trees import load_tree
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.state import TreeState
 
 _SAVED: Final = "cron_job_saved"
 """The kind of fact that every tree with timed jobs has."""

@@ -14,8 +14,8 @@ from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import JournalRecord, TreeRow
 from sessiontree.journal.replay import read_config, read_fact, read_facts
-from sessiontree.tree.evolve import evolve as evolve_tree
-from sessiontree.tree.state import TreeState, initial_tree
+from sessiontree.tree.state.evolve import evolve as evolve_tree
+from sessiontree.tree.state.state import TreeState, initial_tree
 
 
 def load_tree(journal: Journal, tree_id: str) -> tuple[TreeConfig, TreeState, int]:

@@ -27,9 +27,9 @@ from sessiontree.session.decide import react as react_session
 from sessiontree.session.instructions import ToTree
 from sessiontree.session.turns import standing
 from sessiontree.tree.decide import react as react_tree
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.protocol import ForkAsked, FromSession, RefuseSpawn, TreeInstruction, TreeStimulus
-from sessiontree.tree.state import TreeState, initial_tree
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.protocol import ForkAsked, FromSession, RefuseSpawn, TreeInstruction, TreeStimulus
+from sessiontree.tree.state.state import TreeState, initial_tree
 
 CAUSE = "forked"
 """Cause of the facts that a fork adds."""

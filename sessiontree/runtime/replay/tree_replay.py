@@ -20,10 +20,9 @@ from sessiontree.contracts.recorded.approvals import APPROVER_ERROR
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.runtime.replay.job_replay import job_stimuli
-from sessiontree.tree import protocol
-from sessiontree.tree.budgets import SCALE, natural, payers_of
-from sessiontree.tree.protocol import FromSession, TreeStimulus
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.budgets import SCALE, natural, payers_of
+from sessiontree.tree.state.protocol import FromSession, TreeStimulus
+from sessiontree.tree.state.state import TreeState, protocol
 
 AHEAD = 64
 """How many facts after the next one may show a part of the stimulus that led to it."""

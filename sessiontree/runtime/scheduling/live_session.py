@@ -20,10 +20,10 @@ from sessiontree.runtime.timing.wait_times import WaitTimes
 from sessiontree.runtime.transport.frames import Adopt, Outcome
 from sessiontree.runtime.transport.link import HostLink
 from sessiontree.runtime.transport.supervisor_api import CallReply, CodeRaised, Reply
-from sessiontree.tree.budgets import remaining
-from sessiontree.tree.protocol import TreeInstruction, TreeStimulus
-from sessiontree.tree.spawn import end_of_life_ms
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.rules.spawn import end_of_life_ms
+from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.protocol import TreeInstruction, TreeStimulus
+from sessiontree.tree.state.state import TreeState
 
 T = TypeVar("T")
 _Listener: TypeAlias = Callable[[str, T | None, Exception | None], None]

@@ -29,8 +29,8 @@ from sessiontree.contracts.recorded.child_workspaces import ChangesState, ChildC
 from sessiontree.contracts.tools.thread_calls import claim_in_thread, in_thread
 from sessiontree.runtime.scheduling.live_session import Controller
 from sessiontree.runtime.scheduling.settings import COPIES
-from sessiontree.tree.child_changes import copies_in_use, unfinished_copies
-from sessiontree.tree.protocol import ChangesFound, SettleAsked, SpawnAsked
+from sessiontree.tree.rules.child_changes import copies_in_use, unfinished_copies
+from sessiontree.tree.state.protocol import ChangesFound, SettleAsked, SpawnAsked
 from sessiontree.workspace.own_copy import OwnCopy
 
 

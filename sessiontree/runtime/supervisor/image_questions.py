@@ -25,9 +25,9 @@ from sessiontree.runtime.gateway.question_budget import QuestionBudget, price_of
 from sessiontree.runtime.gateway.vision_prompt import INSTRUCTION, VISION_TURN, vision_failed, vision_message
 from sessiontree.runtime.scheduling.live_session import Controller, LiveSession
 from sessiontree.runtime.transport.frames import AskModel, ModelPrompt
-from sessiontree.tree.protocol import VisionReported
-from sessiontree.tree.reservations import place_in
-from sessiontree.tree.vision import answer_of
+from sessiontree.tree.rules.vision import answer_of
+from sessiontree.tree.state.protocol import VisionReported
+from sessiontree.tree.state.reservations import place_in
 
 
 @dataclass(slots=True, eq=False)

@@ -35,9 +35,9 @@ from sessiontree.journal.replay import read_fact, read_facts
 from sessiontree.policy.closed_result import ClosedResult, closed_form
 from sessiontree.runtime.scheduling.live_session import Controller
 from sessiontree.schema.result import compile_result
-from sessiontree.tree.protocol import AcceptSend, RefuseSay, RefuseStop, SendAsked, StopAsked
-from sessiontree.tree.reach import all_below, not_below, session_below
-from sessiontree.tree.state import Session
+from sessiontree.tree.state.protocol import AcceptSend, RefuseSay, RefuseStop, SendAsked, StopAsked
+from sessiontree.tree.state.reach import all_below, not_below, session_below
+from sessiontree.tree.state.state import Session
 
 MAX_ROWS = 200
 """Most rows of one list, whatever was asked for."""

@@ -78,9 +78,9 @@ from sessiontree.runtime.transport.supervisor_api import (
     SessionRecord,
     SupervisorApi,
 )
-from sessiontree.tree import protocol as tree_stimuli
 from sessiontree.tree.report import ReceiptLine, question_of, receipt, request_of
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.state import TreeState
+from sessiontree.tree.state.state import protocol as tree_stimuli
 
 _NEW_WORK = (TurnStarted, CompactionBegun)
 """Facts that begin work of a session's next message."""

@@ -11,9 +11,9 @@ from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.values.session_ids import MAIN
 from sessiontree.runtime.scheduling.live_session import Controller
 from sessiontree.runtime.timing.clock import TreeClock
-from sessiontree.tree.cron import next_ring
 from sessiontree.tree.job_report import job_history, job_row, job_table
-from sessiontree.tree.protocol import AcceptJob, JobAsked, JobsRang, RefuseJob
+from sessiontree.tree.rules.cron import next_ring
+from sessiontree.tree.state.protocol import AcceptJob, JobAsked, JobsRang, RefuseJob
 
 LOOK_AFTER_S: Final = 30.0
 """The machine's clock may be set, or stand still while it sleeps, and no timer of the event loop notices. So

@@ -45,13 +45,13 @@ from sessiontree.runtime.transport.frames import Adopt, Outcome, Watch
 from sessiontree.runtime.transport.supervisor_api import CallReply, CodeRaised, Reply
 from sessiontree.session.instructions import ToTree
 from sessiontree.session.turns import is_offer
-from sessiontree.tree import protocol as tree_stimuli
-from sessiontree.tree.budgets import remaining
 from sessiontree.tree.decide import decide
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.protocol import TreeInstruction, TreeStimulus
-from sessiontree.tree.spawn import has_channel
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.rules.spawn import has_channel
+from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.protocol import TreeInstruction, TreeStimulus
+from sessiontree.tree.state.state import TreeState
+from sessiontree.tree.state.state import protocol as tree_stimuli
 
 LEFT_WITHIN_S = 10.0
 """How long a receipt waits for ended sessions to leave their hosts."""

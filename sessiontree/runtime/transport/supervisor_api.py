@@ -48,8 +48,8 @@ from sessiontree.runtime.transport.rpc import (
     Words,
     rpc,
 )
-from sessiontree.tree.protocol import SpawnAsked
 from sessiontree.tree.report import ReceiptLine
+from sessiontree.tree.state.protocol import SpawnAsked
 
 MAX_READ: Final = 512
 """Most facts that one read returns to a peer of the control socket."""

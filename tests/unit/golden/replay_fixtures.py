@@ -9,8 +9,8 @@ from sessiontree.journal.export import load_export
 from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import SessionState, initial
-from sessiontree.tree.evolve import evolve as evolve_tree
-from sessiontree.tree.state import initial_tree
+from sessiontree.tree.state.evolve import evolve as evolve_tree
+from sessiontree.tree.state.state import initial_tree
 from tests.unit.tree.tree_state_oracle import snapshot
 
 

@@ -11,7 +11,7 @@ from sessiontree.contracts.values.messages import TextContent, Usage, UserMessag
 from sessiontree.models.answers import ModelFailure
 from sessiontree.runtime.gateway.question_budget import DEFAULT_OUTPUT_TOKENS, QuestionBudget
 from sessiontree.runtime.transport.frames import AskModel
-from sessiontree.tree.protocol import UsageReported
+from sessiontree.tree.state.protocol import UsageReported
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH
 

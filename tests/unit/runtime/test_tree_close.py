@@ -20,7 +20,7 @@ from sessiontree.models.answers import Answer, script_call
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.scripted import FunctionModel
 from sessiontree.runtime.replay.stored_trees import load_tree
-from sessiontree.tree.protocol import SpawnAsked
+from sessiontree.tree.state.protocol import SpawnAsked
 
 CHILDREN = 6
 

@@ -18,7 +18,7 @@ from sessiontree.contracts.facts.tree_facts import (
     TreeFact,
 )
 from sessiontree.contracts.recorded.approvals import CheckedCall, answer_by_rules
-from sessiontree.tree.protocol import (
+from sessiontree.tree.state.protocol import (
     Decided,
     LiftAsked,
     TreeInstruction,

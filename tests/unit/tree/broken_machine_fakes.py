@@ -37,8 +37,8 @@ from sessiontree.contracts.facts.tree_facts import (
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.recorded.approvals import Rule
 from sessiontree.tree.decide import decide
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.protocol import (
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.protocol import (
     AcceptSend,
     CanvasActionSent,
     CanvasAsked,
@@ -60,7 +60,7 @@ from sessiontree.tree.protocol import (
     VisionReported,
     WakeTreeAt,
 )
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.state import TreeState
 from tests.unit.tree.harness_fixtures import Machine
 from tests.unit.tree.tree_fixtures import (
     AGENTS,

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from sessiontree.contracts.facts.tree_facts import SessionSpawned, TreeFact, UsageCharged
 from sessiontree.contracts.settings.settings import Budget
-from sessiontree.tree.budgets import remaining
-from sessiontree.tree.protocol import SpawnAsked
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.protocol import SpawnAsked
+from sessiontree.tree.state.state import TreeState
 from tests.unit.tree.spawn_oracle import SpawnBooks
 
 MEMBERS = ("tokens", "cost_usd", "tool_calls", "sessions")

@@ -24,8 +24,8 @@ from sessiontree.contracts.facts.tree_facts import (
     UsageCharged,
     VisionAnswered,
 )
-from sessiontree.tree.child_changes import copies_in_use, unfinished_copies
-from sessiontree.tree.protocol import (
+from sessiontree.tree.rules.child_changes import copies_in_use, unfinished_copies
+from sessiontree.tree.state.protocol import (
     CanvasActionSent,
     CanvasAsked,
     ChangesFound,
@@ -33,7 +33,7 @@ from sessiontree.tree.protocol import (
     TreeStimulus,
     VisionReported,
 )
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.state import TreeState
 from tests.unit.tree.spawn_oracle import SpawnBooks
 from tests.unit.tree.tree_fixtures import BRANCH, WORKER
 

@@ -13,8 +13,8 @@ from sessiontree.contracts.recorded.approvals import Precedent
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.tree.decide import decide
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.protocol import (
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.protocol import (
     AcceptSpawn,
     ClockRang,
     Decided,
@@ -27,7 +27,7 @@ from sessiontree.tree.protocol import (
     TreeOpened,
     TreeStimulus,
 )
-from sessiontree.tree.state import Session, TreeState, initial_tree
+from sessiontree.tree.state.state import Session, TreeState, initial_tree
 from tests.unit.tree.tree_fixtures import (
     approval_asked,
     checked,

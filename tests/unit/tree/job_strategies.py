@@ -26,10 +26,12 @@ from sessiontree.contracts.facts.tree_facts import (
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded import codec
 from sessiontree.contracts.recorded.cron import JobChange, JobWanted
-from sessiontree.tree.cron import ON_TIME_MS, next_ring, next_slot
 from sessiontree.tree.decide import decide
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.protocol import (
+from sessiontree.tree.report import owed
+from sessiontree.tree.rules.cron import ON_TIME_MS, next_ring, next_slot
+from sessiontree.tree.rules.timetable import find_next
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.protocol import (
     Deliver,
     JobAsked,
     JobsRang,
@@ -38,9 +40,7 @@ from sessiontree.tree.protocol import (
     TreeOpened,
     TreeStimulus,
 )
-from sessiontree.tree.report import owed
-from sessiontree.tree.state import TreeState, initial_tree
-from sessiontree.tree.timetable import find_next
+from sessiontree.tree.state.state import TreeState, initial_tree
 from tests.unit.tree.tree_fixtures import config, result, result_offered
 
 Deciding: TypeAlias = Callable[[TreeState, TreeStimulus], tuple[list[TreeFact], list[TreeInstruction]]]

@@ -16,7 +16,13 @@ from sessiontree.contracts.facts.tree_facts import (
     TreeFact,
 )
 from sessiontree.contracts.settings.settings import Limits
-from sessiontree.tree.protocol import AcceptSpawn, RefuseSpawn, SpawnAsked, TreeInstruction, TreeStimulus
+from sessiontree.tree.state.protocol import (
+    AcceptSpawn,
+    RefuseSpawn,
+    SpawnAsked,
+    TreeInstruction,
+    TreeStimulus,
+)
 from tests.unit.tree.tree_fixtures import BRANCH, MAIN, WORKER
 
 if TYPE_CHECKING:

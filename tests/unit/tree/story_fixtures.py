@@ -9,7 +9,7 @@ from sessiontree.contracts.recorded.approvals import Rule
 from sessiontree.contracts.recorded.child_workspaces import ChangedFile, WorkspaceCopy
 from sessiontree.contracts.settings.settings import Budget, Limits
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.tree.protocol import (
+from sessiontree.tree.state.protocol import (
     CanvasActionSent,
     CanvasAsked,
     ChangesFound,

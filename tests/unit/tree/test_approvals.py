@@ -21,8 +21,8 @@ from sessiontree.contracts.facts.tree_facts import (
 )
 from sessiontree.contracts.recorded.approvals import ApprovalMode, ApprovalRequest, Rule
 from sessiontree.contracts.settings.settings import Limits
-from sessiontree.tree.protocol import Decided, Deliver, LiftAsked, RefuseDecision, WakeTreeAt
 from sessiontree.tree.report import request_of
+from sessiontree.tree.state.protocol import Decided, Deliver, LiftAsked, RefuseDecision, WakeTreeAt
 from tests.unit.tree.harness_fixtures import STRANGER, Harness
 from tests.unit.tree.tree_fixtures import (
     BRANCH,

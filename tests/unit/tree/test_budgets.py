@@ -12,16 +12,16 @@ from sessiontree.contracts.errors import LimitExceeded
 from sessiontree.contracts.facts.tree_facts import BudgetSpent, CancelBegun, SessionEnded, UsageCharged
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.tree.budgets import remaining
 from sessiontree.tree.decide import react
-from sessiontree.tree.protocol import (
+from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.protocol import (
     SessionLost,
     SpawnAsked,
     TreeOpened,
     UsageReported,
     WakeTreeAt,
 )
-from sessiontree.tree.state import initial_tree
+from sessiontree.tree.state.state import initial_tree
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import (
     BRANCH,

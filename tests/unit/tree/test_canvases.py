@@ -11,9 +11,9 @@ from sessiontree.contracts.facts.tree_facts import CanvasActed, CanvasChanged, P
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.canvas import MAX_CANVAS_BYTES, MAX_CANVASES, MAX_SURFACES
 from sessiontree.contracts.settings.settings import Limits
-from sessiontree.tree.canvas import MAX_UNREAD
-from sessiontree.tree.canvas_state import MAX_KEYS, CanvasState, change_state, find_fault
-from sessiontree.tree.protocol import CanvasActionSent, CanvasAsked, RefuseSay
+from sessiontree.tree.rules.canvas import MAX_UNREAD
+from sessiontree.tree.state.canvas_state import MAX_KEYS, CanvasState, change_state, find_fault
+from sessiontree.tree.state.protocol import CanvasActionSent, CanvasAsked, RefuseSay
 from tests.unit.tree.harness_fixtures import Harness
 
 BRANCH, WORKER = SessionKind.BRANCH, SessionKind.WORKER

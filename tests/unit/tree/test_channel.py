@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.facts.tree_facts import ChannelSaid
 from sessiontree.contracts.settings.settings import MessagePolicy
-from sessiontree.tree import messages as saying
-from sessiontree.tree.protocol import RefuseSay, SayAsked
-from sessiontree.tree.spawn import has_channel
+from sessiontree.tree.rules import messages as saying
+from sessiontree.tree.rules.spawn import has_channel
+from sessiontree.tree.state.protocol import RefuseSay, SayAsked
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH, WORKER
 

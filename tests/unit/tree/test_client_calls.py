@@ -22,8 +22,8 @@ from sessiontree.contracts.facts.tree_facts import (
 )
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.tree.decide import decide
-from sessiontree.tree.protocol import Decided
-from sessiontree.tree.state import ClosedCall
+from sessiontree.tree.state.protocol import Decided
+from sessiontree.tree.state.state import ClosedCall
 from tests.unit.tree.harness_fixtures import STRANGER, Harness, Machine
 from tests.unit.tree.tree_fixtures import (
     BRANCH,

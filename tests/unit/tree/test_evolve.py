@@ -53,8 +53,8 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.client_calls import ClientCall
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.state import initial_tree
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.state import initial_tree
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import (
     WORKER,

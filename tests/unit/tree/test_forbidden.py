@@ -6,7 +6,7 @@ import pytest
 
 from sessiontree.contracts.errors import SpawnRefused
 from sessiontree.contracts.facts.tree_facts import OutsideHookFailed, SessionSpawned, SpawnDenied
-from sessiontree.tree.protocol import AcceptSpawn, HookFailedOutside, RefuseSpawn, SpawnAsked
+from sessiontree.tree.state.protocol import AcceptSpawn, HookFailedOutside, RefuseSpawn, SpawnAsked
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import WORKER
 

@@ -10,7 +10,7 @@ import pytest
 from sessiontree.contracts.facts.stimuli import CancelAsked
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.settings.settings import Budget, Limits
-from sessiontree.tree.state import Alarms, Post, Stop, TreeState, initial_tree
+from sessiontree.tree.state.state import Alarms, Post, Stop, TreeState, initial_tree
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH, WORKER, result
 from tests.unit.tree.tree_invariant_oracle import check_invariants

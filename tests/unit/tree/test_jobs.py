@@ -10,10 +10,10 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from sessiontree.contracts.facts.tree_facts import CronSlotClaimed, CronSlotsSkipped, Posted, TreeFact
 from sessiontree.tree.decide import decide
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.protocol import JobsRang, TreeInstruction, TreeStimulus
-from sessiontree.tree.state import TreeState
-from sessiontree.tree.timetable import find_next
+from sessiontree.tree.rules.timetable import find_next
+from sessiontree.tree.state.evolve import evolve
+from sessiontree.tree.state.protocol import JobsRang, TreeInstruction, TreeStimulus
+from sessiontree.tree.state.state import TreeState
 from tests.unit.tree.job_strategies import HOUR_MS, JobMachine, JobRules, job_rules_for
 
 SEARCH = settings(

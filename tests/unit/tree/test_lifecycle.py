@@ -23,7 +23,7 @@ from sessiontree.contracts.facts.tree_facts import (
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.tree.protocol import (
+from sessiontree.tree.state.protocol import (
     Deliver,
     PostsConsumed,
     ReleaseSession,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts.facts.stimuli import ApprovalAnswered
 from sessiontree.contracts.facts.tree_facts import ApprovalDecided, ApprovalWaiting
 from sessiontree.contracts.settings.settings import Limits
-from sessiontree.tree.protocol import Deliver
+from sessiontree.tree.state.protocol import Deliver
 from tests.example_fixtures import examples
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH

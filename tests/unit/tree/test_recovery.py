@@ -6,7 +6,8 @@ import json
 
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.tree.decide import react
-from sessiontree.tree.protocol import (
+from sessiontree.tree.report import owed
+from sessiontree.tree.state.protocol import (
     ClockRang,
     Deliver,
     PostsConsumed,
@@ -14,8 +15,7 @@ from sessiontree.tree.protocol import (
     SpawnAsked,
     WakeTreeAt,
 )
-from sessiontree.tree.report import owed
-from sessiontree.tree.state import initial_tree
+from sessiontree.tree.state.state import initial_tree
 from tests.unit.tree.harness_fixtures import Harness, as_json
 from tests.unit.tree.tree_fixtures import (
     BRANCH,

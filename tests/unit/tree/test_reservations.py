@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.tree.budgets import remaining
-from sessiontree.tree.protocol import UsageReported
-from sessiontree.tree.reservations import Admitted, MostUsed, Postponed, Reservations, Unaffordable
+from sessiontree.tree.state.budgets import remaining
+from sessiontree.tree.state.protocol import UsageReported
+from sessiontree.tree.state.reservations import Admitted, MostUsed, Postponed, Reservations, Unaffordable
 from tests.example_fixtures import examples
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH

@@ -9,12 +9,12 @@ import pytest
 
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.decide import react
-from sessiontree.tree.protocol import (
+from sessiontree.tree.state.protocol import (
     AcceptSpawn,
     SpawnAsked,
     TreeOpened,
 )
-from sessiontree.tree.state import TreeState, initial_tree
+from sessiontree.tree.state.state import TreeState, initial_tree
 from tests.unit.tree.tree_fixtures import (
     WORKER,
     config,

@@ -19,7 +19,8 @@ from sessiontree.contracts.facts.tree_facts import (
 )
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.settings.settings import Limits
-from sessiontree.tree.protocol import (
+from sessiontree.tree.report import receipt
+from sessiontree.tree.state.protocol import (
     ClockRang,
     Deliver,
     LeftoversFound,
@@ -29,7 +30,6 @@ from sessiontree.tree.protocol import (
     Stirred,
     WakeTreeAt,
 )
-from sessiontree.tree.report import receipt
 from tests.unit.tree.harness_fixtures import Harness
 from tests.unit.tree.tree_fixtures import BRANCH, WORKER, result
 

@@ -17,10 +17,10 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.recorded.results import Artifact, SessionResult
 from sessiontree.policy.closed_result import ClosedResult
 from sessiontree.schema.result import compile_result
-from sessiontree.tree import lifecycle
 from sessiontree.tree.decide import decide
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.lifecycle import ClosedOutput
+from sessiontree.tree.rules import lifecycle
+from sessiontree.tree.rules.lifecycle import ClosedOutput
+from sessiontree.tree.state.evolve import evolve
 from tests.unit.tree.harness_fixtures import Harness, Machine
 from tests.unit.tree.tree_fixtures import (
     result,

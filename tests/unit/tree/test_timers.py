@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.tree.decide import react
-from sessiontree.tree.protocol import (
+from sessiontree.tree.state.protocol import (
     SessionEmbodied,
     SpawnAsked,
     TreeOpened,
 )
-from sessiontree.tree.state import SLACK, Alarm, AlarmKind, Alarms, initial_tree
+from sessiontree.tree.state.state import SLACK, Alarm, AlarmKind, Alarms, initial_tree
 from tests.unit.tree.tree_fixtures import (
     WORKER,
     approval_asked,

@@ -10,7 +10,14 @@ import pytest
 
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.recorded.cron import CronJob
-from sessiontree.tree.timetable import check_expression, check_zone, find_due, find_next, read_time, show_time
+from sessiontree.tree.rules.timetable import (
+    check_expression,
+    check_zone,
+    find_due,
+    find_next,
+    read_time,
+    show_time,
+)
 from tests.unit.tree.tree_fixtures import job
 
 MINUTE_MS = 60_000

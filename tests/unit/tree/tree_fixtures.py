@@ -32,7 +32,7 @@ from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.recorded.senders import Principal
 from sessiontree.contracts.settings.settings import Budget, Limits, MessagePolicy
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.tree.protocol import FromSession
+from sessiontree.tree.state.protocol import FromSession
 
 MAIN, BRANCH, WORKER = SessionKind.MAIN, SessionKind.BRANCH, SessionKind.WORKER
 TOOLS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.tree.budgets import payers_of
-from sessiontree.tree.spawn import deepest_level
-from sessiontree.tree.state import Session, TreeState
+from sessiontree.tree.rules.spawn import deepest_level
+from sessiontree.tree.state.budgets import payers_of
+from sessiontree.tree.state.state import Session, TreeState
 
 
 def check_invariants(state: TreeState) -> None:

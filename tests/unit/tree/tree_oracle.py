@@ -25,7 +25,7 @@ from sessiontree.contracts.facts.tree_facts import (
     TreeFact,
 )
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.tree.protocol import (
+from sessiontree.tree.state.protocol import (
     AcceptSend,
     Deliver,
     InterruptAsked,
@@ -40,8 +40,8 @@ from sessiontree.tree.protocol import (
     TreeStimulus,
     WakeTreeAt,
 )
-from sessiontree.tree.reach import not_below
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.reach import not_below
+from sessiontree.tree.state.state import TreeState
 from tests.unit.tree.approval_oracle import ApprovalBooks
 from tests.unit.tree.budget_oracle import BudgetBooks
 from tests.unit.tree.copy_oracle import CopyBooks

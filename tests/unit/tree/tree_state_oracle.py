@@ -13,9 +13,9 @@ from sessiontree.contracts.recorded.client_calls import ClientCall
 from sessiontree.contracts.recorded.codec import from_wire, to_wire
 from sessiontree.contracts.recorded.results import SessionResult
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.tree.budgets import open_account
-from sessiontree.tree.canvas_state import CanvasState, CanvasSurface
-from sessiontree.tree.evolve import (
+from sessiontree.tree.state.budgets import open_account
+from sessiontree.tree.state.canvas_state import CanvasState, CanvasSurface
+from sessiontree.tree.state.evolve import (
     allowed_tools,
     index_client_call,
     index_live,
@@ -23,7 +23,7 @@ from sessiontree.tree.evolve import (
     set_request_alarm,
     set_session_alarms,
 )
-from sessiontree.tree.state import (
+from sessiontree.tree.state.state import (
     ClosedCall,
     JobState,
     Post,

@@ -13,7 +13,7 @@ from sessiontree.contracts.recorded.child_workspaces import ChangedFile, Workspa
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.jsonable import digest_of
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.tree.protocol import (
+from sessiontree.tree.state.protocol import (
     CanvasActionSent,
     CanvasAsked,
     ChangesFound,

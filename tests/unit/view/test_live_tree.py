@@ -45,8 +45,8 @@ from sessiontree.contracts.values.messages import (
 from sessiontree.journal.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import initial
-from sessiontree.tree.evolve import evolve as evolve_tree
-from sessiontree.tree.state import initial_tree
+from sessiontree.tree.state.evolve import evolve as evolve_tree
+from sessiontree.tree.state.state import initial_tree
 from sessiontree.view.live_tree import LiveTree
 from sessiontree.view.session_panel import SessionPanel
 from tests.unit.view.live_strategies import ended, record, records, requested, spawned, tree_facts

@@ -60,11 +60,11 @@ from sessiontree.contracts.recorded.client_calls import ClientCall
 from sessiontree.contracts.recorded.codec import Recorded
 from sessiontree.contracts.settings.settings import MINUTE_MS
 from sessiontree.contracts.values.messages import NOTHING_USED
-from sessiontree.tree.budgets import amounts_of, count, open_account
-from sessiontree.tree.canvas_state import CanvasState, change_state
-from sessiontree.tree.job_facts import claim_slot, remove_job, save_job, skip_slots
-from sessiontree.tree.protocol import Deliver, TreeInstruction
-from sessiontree.tree.state import (
+from sessiontree.tree.state.budgets import amounts_of, count, open_account
+from sessiontree.tree.state.canvas_state import CanvasState, change_state
+from sessiontree.tree.state.job_facts import claim_slot, remove_job, save_job, skip_slots
+from sessiontree.tree.state.protocol import Deliver, TreeInstruction
+from sessiontree.tree.state.state import (
     MAX_VISION_ANSWERS,
     Alarm,
     AlarmKind,

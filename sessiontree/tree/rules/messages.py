@@ -9,12 +9,12 @@ from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.senders import joined
 from sessiontree.contracts.settings.settings import MINUTE_MS
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
-from sessiontree.tree.evolve import Draft
-from sessiontree.tree.lifecycle import source_of
-from sessiontree.tree.protocol import AcceptSend, RefuseSay, SayAsked, SendAsked
-from sessiontree.tree.reach import not_below, session_below
-from sessiontree.tree.spawn import channels_of, left_out
-from sessiontree.tree.state import Session, TreeState
+from sessiontree.tree.rules.lifecycle import source_of
+from sessiontree.tree.rules.spawn import channels_of, left_out
+from sessiontree.tree.state.evolve import Draft
+from sessiontree.tree.state.protocol import AcceptSend, RefuseSay, SayAsked, SendAsked
+from sessiontree.tree.state.reach import not_below, session_below
+from sessiontree.tree.state.state import Session, TreeState
 
 
 def say(draft: Draft, asked: SayAsked) -> None:

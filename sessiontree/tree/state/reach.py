@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sessiontree.contracts.errors import SessionNotFound
-from sessiontree.tree.state import Session, TreeState
+from sessiontree.tree.state.state import Session, TreeState
 
 
 def session_below(state: TreeState, asker: str, name: str) -> Session | None:

@@ -33,10 +33,10 @@ from sessiontree.contracts.recorded.approvals import (
     RuleAnswer,
     answer_by_rules,
 )
-from sessiontree.tree.budgets import later
-from sessiontree.tree.evolve import Draft
-from sessiontree.tree.protocol import Decided, FromSession, LiftAsked, RefuseDecision, WakeTreeAt
-from sessiontree.tree.state import Request, Session, TreeState
+from sessiontree.tree.state.budgets import later
+from sessiontree.tree.state.evolve import Draft
+from sessiontree.tree.state.protocol import Decided, FromSession, LiftAsked, RefuseDecision, WakeTreeAt
+from sessiontree.tree.state.state import Request, Session, TreeState
 
 
 def climb_from_asker(draft: Draft, request_id: str) -> None:

@@ -36,10 +36,10 @@ from sessiontree.contracts.values.jsonable import JsonValue, dump_readable, to_j
 from sessiontree.contracts.values.messages import NOTHING_USED, Usage
 from sessiontree.policy.closed_result import OpenResult, closed_form
 from sessiontree.schema.result import compile_result, text_around_value
-from sessiontree.tree.approvals import cancel_client_calls, cancel_requests, expire
-from sessiontree.tree.budgets import amounts_of, later, natural, payers_of
-from sessiontree.tree.evolve import Draft
-from sessiontree.tree.protocol import (
+from sessiontree.tree.rules.approvals import cancel_client_calls, cancel_requests, expire
+from sessiontree.tree.state.budgets import amounts_of, later, natural, payers_of
+from sessiontree.tree.state.evolve import Draft
+from sessiontree.tree.state.protocol import (
     FromSession,
     InterruptAsked,
     PostsConsumed,
@@ -52,8 +52,8 @@ from sessiontree.tree.protocol import (
     UsageReported,
     WakeTreeAt,
 )
-from sessiontree.tree.reach import not_below, session_below
-from sessiontree.tree.state import Alarm, AlarmKind, Session, TreeState
+from sessiontree.tree.state.reach import not_below, session_below
+from sessiontree.tree.state.state import Alarm, AlarmKind, Session, TreeState
 
 STOP_WORDS: dict[SessionStatus, Literal["completed", "cancelled", "expired", "failed"]] = {
     SessionStatus.COMPLETED: "completed",

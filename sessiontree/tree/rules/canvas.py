@@ -10,10 +10,10 @@ from sessiontree.contracts.facts.tree_facts import CanvasActed, CanvasChanged
 from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.recorded.canvas import CANVAS_USER, MAX_CANVASES, ON_CANVAS
 from sessiontree.contracts.recorded.senders import joined
-from sessiontree.tree.canvas_state import CanvasState, find_fault
-from sessiontree.tree.evolve import Draft
-from sessiontree.tree.protocol import CanvasActionSent, CanvasAsked, RefuseSay
-from sessiontree.tree.spawn import has_channel
+from sessiontree.tree.rules.spawn import has_channel
+from sessiontree.tree.state.canvas_state import CanvasState, find_fault
+from sessiontree.tree.state.evolve import Draft
+from sessiontree.tree.state.protocol import CanvasActionSent, CanvasAsked, RefuseSay
 
 MAX_UNREAD: Final = 16
 """How many posts a session may not have taken before actions on its canvas are refused."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sessiontree.contracts.settings.model_settings import ModelPrice
-from sessiontree.tree.budgets import SCALE, natural, payers_of
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.budgets import SCALE, natural, payers_of
+from sessiontree.tree.state.state import TreeState
 
 LEAST_OUTPUT: Final = 1_024
 """Tokens of a reply for which a call waits, if others that are under way may leave them."""

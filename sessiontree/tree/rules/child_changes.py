@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sessiontree.contracts.facts.tree_config import SessionSpec
-from sessiontree.tree.evolve import Draft
-from sessiontree.tree.protocol import ChangesFound, SettleAsked
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state.evolve import Draft
+from sessiontree.tree.state.protocol import ChangesFound, SettleAsked
+from sessiontree.tree.state.state import TreeState
 
 
 def keep_changes(draft: Draft, found: ChangesFound) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sessiontree.contracts.facts.tree_facts import VisionAnswered
-from sessiontree.tree.evolve import Draft
-from sessiontree.tree.lifecycle import charge, checked_usage
-from sessiontree.tree.protocol import UsageReported, VisionReported
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.rules.lifecycle import charge, checked_usage
+from sessiontree.tree.state.evolve import Draft
+from sessiontree.tree.state.protocol import UsageReported, VisionReported
+from sessiontree.tree.state.state import TreeState
 
 
 def keep_answer(draft: Draft, reported: VisionReported) -> None:

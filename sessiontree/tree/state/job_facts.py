@@ -9,7 +9,7 @@ from sessiontree.contracts.facts.tree_facts import (
     CronSlotsSkipped,
 )
 from sessiontree.contracts.recorded.cron import KEPT_RUNS
-from sessiontree.tree.state import JobState, RunNote, TreeState
+from sessiontree.tree.state.state import JobState, RunNote, TreeState
 
 
 def save_job(state: TreeState, fact: CronJobSaved) -> None:

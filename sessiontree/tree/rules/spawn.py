@@ -13,9 +13,9 @@ from sessiontree.contracts.kinds import ExecSecurity, SessionKind, SystemAnswer,
 from sessiontree.contracts.recorded.senders import joined
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.tree.budgets import endless, later, shortage
-from sessiontree.tree.evolve import Draft
-from sessiontree.tree.protocol import (
+from sessiontree.tree.state.budgets import endless, later, shortage
+from sessiontree.tree.state.evolve import Draft
+from sessiontree.tree.state.protocol import (
     AcceptSpawn,
     RefuseSpawn,
     SessionEmbodied,
@@ -23,7 +23,7 @@ from sessiontree.tree.protocol import (
     TreeOpened,
     WakeTreeAt,
 )
-from sessiontree.tree.state import Session, TreeState
+from sessiontree.tree.state.state import Session, TreeState
 
 
 def open_tree(draft: Draft, asked: TreeOpened) -> None:

@@ -31,7 +31,7 @@ from sessiontree.contracts.recorded.cron import CronJob
 from sessiontree.contracts.recorded.results import ResultCause, SessionResult
 from sessiontree.contracts.settings.settings import Limits
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.tree.canvas_state import CanvasState
+from sessiontree.tree.state.canvas_state import CanvasState
 
 K = TypeVar("K")
 V = TypeVar("V")

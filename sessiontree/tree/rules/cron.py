@@ -22,13 +22,13 @@ from sessiontree.contracts.facts.tree_facts import (
 from sessiontree.contracts.recorded.cron import MAX_JOBS, CronJob, CronStatus, JobAction, SlotCause, SlotEnd
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.values.session_ids import MAIN
-from sessiontree.tree.evolve import Draft, next_post_id
-from sessiontree.tree.job_facts import run_key
-from sessiontree.tree.job_fields import has_times, new_job, updated_job
-from sessiontree.tree.protocol import AcceptJob, JobAsked, JobsRang, RefuseJob, SpawnAsked, WatchJobs
-from sessiontree.tree.spawn import find_refusal, spawn
-from sessiontree.tree.state import JobState, TreeState
-from sessiontree.tree.timetable import DueSlots, find_due, find_next, show_time
+from sessiontree.tree.rules.job_fields import has_times, new_job, updated_job
+from sessiontree.tree.rules.spawn import find_refusal, spawn
+from sessiontree.tree.rules.timetable import DueSlots, find_due, find_next, show_time
+from sessiontree.tree.state.evolve import Draft, next_post_id
+from sessiontree.tree.state.job_facts import run_key
+from sessiontree.tree.state.protocol import AcceptJob, JobAsked, JobsRang, RefuseJob, SpawnAsked, WatchJobs
+from sessiontree.tree.state.state import JobState, TreeState
 
 ON_TIME_MS: Final = 60_000
 """A slot that is settled within this time has not been missed."""

@@ -17,9 +17,9 @@ from sessiontree.contracts.recorded.cron import (
     JobWanted,
 )
 from sessiontree.contracts.recorded.senders import joined
-from sessiontree.tree.budgets import endless
-from sessiontree.tree.protocol import JobAsked
-from sessiontree.tree.timetable import check_expression, check_zone, read_time
+from sessiontree.tree.rules.timetable import check_expression, check_zone, read_time
+from sessiontree.tree.state.budgets import endless
+from sessiontree.tree.state.protocol import JobAsked
 
 _TIMES = ("at", "every_s", "expression")
 
