@@ -27,7 +27,7 @@ from sessiontree import (
 from sessiontree.contracts.facts.session_facts import ApprovalWanted
 from sessiontree.contracts.values.messages import ToolResultMessage
 from sessiontree.models.answers import Answer
-from sessiontree_tools.write import Write
+from sessiontree_tools.files.write import Write
 from tests.behaviour.fact_fixtures import asked, facts_of, results
 from tests.behaviour.tree_fixtures import Opener
 

@@ -9,28 +9,29 @@ from __future__ import annotations
 from typing import Any
 
 from sessiontree.contracts.tools.tool import Tool
-from sessiontree_tools.apply_patch import ApplyPatch
-from sessiontree_tools.browser import BrowserTool
-from sessiontree_tools.canvas import CanvasTool
-from sessiontree_tools.child_workspace import ChildWorkspace
-from sessiontree_tools.cron import CronTool
-from sessiontree_tools.deploy_preview import DeployPreview
-from sessiontree_tools.edit import Edit
-from sessiontree_tools.exec import Exec
-from sessiontree_tools.find import Find
-from sessiontree_tools.gateway import GatewayTool
-from sessiontree_tools.grep import Grep
-from sessiontree_tools.http_request import SendRequest
+from sessiontree_tools.commands.exec import Exec
+from sessiontree_tools.commands.gateway import GatewayTool
+from sessiontree_tools.commands.nodes import ListNodes
+from sessiontree_tools.commands.process import ProcessTool
+from sessiontree_tools.files.apply_patch import ApplyPatch
+from sessiontree_tools.files.edit import Edit
+from sessiontree_tools.files.find import Find
+from sessiontree_tools.files.grep import Grep
+from sessiontree_tools.files.read import Read
+from sessiontree_tools.files.write import Write
 from sessiontree_tools.image import LookAtImage
 from sessiontree_tools.memory import MemoryForget, MemoryGet, MemorySearch, StoreMemory
-from sessiontree_tools.message import AskUser, Message
-from sessiontree_tools.nodes import ListNodes
-from sessiontree_tools.preview_screenshot import PreviewScreenshot
-from sessiontree_tools.process import ProcessTool
-from sessiontree_tools.program import RunProgram, ToolSearch
-from sessiontree_tools.read import Read
-from sessiontree_tools.sessions import SessionsSpawn, SessionStatusTool
-from sessiontree_tools.sessions_below import (
+from sessiontree_tools.pages.canvas import CanvasTool
+from sessiontree_tools.pages.deploy_preview import DeployPreview
+from sessiontree_tools.pages.preview_screenshot import PreviewScreenshot
+from sessiontree_tools.pages.validate_page import ValidatePage
+from sessiontree_tools.pages.write_html import WriteHtml
+from sessiontree_tools.sessions.child_workspace import ChildWorkspace
+from sessiontree_tools.sessions.cron import CronTool
+from sessiontree_tools.sessions.message import AskUser, Message
+from sessiontree_tools.sessions.program import RunProgram, ToolSearch
+from sessiontree_tools.sessions.sessions import SessionsSpawn, SessionStatusTool
+from sessiontree_tools.sessions.sessions_below import (
     AgentsList,
     SessionsHistory,
     SessionsList,
@@ -38,10 +39,9 @@ from sessiontree_tools.sessions_below import (
     Subagents,
 )
 from sessiontree_tools.tts import Speak
-from sessiontree_tools.validate_page import ValidatePage
-from sessiontree_tools.web import WebFetch, WebSearch
-from sessiontree_tools.write import Write
-from sessiontree_tools.write_html import WriteHtml
+from sessiontree_tools.web.browser import BrowserTool
+from sessiontree_tools.web.http_request import SendRequest
+from sessiontree_tools.web.web import WebFetch, WebSearch
 
 __all__ = ["builtin_tools"]
 

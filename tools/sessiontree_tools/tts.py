@@ -14,7 +14,7 @@ from sessiontree.contracts.recorded.results import Artifact, ToolResult
 from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
-from sessiontree_tools.text_file import to_utf8
+from sessiontree_tools.files.text_file import to_utf8
 
 
 class SpeakParams(BaseModel):

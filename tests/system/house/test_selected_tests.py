@@ -98,7 +98,7 @@ def test_what_every_test_depends_on_selects_everything(script: ModuleType, sourc
         ("sessiontree/session/calls.py", "sessiontree.session.calls"),
         ("sessiontree/session/__init__.py", "sessiontree.session"),
         ("sessiontree/__init__.py", "sessiontree"),
-        ("tools/sessiontree_tools/write.py", "sessiontree_tools.write"),
+        ("tools/sessiontree_tools/files/write.py", "sessiontree_tools.files.write"),
         ("tests/unit/session/session_fakes.py", "tests.unit.session.session_fakes"),
         ("benchmarks/dispatch.py", "benchmarks.dispatch"),
         ("tests/unit/session/conftest.py", None),

@@ -15,7 +15,7 @@ from playwright.async_api import Browser, expect
 from sessiontree import ExecutionError, SessionTree
 from sessiontree.contracts.facts.session_facts import CallResolved, MessageReceived
 from sessiontree.contracts.values.messages import ImageContent
-from sessiontree_tools.canvas_picture import DRAWN
+from sessiontree_tools.pages.canvas_picture import DRAWN
 from tests.behaviour.fact_fixtures import facts_of, until
 from tests.system.pages.canvas_fixtures import (
     FIRST,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.values.truncation import cut_line, cut_text, whole
 from sessiontree.schema.checker import MAX_VALUE_CHARS, json_excerpt
-from sessiontree_tools.diff_text import MAX_LINE_CHARS
-from sessiontree_tools.edit import Replacement, unified_diff
+from sessiontree_tools.files.diff_text import MAX_LINE_CHARS
+from sessiontree_tools.files.edit import Replacement, unified_diff
 
 Cut = Callable[[str, int], str]
 

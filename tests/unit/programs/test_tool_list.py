@@ -21,7 +21,7 @@ from sessiontree.programs.tool_list import (
 )
 from sessiontree.runtime.runner.model_requests import ToolOffer
 from sessiontree_tools import builtin_tools
-from sessiontree_tools.program import RunProgram
+from sessiontree_tools.sessions.program import RunProgram
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,40}", fullmatch=True)
 TYPES = st.sampled_from(

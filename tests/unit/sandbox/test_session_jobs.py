@@ -16,7 +16,7 @@ from sessiontree.contracts.handles.jobs import MAX_RUNNING_JOBS, CommandRequest,
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.sandbox.jobs.job_output import JobOutput
-from sessiontree_tools.process import key_bytes
+from sessiontree_tools.commands.process import key_bytes
 
 LONG_S = 30.0
 

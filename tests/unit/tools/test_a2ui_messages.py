@@ -9,7 +9,7 @@ import pytest
 
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.recorded.canvas import MAX_COMPONENTS, MAX_CONTENT_BYTES
-from sessiontree_tools.a2ui_messages import parse_messages
+from sessiontree_tools.pages.a2ui_messages import parse_messages
 
 BASIC = "https://a2ui.org/specification/v0_9/basic_catalog.json"
 

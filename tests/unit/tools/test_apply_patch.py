@@ -12,7 +12,7 @@ from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolE
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.apply_patch import ApplyPatch
+from sessiontree_tools.files.apply_patch import ApplyPatch
 
 
 def enclosed(body: str) -> str:

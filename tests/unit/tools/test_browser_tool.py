@@ -14,7 +14,7 @@ from sessiontree.contracts.recorded.capabilities import BROWSER
 from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.browser import BrowserParams, BrowserTool
+from sessiontree_tools.web.browser import BrowserParams, BrowserTool
 from tests.unit.browser.browser_fixtures import showing
 
 SHOP = """<!doctype html><title>Shop</title><h1>Shop</h1>

@@ -16,8 +16,8 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.canvas import MAX_CONTENT_BYTES, WITH_DOCUMENT
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.testing.context import RecordingCanvas, call_tool, make_context
-from sessiontree_tools.canvas import CanvasTool
-from sessiontree_tools.canvas_picture import NO_BROWSER, TOO_LARGE, draw_document
+from sessiontree_tools.pages.canvas import CanvasTool
+from sessiontree_tools.pages.canvas_picture import NO_BROWSER, TOO_LARGE, draw_document
 from tests.unit.browser.browser_fixtures import browsing
 from tests.unit.tools.web_fakes import FixedWeb, page_of
 from tests.unit.web.site_fakes import answer, serving

@@ -13,7 +13,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.child_workspaces import ChangedFile, ChildChanges
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceWriter
-from sessiontree_tools.child_workspace import ChildWorkspace
+from sessiontree_tools.sessions.child_workspace import ChildWorkspace
 from tests.unit.tools.changes_fakes import MappedChanges, changed, child
 
 

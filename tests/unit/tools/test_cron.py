@@ -12,7 +12,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.cron import JobRow, JobRun
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.testing.context import RecordingCron, call_tool, make_context
-from sessiontree_tools.cron import CronTool
+from sessiontree_tools.sessions.cron import CronTool
 from tests.unit.tree.tree_fixtures import job
 
 RAN = JobRun(60_000, 60_001, "due", "c1:60000", "main/w1", "completed", "x" * 300)

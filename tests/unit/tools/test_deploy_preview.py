@@ -13,7 +13,7 @@ from sessiontree.contracts.handles.previews import MAX_PAGE_BYTES, MAX_PAGE_FILE
 from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.testing.context import RecordingPreviews, call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
-from sessiontree_tools.deploy_preview import DeployPreview, copy_page
+from sessiontree_tools.pages.deploy_preview import DeployPreview, copy_page
 
 SECRET = b"from outside the workspace"
 

@@ -13,8 +13,8 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
-from sessiontree_tools.edit import Edit
-from sessiontree_tools.text_file import MAX_BYTES
+from sessiontree_tools.files.edit import Edit
+from sessiontree_tools.files.text_file import MAX_BYTES
 
 
 class Interfering(WorkspaceReader):

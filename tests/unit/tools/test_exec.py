@@ -23,7 +23,15 @@ from sessiontree.contracts.tools.context import CallSignals
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.sandbox import CommandShell, JobTable, SessionJobs
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.exec import EVERY_S, LIMITS, SHOWN_CHARS, Exec, ExecProgress, exec_details, exec_report
+from sessiontree_tools.commands.exec import (
+    EVERY_S,
+    LIMITS,
+    SHOWN_CHARS,
+    Exec,
+    ExecProgress,
+    exec_details,
+    exec_report,
+)
 
 DONE = Finished("exited", 0, None, "", "", 0, 0.5)
 

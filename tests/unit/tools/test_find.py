@@ -15,8 +15,8 @@ from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import CallSignals
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
-from sessiontree_tools.file_walk import Walk
-from sessiontree_tools.find import Find
+from sessiontree_tools.files.file_walk import Walk
+from sessiontree_tools.files.find import Find
 
 FILES = ["a.py", "a/b.py", "a/test_c.py", "a-b/c.py", "z.md", ".git/config", "sub/.git/hooks/x.py", ".env"]
 

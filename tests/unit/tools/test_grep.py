@@ -18,9 +18,9 @@ from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import CallSignals
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
-from sessiontree_tools.file_walk import Walk
-from sessiontree_tools.grep import CHUNK_BYTES, Grep, Search
-from sessiontree_tools.line_matcher import LineMatcher, text_finder
+from sessiontree_tools.files.file_walk import Walk
+from sessiontree_tools.files.grep import CHUNK_BYTES, Grep, Search
+from sessiontree_tools.files.line_matcher import LineMatcher, text_finder
 
 Leftovers = Callable[[], AbstractContextManager[None]]
 

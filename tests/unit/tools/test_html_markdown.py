@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools import html_markdown, html_process, own_process
+from sessiontree_tools.files import own_process
+from sessiontree_tools.web.web import html_markdown, html_process
 from tests.example_fixtures import examples
 
 Leftovers = Callable[[], AbstractContextManager[None]]

@@ -13,7 +13,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.http_request import SendRequest
+from sessiontree_tools.web.http_request import SendRequest
 from tests.unit.web.service_fakes import Reply, Service, service
 from tests.unit.web.test_requests import web_of
 

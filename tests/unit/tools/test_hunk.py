@@ -9,8 +9,8 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from sessiontree_tools.diff_text import MAX_LINE_CHARS, MAX_LINES
-from sessiontree_tools.edit import NO_NEWLINE, Replacement, unified_diff
+from sessiontree_tools.files.diff_text import MAX_LINE_CHARS, MAX_LINES
+from sessiontree_tools.files.edit import NO_NEWLINE, Replacement, unified_diff
 
 Diffing = Callable[[str, Replacement], str]
 

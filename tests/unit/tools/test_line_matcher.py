@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree_tools.line_matcher import (
+from sessiontree_tools.files.line_matcher import (
     MAX_LINE_CHARS,
     SHOWN_CHARS,
     LineMatcher,

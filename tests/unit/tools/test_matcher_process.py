@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
-from sessiontree_tools.line_matcher import LineMatcher, regex_finder
-from sessiontree_tools.matcher_process import MatcherProcess
+from sessiontree_tools.files.line_matcher import LineMatcher, regex_finder
+from sessiontree_tools.files.matcher_process import MatcherProcess
 
 Leftovers = Callable[[], AbstractContextManager[None]]
 

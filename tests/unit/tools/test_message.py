@@ -10,7 +10,7 @@ import pytest
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.testing.context import RecordingChannel, call_tool, make_context
-from sessiontree_tools.message import MAX_CHARS, Message
+from sessiontree_tools.sessions.message import MAX_CHARS, Message
 
 
 @pytest.mark.covers("S13")

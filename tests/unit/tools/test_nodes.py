@@ -15,7 +15,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.runtime.host.outside_handles import LOCAL_NODE, LocalNode
 from sessiontree.testing.context import RecordingChannel, call_tool, make_context
-from sessiontree_tools.nodes import MAX_NODES, ListNodes
+from sessiontree_tools.commands.nodes import MAX_NODES, ListNodes
 
 FIRST = NodeInfo("abcd1111", "alpha", True, True, 8.0, 2**33, {"GPU": 1.0}, {"zone": "a"})
 SECOND = replace(FIRST, node_id="abcd2222", is_here=False)

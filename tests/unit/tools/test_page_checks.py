@@ -17,8 +17,8 @@ from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ToolE
 from sessiontree.contracts.recorded.results import Artifact, ToolResult
 from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.preview_screenshot import PreviewScreenshot
-from sessiontree_tools.validate_page import ValidatePage
+from sessiontree_tools.pages.preview_screenshot import PreviewScreenshot
+from sessiontree_tools.pages.validate_page import ValidatePage
 from tests.unit.web.site_fakes import answer, local_web, serving
 
 pytestmark = pytest.mark.skipif(not found_browser().is_ready, reason="no browser is installed")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree_tools.page_scores import (
+from sessiontree_tools.pages.page_scores import (
     CATEGORY_WEIGHTS,
     PERFORMANCE_WEIGHTS,
     RESPONSIVE_WEIGHTS,

@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools.text_file import CHUNK_BYTES, TextPage, first_page, skip_lines
+from sessiontree_tools.files.text_file import CHUNK_BYTES, TextPage, first_page, skip_lines
 
 Paging = Callable[[bytes, int, int], TextPage]
 Skipping = Callable[[BinaryIO, int], int]

@@ -8,9 +8,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
-from sessiontree_tools.patch_text import FileAdded, FileDeleted, FileUpdated, Hunk, PatchLine, parse_patch
-from sessiontree_tools.patched_lines import PatchedText, apply_hunks
-from sessiontree_tools.spellings import ONE_TO_ONE
+from sessiontree_tools.files.patch_text import (
+    FileAdded,
+    FileDeleted,
+    FileUpdated,
+    Hunk,
+    PatchLine,
+    parse_patch,
+)
+from sessiontree_tools.files.patched_lines import PatchedText, apply_hunks
+from sessiontree_tools.files.spellings import ONE_TO_ONE
 
 LINES = st.sampled_from(["a", "b", "c", " a", "a ", "  b", "", "x – y", "x - y", "“q”", '"q"'])
 FILES = st.lists(LINES, min_size=1, max_size=12)

@@ -27,11 +27,11 @@ from sessiontree.contracts.settings.settings import MAX_SOURCE_BYTES
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import CallSignals
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.edit import Edit
-from sessiontree_tools.find import Find
-from sessiontree_tools.grep import Grep
-from sessiontree_tools.read import MAX_BYTES, MAX_LINES, Read, ReadParams
-from sessiontree_tools.write import Write
+from sessiontree_tools.files.edit import Edit
+from sessiontree_tools.files.find import Find
+from sessiontree_tools.files.grep import Grep
+from sessiontree_tools.files.read import MAX_BYTES, MAX_LINES, Read, ReadParams
+from sessiontree_tools.files.write import Write
 
 Reading = Callable[[Path, int], ToolResult]
 Leftovers = Callable[[], AbstractContextManager[None]]

@@ -10,7 +10,7 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools.edit import Replacement, fold, is_mark, replace_once
+from sessiontree_tools.files.edit import Replacement, fold, is_mark, replace_once
 
 Replacing = Callable[[str, str, str], Replacement]
 

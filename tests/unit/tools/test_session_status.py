@@ -15,7 +15,7 @@ from sessiontree.contracts.handles.ports import SessionReport
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.testing.context import FixedStatus, call_tool, fresh_report, make_context
-from sessiontree_tools.sessions import SessionStatusTool
+from sessiontree_tools.sessions.sessions import SessionStatusTool
 
 FULL = SessionReport(
     session_id="main/b2",

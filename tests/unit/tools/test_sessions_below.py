@@ -11,7 +11,7 @@ from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Sessi
 from sessiontree.contracts.handles.ports import AgentInfo, SessionRow, Transcript, TranscriptEntry
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.testing.context import RecordingSessions, RecordingSubtree, call_tool, make_context
-from sessiontree_tools.sessions_below import (
+from sessiontree_tools.sessions.sessions_below import (
     MAX_STOPPED,
     MAX_SUMMARY_CHARS,
     AgentsList,

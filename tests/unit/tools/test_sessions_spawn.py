@@ -13,7 +13,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.testing.context import RecordingSessions, call_tool, make_context
-from sessiontree_tools.sessions import SessionsSpawn, SpawnBudget
+from sessiontree_tools.sessions.sessions import SessionsSpawn, SpawnBudget
 
 
 @pytest.mark.covers("S10")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.handles.ports import Page
-from sessiontree_tools.web_characters import DECLARED_BYTES, DecodedPage, Sort, decode_page, page_kind
+from sessiontree_tools.web.web_characters import DECLARED_BYTES, DecodedPage, Sort, decode_page, page_kind
 from tests.unit.tools.web_fakes import page_of
 
 WORDS = "grüße, їжак"

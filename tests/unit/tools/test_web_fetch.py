@@ -15,7 +15,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.web import FRAME_CHARS, WebFetch
+from sessiontree_tools.web.web import FRAME_CHARS, WebFetch
 from tests.unit.tools.web_fakes import FixedWeb, page_of
 
 BEGIN = re.compile(r'<<<EXTERNAL_UNTRUSTED_CONTENT id="([0-9a-f]{16})" kind="web page" source="([^"]*)">>>')

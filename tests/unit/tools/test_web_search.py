@@ -13,7 +13,7 @@ from sessiontree.contracts.handles.ports import SearchHit, SearchQuery
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.web import WebSearch
+from sessiontree_tools.web.web import WebSearch
 from tests.unit.tools.web_fakes import FixedWeb
 
 HITS = (

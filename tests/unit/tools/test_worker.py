@@ -11,11 +11,11 @@ from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tools.tool import Tool
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.edit import Edit
-from sessiontree_tools.exec import Exec
-from sessiontree_tools.message import Message
-from sessiontree_tools.sessions import SessionsSpawn
-from sessiontree_tools.write import Write
+from sessiontree_tools.commands.exec import Exec
+from sessiontree_tools.files.edit import Edit
+from sessiontree_tools.files.write import Write
+from sessiontree_tools.sessions.message import Message
+from sessiontree_tools.sessions.sessions import SessionsSpawn
 
 REFUSED: list[tuple[Tool[Any], dict[str, Any]]] = [
     (Write(), {"path": "notes.md", "content": "changed"}),

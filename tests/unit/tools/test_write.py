@@ -11,7 +11,7 @@ from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Valid
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.write import Write
+from sessiontree_tools.files.write import Write
 
 
 @pytest.mark.parametrize(

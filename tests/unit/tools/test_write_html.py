@@ -11,7 +11,7 @@ import pytest
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.recorded.results import Artifact
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.write_html import WriteHtml
+from sessiontree_tools.pages.write_html import WriteHtml
 
 GOOD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Bees</title>

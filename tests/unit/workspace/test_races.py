@@ -18,8 +18,8 @@ import pytest
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace.own_copy import OwnCopy
-from sessiontree_tools.apply_patch import ApplyPatch
-from sessiontree_tools.child_workspace import ChildWorkspace
+from sessiontree_tools.files.apply_patch import ApplyPatch
+from sessiontree_tools.sessions.child_workspace import ChildWorkspace
 from tests.unit.tools.changes_fakes import MappedChanges, changed, child
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ import sys
 from pydantic import BaseModel
 
 from sessiontree import AsyncFunctionModel, SessionTree, script_call
-from sessiontree_tools.html_process import convert_page
+from sessiontree_tools.web.html_process import convert_page
 
 
 class Found(BaseModel):

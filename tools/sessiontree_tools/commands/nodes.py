@@ -18,7 +18,7 @@ from sessiontree.contracts.recorded.results import ToolResult
 from sessiontree.contracts.tools.agent import AgentConfig
 from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
-from sessiontree_tools.exec import ExecParams, check_host, run_command
+from sessiontree_tools.commands.exec import ExecParams, check_host, run_command
 
 MAX_NODES = 100
 MAX_NOTICE_CHARS = 4000

@@ -14,9 +14,9 @@ from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.tools.thread_calls import Stop, end_if
-from sessiontree_tools.patch_text import Hunk, PatchLine
-from sessiontree_tools.spellings import ONE_TO_ONE
-from sessiontree_tools.text_file import BYTE_ORDER_MARK
+from sessiontree_tools.files.patch_text import Hunk, PatchLine
+from sessiontree_tools.files.spellings import ONE_TO_ONE
+from sessiontree_tools.files.text_file import BYTE_ORDER_MARK
 
 
 def _spelled(line: str) -> str:

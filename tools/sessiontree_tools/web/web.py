@@ -23,8 +23,8 @@ from sessiontree.contracts.tools.thread_calls import Stop, in_call_thread
 from sessiontree.contracts.tools.tool import ALL_KINDS, Retry, Stripped, Tool
 from sessiontree.contracts.values.untrusted import wrapped
 from sessiontree.contracts.values.whole_text import whole_text
-from sessiontree_tools.html_process import ConvertedPage, convert_page
-from sessiontree_tools.web_characters import decode_page, page_kind
+from sessiontree_tools.web.html_process import ConvertedPage, convert_page
+from sessiontree_tools.web.web_characters import decode_page, page_kind
 
 MAX_COUNT = 10
 HITS_FRAME_CHARS = 1000

@@ -19,7 +19,7 @@ from typing import IO, Any, Literal
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.tools.thread_calls import Stop, end_if
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree_tools.own_process import end_process, pipe_descriptor, start_process
+from sessiontree_tools.files.own_process import end_process, pipe_descriptor, start_process
 
 LIMIT_S = 20.0
 """Longest conversion, the start of the interpreter included."""

@@ -16,7 +16,7 @@ from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.thread_calls import Stop, in_call_thread
 from sessiontree.contracts.tools.tool import ALL_KINDS, Tool, ToolFlag
 from sessiontree.contracts.values.file_names import name_note
-from sessiontree_tools.text_file import (
+from sessiontree_tools.files.text_file import (
     HEAD_BYTES,
     TextPage,
     codec_by_mark,

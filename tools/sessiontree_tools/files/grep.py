@@ -22,7 +22,7 @@ from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
 from sessiontree.contracts.tools.tool import ALL_KINDS, Tool, ToolFlag
 from sessiontree.contracts.values.glob import PathGlob
-from sessiontree_tools.file_walk import (
+from sessiontree_tools.files.file_walk import (
     GIT_DIRECTORY,
     Walk,
     WalkedFile,
@@ -32,9 +32,9 @@ from sessiontree_tools.file_walk import (
     path_test,
     shown_path,
 )
-from sessiontree_tools.line_matcher import LineMatcher, Shown, text_finder
-from sessiontree_tools.matcher_process import MatcherProcess
-from sessiontree_tools.text_file import codec_by_mark, is_binary, read_up_to
+from sessiontree_tools.files.line_matcher import LineMatcher, Shown, text_finder
+from sessiontree_tools.files.matcher_process import MatcherProcess
+from sessiontree_tools.files.text_file import codec_by_mark, is_binary, read_up_to
 
 CHUNK_BYTES = 256 * 1024
 MAX_NAMED = 3

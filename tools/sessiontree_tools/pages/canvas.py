@@ -29,10 +29,10 @@ from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, AllowEmpty, Stripp
 from sessiontree.contracts.values.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.values.messages import ImageContent
 from sessiontree.contracts.values.untrusted import wrapped
-from sessiontree_tools.a2ui_messages import parse_messages
-from sessiontree_tools.canvas_picture import NO_BROWSER, draw_document
-from sessiontree_tools.text_file import read_whole, text_of
-from sessiontree_tools.web_characters import decode_page
+from sessiontree_tools.files.text_file import read_whole, text_of
+from sessiontree_tools.pages.a2ui_messages import parse_messages
+from sessiontree_tools.pages.canvas_picture import NO_BROWSER, draw_document
+from sessiontree_tools.web.web_characters import decode_page
 
 TIMEOUT_S = 10.0
 MAX_TIMEOUT_S = 60.0

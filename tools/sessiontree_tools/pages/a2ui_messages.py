@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn
 
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.recorded.canvas import MAX_COMPONENTS, MAX_CONTENT_BYTES
-from sessiontree_tools.a2ui_components import (
+from sessiontree_tools.pages.a2ui_components import (
     Json,
     check_depth,
     read_component,

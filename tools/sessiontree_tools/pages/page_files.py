@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from sessiontree.contracts.errors import ToolError
 from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.tools.thread_calls import Stop
-from sessiontree_tools.html_process import ask_program
+from sessiontree_tools.web.html_process import ask_program
 
 PROGRAM = Path(__file__).resolve().with_name("page_outline.py")
 OUTLINE_S = 10.0

@@ -16,7 +16,7 @@ from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.handles.browser import OFFLINE_ORIGIN, Browser, PageFile, Tab, Viewport
 from sessiontree.contracts.handles.ports import Reader
 from sessiontree.contracts.handles.previews import MAX_PAGE_BYTES, page_type
-from sessiontree_tools.text_file import read_up_to
+from sessiontree_tools.files.text_file import read_up_to
 
 VIEWPORTS: Final = {
     "desktop": Viewport(1440, 900),

@@ -17,7 +17,7 @@ from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree_tools.text_file import read_up_to
+from sessiontree_tools.files.text_file import read_up_to
 
 MAX_LOOKED_AT: Final = 20_000
 """Most names below the folder, those included that are left out."""

@@ -15,7 +15,7 @@ from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.thread_calls import Stop, in_call_thread
 from sessiontree.contracts.tools.tool import ALL_KINDS, Tool, ToolFlag
 from sessiontree.contracts.values.glob import PathGlob
-from sessiontree_tools.file_walk import (
+from sessiontree_tools.files.file_walk import (
     GIT_DIRECTORY,
     Walk,
     check_glob,

@@ -15,7 +15,7 @@ from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.thread_calls import in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree_tools.rendered_page import VIEWPORTS, PageFolder, showing_page
+from sessiontree_tools.pages.rendered_page import VIEWPORTS, PageFolder, showing_page
 
 MAX_ERRORS: Final = 5
 """Most errors of the page that a result names."""

@@ -27,8 +27,8 @@ from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.thread_calls import in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Stripped, Tool, ToolFlag
 from sessiontree.contracts.values.untrusted import wrapped
-from sessiontree_tools.text_file import to_utf8
-from sessiontree_tools.web_characters import decode_page, page_kind
+from sessiontree_tools.files.text_file import to_utf8
+from sessiontree_tools.web.web_characters import decode_page, page_kind
 
 FRAME_CHARS = 2000
 """Room kept for the marks around the text, and notes, so that no later cut removes them."""

@@ -23,8 +23,9 @@ from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree_tools.page_files import Reference, is_file, outline_of
-from sessiontree_tools.page_scores import (
+from sessiontree_tools.files.text_file import read_whole, text_of
+from sessiontree_tools.pages.page_files import Reference, is_file, outline_of
+from sessiontree_tools.pages.page_scores import (
     CATEGORY_WEIGHTS,
     MIN_FONT,
     MIN_TARGET,
@@ -38,9 +39,8 @@ from sessiontree_tools.page_scores import (
     score_responsive,
     score_seo,
 )
-from sessiontree_tools.preview_screenshot import said_errors
-from sessiontree_tools.rendered_page import ICON, VIEWPORTS, PageFolder, showing_page
-from sessiontree_tools.text_file import read_whole, text_of
+from sessiontree_tools.pages.preview_screenshot import said_errors
+from sessiontree_tools.pages.rendered_page import ICON, VIEWPORTS, PageFolder, showing_page
 
 LOADS: Final = 3
 """How often a page is loaded to time it; the median counts."""

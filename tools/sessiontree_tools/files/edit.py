@@ -27,9 +27,9 @@ from sessiontree.contracts.tools.context import ToolContext
 from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_thread
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
 from sessiontree.contracts.values.file_names import name_note
-from sessiontree_tools.diff_text import cut_line, cut_lines, show_range
-from sessiontree_tools.spellings import ONE_TO_ONE
-from sessiontree_tools.text_file import BYTE_ORDER_MARK, read_whole, text_of, to_utf8
+from sessiontree_tools.files.diff_text import cut_line, cut_lines, show_range
+from sessiontree_tools.files.spellings import ONE_TO_ONE
+from sessiontree_tools.files.text_file import BYTE_ORDER_MARK, read_whole, text_of, to_utf8
 
 # The look-behind and the possessive run keep this linear on long runs of spaces.
 _LINE_ENDINGS = r"(?<![ \t])[ \t]++(?=\r?\n)|\r\n"

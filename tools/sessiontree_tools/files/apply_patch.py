@@ -19,8 +19,8 @@ from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_threa
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, Tool, ToolFlag
 from sessiontree.contracts.values.file_names import name_note
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree_tools.diff_text import cut_line, cut_lines, show_range
-from sessiontree_tools.patch_text import (
+from sessiontree_tools.files.diff_text import cut_line, cut_lines, show_range
+from sessiontree_tools.files.patch_text import (
     FileAdded,
     FileChange,
     FileDeleted,
@@ -28,8 +28,8 @@ from sessiontree_tools.patch_text import (
     parse_patch,
     paths_of,
 )
-from sessiontree_tools.patched_lines import AppliedHunk, apply_hunks
-from sessiontree_tools.text_file import read_whole, text_of
+from sessiontree_tools.files.patched_lines import AppliedHunk, apply_hunks
+from sessiontree_tools.files.text_file import read_whole, text_of
 
 
 class ApplyPatchParams(BaseModel):

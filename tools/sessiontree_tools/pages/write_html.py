@@ -16,8 +16,8 @@ from sessiontree.contracts.tools.thread_calls import Stop, end_if, in_call_threa
 from sessiontree.contracts.tools.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
 from sessiontree.contracts.values.file_names import name_note
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree_tools.page_files import FileOutline, is_file, outline_of
-from sessiontree_tools.text_file import to_utf8
+from sessiontree_tools.files.text_file import to_utf8
+from sessiontree_tools.pages.page_files import FileOutline, is_file, outline_of
 
 WRITTEN: Final = ("html", "htm", "css", "js", "mjs", "json", "webmanifest", "svg", "xml", "txt")
 """Endings of the names of files that it writes."""

@@ -16,9 +16,9 @@ from typing import Any
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.tools.thread_calls import Stop, end_if
-from sessiontree_tools import line_matcher
-from sessiontree_tools.line_matcher import Shown
-from sessiontree_tools.own_process import end_process, pipe_descriptor, start_process
+from sessiontree_tools.files import line_matcher
+from sessiontree_tools.files.line_matcher import Shown
+from sessiontree_tools.files.own_process import end_process, pipe_descriptor, start_process
 
 ANSWER_LIMIT_S = 2.0
 """Longest search of one chunk."""
@@ -32,7 +32,7 @@ PROGRAM = Path(line_matcher.__file__).resolve()
 
 
 class MatcherProcess:
-    """A :class:`~sessiontree_tools.line_matcher.LineMatcher` whose pattern runs elsewhere.
+    """A :class:`~sessiontree_tools.files.line_matcher.LineMatcher` whose pattern runs elsewhere.
 
     Use it as a context manager, from one thread; on leaving, the process is gone and its pipes are closed.
 

@@ -1,0 +1,1 @@
+"""Tools for commands and the machines that they run on."""

@@ -1,0 +1,1 @@
+"""Tools for files: read, change, patch and search them."""

@@ -1,0 +1,1 @@
+"""Tools for pages: write, check, show and publish them."""

@@ -1,0 +1,1 @@
+"""Tools for other sessions, people, timed jobs and programs."""

@@ -1,0 +1,1 @@
+"""Tools for the web: search, pages, requests and the browser."""
