@@ -45,7 +45,7 @@ MODULES = {
     "plot": ("sessiontree.bench.results.plots",),
     "serve": ("sessiontree.serve.listen",),
     "minilm": ("sessiontree.memory.minilm",),
-    "survey": ("sessiontree.survey.symbols", "tree_sitter_swift"),
+    "survey": ("sessiontree.survey.source.symbols", "tree_sitter_swift"),
     "testing": ("sessiontree.testing.strategies",),
     "notebook": ("sessiontree.notebook.widget",),
     "browser": ("playwright.async_api", "axe_playwright_python"),

@@ -23,11 +23,11 @@ from sessiontree import (
     ToolError,
     tool,
 )
-from sessiontree.survey.census import CensusPart
-from sessiontree.survey.checkout import FileReader, read_bytes, walk
 from sessiontree.survey.earlier import remembered_surveys
-from sessiontree.survey.file_process import FileProcess
-from sessiontree.survey.question import (
+from sessiontree.survey.source.census import CensusPart
+from sessiontree.survey.source.checkout import FileReader, read_bytes, walk
+from sessiontree.survey.source.file_process import FileProcess
+from sessiontree.survey.source.question import (
     SurveyQuestion,
     queries_of,
     question_of,
@@ -36,7 +36,7 @@ from sessiontree.survey.question import (
     translated_language,
     words_for,
 )
-from sessiontree.survey.records import (
+from sessiontree.survey.source.records import (
     CODE_TYPE,
     OTHER_TYPE,
     SurveyEntry,

@@ -20,8 +20,8 @@ from sessiontree import (
 )
 from sessiontree.survey.answer import MAX_PLACES, Answer, AnswerPlace, find_answer
 from sessiontree.survey.command import BackendName, SurveyScreen
-from sessiontree.survey.languages import check_installed
-from sessiontree.survey.question import MAX_QUESTION_CHARS, question_of
+from sessiontree.survey.source.languages import check_installed
+from sessiontree.survey.source.question import MAX_QUESTION_CHARS, question_of
 
 FOUND, NOTHING_FOUND = 0, 1
 """Exit codes: there is an answer; nothing in memory fits well."""

@@ -35,11 +35,11 @@ from sessiontree import (
     TerminalChannel,
     TreeSummary,
 )
-from sessiontree.survey.census import Totals
-from sessiontree.survey.checkout import REPORT_NAME, printable_path
 from sessiontree.survey.earlier import find_survey, remove_survey
-from sessiontree.survey.languages import check_installed
 from sessiontree.survey.model import MODEL_NAME, SurveyOrder, SurveyResult, reply, result_of
+from sessiontree.survey.source.census import Totals
+from sessiontree.survey.source.checkout import REPORT_NAME, printable_path
+from sessiontree.survey.source.languages import check_installed
 from sessiontree.survey.tools import PAGE_ITEMS, SurveyPage, remember_files, survey_files, survey_plan
 
 CODES = {"written": 0, "failed": 1, "kept": 3, "interrupted": 130}

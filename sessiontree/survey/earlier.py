@@ -26,8 +26,8 @@ from sessiontree import (
     ToolResult,
     tool,
 )
-from sessiontree.survey.census import CensusPart
-from sessiontree.survey.checkout import FileReader, ListedEntry, read_bytes
+from sessiontree.survey.source.census import CensusPart
+from sessiontree.survey.source.checkout import FileReader, ListedEntry, read_bytes
 
 MARKER = "<!-- sessiontree survey report, format 2 -->"
 """First line of every report; it tells a report from any other file."""

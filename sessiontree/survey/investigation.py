@@ -40,10 +40,10 @@ from sessiontree import (
 )
 from sessiontree.survey.answer import Answer, AnswerPlace, find_answer, search_files
 from sessiontree.survey.ask import FOUND, NOTHING_FOUND, check_question, show_place
-from sessiontree.survey.census import CensusPart
-from sessiontree.survey.citations import CheckedText, Citation, check_citations
 from sessiontree.survey.command import BackendName, SurveyScreen, SurveyView
-from sessiontree.survey.languages import check_installed
+from sessiontree.survey.source.census import CensusPart
+from sessiontree.survey.source.citations import CheckedText, Citation, check_citations
+from sessiontree.survey.source.languages import check_installed
 
 USUAL_PLACES = 6
 """Places that Workers read by default."""

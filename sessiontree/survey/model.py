@@ -26,9 +26,9 @@ from sessiontree import (
     UserMessage,
     script_call,
 )
-from sessiontree.survey.census import CensusPart, Findings, Place, Totals, fitted, folder_of, merge
 from sessiontree.survey.earlier import MARK, EarlierSurvey, mark_text
 from sessiontree.survey.report import render
+from sessiontree.survey.source.census import CensusPart, Findings, Place, Totals, fitted, folder_of, merge
 from sessiontree.survey.tools import MAX_RECORDS, MAX_RECORDS_PER_FILE, Remembered, SurveyPage
 
 MODEL_NAME = "survey-script"

@@ -12,9 +12,9 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from sessiontree.survey.census import Findings, Place, Totals
 from sessiontree.survey.earlier import MARKER
-from sessiontree.survey.languages import role_of
+from sessiontree.survey.source.census import Findings, Place, Totals
+from sessiontree.survey.source.languages import role_of
 
 _ROWS = 40
 _PROJECTS = 12

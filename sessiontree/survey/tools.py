@@ -19,10 +19,10 @@ from sessiontree import (
     ToolContext,
     tool,
 )
-from sessiontree.survey.census import PROBLEMS_KEPT, CensusPart, Findings, Place, fitted, merge
-from sessiontree.survey.checkout import MAX_FILE_BYTES, FileReader, SurveyFile, top_folder, walk
-from sessiontree.survey.file_process import FileProcess
-from sessiontree.survey.records import SurveyEntry
+from sessiontree.survey.source.census import PROBLEMS_KEPT, CensusPart, Findings, Place, fitted, merge
+from sessiontree.survey.source.checkout import MAX_FILE_BYTES, FileReader, SurveyFile, top_folder, walk
+from sessiontree.survey.source.file_process import FileProcess
+from sessiontree.survey.source.records import SurveyEntry
 
 GROUP_FILES = 100
 """Most files of a group; one Worker surveys a group."""

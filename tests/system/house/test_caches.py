@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 CLOSED = {
-    "survey/languages.py:grammar_of": "grammars of the survey's table",
+    "survey/source/languages.py:grammar_of": "grammars of the survey's table",
     "sandbox/kernel_support.py:_try": "the launcher's own path",
     "sandbox/command_plan.py:_filter": "kinds of machines",
     "control/call_codec.py:_call_codec": "methods that interfaces declare",

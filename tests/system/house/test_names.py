@@ -36,7 +36,7 @@ LAZY_DOORS = {
     "sessiontree/models/llama_program.py",
     "sessiontree/models/providers/provider_model.py",
     "sessiontree/sandbox/jobs/job_output.py",
-    "sessiontree/survey/languages.py",
+    "sessiontree/survey/source/languages.py",
 }
 """What loads modules by name: lazy exports, backends, commands, approvers, embedders, providers, a library
 of local models, grammars, what an extra brings."""

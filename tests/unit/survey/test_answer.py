@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.survey.answer import ranked
-from sessiontree.survey.question import question_of
-from sessiontree.survey.records import SurveyEntry, entries_of, remembered_entry
-from sessiontree.survey.source import read_source
+from sessiontree.survey.source.question import question_of
+from sessiontree.survey.source.records import SurveyEntry, entries_of, remembered_entry
+from sessiontree.survey.source.source import read_source
 
 FILES = {
     "src/session.py": 'def sign_cookie(value):\n    """Sign the session cookie."""\n\n\n'

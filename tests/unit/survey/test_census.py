@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.survey.census import NOTES_KEPT, Findings, Place, fitted, folder_of, merge
-from sessiontree.survey.source import findings_of, read_source
+from sessiontree.survey.source.census import NOTES_KEPT, Findings, Place, fitted, folder_of, merge
+from sessiontree.survey.source.source import findings_of, read_source
 from tests.example_fixtures import examples
 
 NAMES = st.sampled_from(["a.py", "src/b.py", "src/x/c.py", "d.md", "src/x/y/e.go", "package.json"])

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessiontree import ExecutionError
-from sessiontree.survey.checkout import read_bytes, text_of, top_folder, walk
+from sessiontree.survey.source.checkout import read_bytes, text_of, top_folder, walk
 from sessiontree.workspace import WorkspaceReader
 from tests.example_fixtures import examples
 

@@ -10,9 +10,9 @@ import pytest
 
 from sessiontree.contracts.errors import ExecutionError, MemoryFailed
 from sessiontree.contracts.values.memory import MemoryScope, NewRecord
-from sessiontree.survey.census import Findings
 from sessiontree.survey.earlier import MARK, MARKER, find_survey, mark_text, remove_survey, surveys_of
 from sessiontree.survey.report import render
+from sessiontree.survey.source.census import Findings
 from sessiontree.testing.context import SCOPE, PlainMemory, call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
 

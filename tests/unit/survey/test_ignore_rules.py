@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree import ExecutionError
-from sessiontree.survey.ignore_rules import MAX_PATTERN_CHARS, IgnoreRules
+from sessiontree.survey.source.ignore_rules import MAX_PATTERN_CHARS, IgnoreRules
 
 HAND_WRITTEN = [
     "a",

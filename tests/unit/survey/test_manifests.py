@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.survey.manifests import about_readme, project_of
+from sessiontree.survey.source.manifests import about_readme, project_of
 
 PYPROJECT = """
 [build-system]

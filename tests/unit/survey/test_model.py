@@ -9,7 +9,6 @@ import pytest
 
 from sessiontree.contracts.errors import ModelError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.survey.census import Findings
 from sessiontree.survey.earlier import MARKER
 from sessiontree.survey.model import (
     FINDINGS_SCHEMA,
@@ -19,7 +18,8 @@ from sessiontree.survey.model import (
     SurveyResult,
     result_of,
 )
-from sessiontree.survey.source import findings_of, read_source
+from sessiontree.survey.source.census import Findings
+from sessiontree.survey.source.source import findings_of, read_source
 from tests.unit.survey.model_fakes import Talk
 
 Words: TypeAlias = dict[str, Any]

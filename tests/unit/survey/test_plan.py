@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.tools.agent import AgentConfig
-from sessiontree.survey.checkout import SurveyFile
+from sessiontree.survey.source.checkout import SurveyFile
 from sessiontree.survey.tools import GROUP_BYTES, GROUP_FILES, plan, survey_plan
 from sessiontree.testing.context import call_tool, make_context
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.survey.question import queries_of, question_of, stem, stem_set
+from sessiontree.survey.source.question import queries_of, question_of, stem, stem_set
 
 
 def test_question_of_keeps_words_that_count() -> None:

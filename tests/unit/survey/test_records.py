@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.survey.question import name_words
-from sessiontree.survey.records import (
+from sessiontree.survey.source.question import name_words
+from sessiontree.survey.source.records import (
     EXCERPT_LINES,
     MAX_FILE_RECORDS,
     MAX_TEXT_CHARS,
@@ -20,7 +20,7 @@ from sessiontree.survey.records import (
     excerpt_of,
     remembered_entry,
 )
-from sessiontree.survey.source import SourceFile, read_source
+from sessiontree.survey.source.source import SourceFile, read_source
 from tests.example_fixtures import examples
 
 TEXT = '''"""What this file is for.

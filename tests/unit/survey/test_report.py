@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.survey.census import Findings, Place, merge
 from sessiontree.survey.earlier import MARKER
 from sessiontree.survey.report import code, render
-from sessiontree.survey.source import findings_of, read_source
+from sessiontree.survey.source.census import Findings, Place, merge
+from sessiontree.survey.source.source import findings_of, read_source
 
 BODY = "".join(f"    x{number} = {number}\n" for number in range(9))
 FILES = {

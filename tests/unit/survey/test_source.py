@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.survey.census import Findings
-from sessiontree.survey.source import MAX_PARSED_BYTES, SourceFile, findings_of, read_source
+from sessiontree.survey.source.census import Findings
+from sessiontree.survey.source.source import MAX_PARSED_BYTES, SourceFile, findings_of, read_source
 from tests.example_fixtures import examples
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.survey.languages import grammar_names
-from sessiontree.survey.symbols import Symbol, read_symbols
+from sessiontree.survey.source.languages import grammar_names
+from sessiontree.survey.source.symbols import Symbol, read_symbols
 from tests.example_fixtures import examples
 
 

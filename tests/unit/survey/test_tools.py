@@ -15,9 +15,9 @@ from sessiontree.contracts.tools.tool import check_tool
 from sessiontree.contracts.values.memory import NewRecord, Source
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.survey.answer import find_answer, search_files
-from sessiontree.survey.citations import check_citations
 from sessiontree.survey.earlier import find_survey, remove_survey
-from sessiontree.survey.records import remembered_entry
+from sessiontree.survey.source.citations import check_citations
+from sessiontree.survey.source.records import remembered_entry
 from sessiontree.survey.tools import remember_files, survey_files, survey_plan
 from sessiontree.testing.context import PlainMemory, call_tool, make_context
 

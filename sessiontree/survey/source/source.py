@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sessiontree.survey.census import Findings, Place, Totals, folder_of
-from sessiontree.survey.checkout import printable_path, text_of
-from sessiontree.survey.languages import BINARY, Language, language_of
-from sessiontree.survey.manifests import about_readme, project_of
-from sessiontree.survey.symbols import Symbol, Symbols, read_symbols
+from sessiontree.survey.source.census import Findings, Place, Totals, folder_of
+from sessiontree.survey.source.checkout import printable_path, text_of
+from sessiontree.survey.source.languages import BINARY, Language, language_of
+from sessiontree.survey.source.manifests import about_readme, project_of
+from sessiontree.survey.source.symbols import Symbol, Symbols, read_symbols
 
 MAX_PARSED_BYTES = 600_000
 """A larger file is generated or data: its lines are counted, and it is not parsed."""

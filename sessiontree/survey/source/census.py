@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.survey.manifests import Project
+from sessiontree.survey.source.manifests import Project
 
 NOTES_KEPT = 200
 PROBLEMS_KEPT = 100

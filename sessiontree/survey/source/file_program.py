@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter
 
-from sessiontree.survey.records import SurveyEntry, entries_of
-from sessiontree.survey.source import SourceFile, findings_of, read_source
+from sessiontree.survey.source.records import SurveyEntry, entries_of
+from sessiontree.survey.source.source import SourceFile, findings_of, read_source
 
 IDLE_S = 10.0
 """How long the program waits for a request before it ends."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
 from sessiontree import ExecutionError, ToolError
-from sessiontree.survey.census import Place
-from sessiontree.survey.ignore_rules import IgnoreRules
+from sessiontree.survey.source.census import Place
+from sessiontree.survey.source.ignore_rules import IgnoreRules
 
 REPORT_NAME = "SURVEY.md"
 """The usual place of the survey's own report; it is never surveyed."""

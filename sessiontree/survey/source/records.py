@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sessiontree.survey.languages import role_of
-from sessiontree.survey.question import name_words, translated_language
-from sessiontree.survey.source import SourceFile, lines_of
-from sessiontree.survey.symbols import Symbol
+from sessiontree.survey.source.languages import role_of
+from sessiontree.survey.source.question import name_words, translated_language
+from sessiontree.survey.source.source import SourceFile, lines_of
+from sessiontree.survey.source.symbols import Symbol
 
 CODE_TYPE: Final = "fact"
 """Type of the records of definitions in a project's own code; they are asked for first."""

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from tree_sitter import Node, Parser, QueryCursor, Tree
 
-from sessiontree.survey.languages import LanguageGrammar, grammar_of
+from sessiontree.survey.source.languages import LanguageGrammar, grammar_of
 
 SymbolKind: TypeAlias = Literal["function", "class", "constant"]
 

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from sessiontree import READER, PermissionTier, SessionKind, ToolContext, ToolError, tool
-from sessiontree.survey.census import CensusPart
-from sessiontree.survey.checkout import FileReader, read_bytes, text_of
-from sessiontree.survey.source import lines_of
+from sessiontree.survey.source.census import CensusPart
+from sessiontree.survey.source.checkout import FileReader, read_bytes, text_of
+from sessiontree.survey.source.source import lines_of
 
 LinesAt: TypeAlias = Callable[[str], "Sequence[str] | None"]
 """Returns the lines of a file; None for a path that names no text file that may be read."""

@@ -1,0 +1,1 @@
+"""The surveyed directory: its files, languages, symbols, and the records made of them."""
