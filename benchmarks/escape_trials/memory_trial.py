@@ -17,8 +17,8 @@ from typing import Final
 
 from benchmarks.escape_trials import memory_hogs
 from sessiontree.contracts.handles.ports import Finished
-from sessiontree.sandbox.command_bounds import MIB, Bounds
-from sessiontree.sandbox.command_shell import CommandShell
+from sessiontree.sandbox.commands.command_bounds import MIB, Bounds
+from sessiontree.sandbox.commands.command_shell import CommandShell
 
 BOUND_BYTES: Final = 96 * MIB
 TAKEN_BYTES: Final = 320 * MIB

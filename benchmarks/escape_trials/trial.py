@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from benchmarks.escape_trials import attempts
 from sessiontree.contracts.handles.ports import Finished, Shell
-from sessiontree.sandbox.command_shell import CommandShell
+from sessiontree.sandbox.commands.command_shell import CommandShell
 
 TIMEOUT_S: Final = 200.0
 """Ends what hangs; a busy machine leaves commands little of its processors."""

@@ -17,7 +17,7 @@ from sessiontree.browser.tunnels import Tunnels
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.handles.browser import PageFile, PageFiles
 from sessiontree.contracts.tools.thread_calls import in_thread
-from sessiontree.sandbox.command_bounds import usage
+from sessiontree.sandbox.commands.command_bounds import usage
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, living_below, process_of
 from sessiontree.sandbox.socket_process import SHOWN_CHARS, SocketProcess
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable
-from sessiontree.sandbox.environment import library_places, running_interpreter, system_words
-from sessiontree.sandbox.kernel_support import bubblewrap
+from sessiontree.sandbox.commands.environment import library_places, running_interpreter, system_words
+from sessiontree.sandbox.commands.kernel_support import bubblewrap
 
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 SEARCHED: Final = "/usr/local/bin:/usr/bin:/bin"

@@ -18,9 +18,9 @@ from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.interpreter.import_guard import words_for
 from sessiontree.mcp.frames import FrameFault, frame_of, read_message
 from sessiontree.mcp.settings import ReachedServer
-from sessiontree.sandbox.command_bounds import HOME, TMP, Bounds
-from sessiontree.sandbox.environment import check_workspace, mount_words, running_interpreter
-from sessiontree.sandbox.kernel_support import bubblewrap
+from sessiontree.sandbox.commands.command_bounds import HOME, TMP, Bounds
+from sessiontree.sandbox.commands.environment import check_workspace, mount_words, running_interpreter
+from sessiontree.sandbox.commands.kernel_support import bubblewrap
 from sessiontree.sandbox.process_tree import ProcessIdentity, process_of
 from sessiontree.sandbox.socket_process import SocketProcess
 

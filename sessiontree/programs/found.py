@@ -13,7 +13,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable
 from sessiontree.sandbox import jail
-from sessiontree.sandbox.environment import library_places, running_interpreter
+from sessiontree.sandbox.commands.environment import library_places, running_interpreter
 
 LIBRARY: Final = "pydantic_monty"
 DISTRIBUTION: Final = "pydantic-monty"

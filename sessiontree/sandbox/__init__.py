@@ -8,22 +8,22 @@ Not here: which processes are confined and where state is kept (``backends``), o
 to act. Confining files does not prevent that.
 """
 
-from sessiontree.sandbox.command_bounds import Bounds
-from sessiontree.sandbox.command_shell import CommandShell
-from sessiontree.sandbox.containers.container_shell import ContainerShell
-from sessiontree.sandbox.jobs.session_jobs import JobShell, JobTable, SessionJobs
-from sessiontree.sandbox.kernel_support import (
+from sessiontree.sandbox.commands.command_bounds import Bounds
+from sessiontree.sandbox.commands.command_shell import CommandShell
+from sessiontree.sandbox.commands.kernel_support import (
     CommandConfinement,
     Level,
     available_level,
     command_confinement,
     level_in_force,
 )
+from sessiontree.sandbox.commands.speech_program import speak_confined, speech_program
+from sessiontree.sandbox.commands.unconfined_shell import UnconfinedShell
+from sessiontree.sandbox.containers.container_shell import ContainerShell
+from sessiontree.sandbox.jobs.session_jobs import JobShell, JobTable, SessionJobs
 from sessiontree.sandbox.py_executable import RAY_SITE, Jail, probe, py_executable
 from sessiontree.sandbox.resources.command_turns import CommandTurns, SessionTurns
 from sessiontree.sandbox.self_test import SelfTest, prepare_canaries, self_test
-from sessiontree.sandbox.speech_program import speak_confined, speech_program
-from sessiontree.sandbox.unconfined_shell import UnconfinedShell
 
 __all__ = [
     "RAY_SITE",

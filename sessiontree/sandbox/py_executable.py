@@ -17,7 +17,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.interpreter import import_guard
 from sessiontree.sandbox import jail as jail_program
 from sessiontree.sandbox import launcher
-from sessiontree.sandbox.kernel_support import Level
+from sessiontree.sandbox.commands.kernel_support import Level
 
 Enforcement = Literal["required", "best_effort"]
 

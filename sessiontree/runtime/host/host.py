@@ -102,7 +102,7 @@ from sessiontree.runtime.transport.frames import (
 from sessiontree.runtime.transport.link import Mailbox
 from sessiontree.runtime.transport.progress import ProgressHub, ProgressRelay
 from sessiontree.sandbox import CommandTurns, JobTable
-from sessiontree.sandbox.named_files import named_files
+from sessiontree.sandbox.commands.named_files import named_files
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.workspace import OutsideRoots, SkillReader, WorkspaceWriter
 

@@ -19,10 +19,10 @@ from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
 from sessiontree.runtime.runner.interceptors import Blame, CallChecked
 from sessiontree.sandbox import JobShell
-from sessiontree.sandbox.command_channel import CommandChannel
-from sessiontree.sandbox.command_process import OnOutput
-from sessiontree.sandbox.command_shell import check_command
-from sessiontree.sandbox.environment import check_variables
+from sessiontree.sandbox.commands.command_channel import CommandChannel
+from sessiontree.sandbox.commands.command_process import OnOutput
+from sessiontree.sandbox.commands.command_shell import check_command
+from sessiontree.sandbox.commands.environment import check_variables
 from sessiontree.sandbox.resources.running_commands import RunningCommands
 from sessiontree.session.instructions import PrepareCall
 from sessiontree.session.state import SessionState

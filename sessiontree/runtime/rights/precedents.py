@@ -8,7 +8,7 @@ from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.facts.tree_config import TreeConfig
 from sessiontree.contracts.recorded.approvals import CheckedCall, Precedent
 from sessiontree.policy.commands.verdict import precedent_of
-from sessiontree.sandbox.environment import program_finder
+from sessiontree.sandbox.commands.environment import program_finder
 
 
 def precedent_in(config: TreeConfig, call: CheckedCall, workspace: str) -> Precedent | None:

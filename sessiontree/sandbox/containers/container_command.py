@@ -21,8 +21,8 @@ from typing import BinaryIO, Final, NoReturn
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError
 from sessiontree.contracts.handles.ports import Finished
-from sessiontree.sandbox.command_channel import CommandChannel
-from sessiontree.sandbox.command_process import (
+from sessiontree.sandbox.commands.command_channel import CommandChannel
+from sessiontree.sandbox.commands.command_process import (
     LAST_WORDS,
     LAST_WORDS_CHARS,
     Decoder,

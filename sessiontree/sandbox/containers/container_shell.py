@@ -16,14 +16,14 @@ from sessiontree.contracts.kinds import PermissionTier, WorkspaceAccess
 from sessiontree.contracts.settings.sandbox_spec import SandboxSpec
 from sessiontree.contracts.tools.thread_calls import in_thread
 from sessiontree.protected import OwnPlaces, Seen, protected_places
-from sessiontree.sandbox.command_bounds import Bounds
-from sessiontree.sandbox.command_channel import CommandChannel
-from sessiontree.sandbox.command_process import OnOutput
-from sessiontree.sandbox.command_shell import check_command
+from sessiontree.sandbox.commands.command_bounds import Bounds
+from sessiontree.sandbox.commands.command_channel import CommandChannel
+from sessiontree.sandbox.commands.command_process import OnOutput
+from sessiontree.sandbox.commands.command_shell import check_command
+from sessiontree.sandbox.commands.environment import check_variables, check_workspace
 from sessiontree.sandbox.containers.container_command import ContainerCommand
 from sessiontree.sandbox.containers.engine import engine_program
 from sessiontree.sandbox.containers.file_bridge import FileBridge
-from sessiontree.sandbox.environment import check_variables, check_workspace
 from sessiontree.sandbox.resources.command_turns import SessionTurns
 from sessiontree.sandbox.resources.running_commands import RunningCommands
 

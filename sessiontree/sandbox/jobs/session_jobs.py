@@ -31,8 +31,8 @@ from sessiontree.contracts.handles.jobs import (
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.tools.thread_calls import in_thread
-from sessiontree.sandbox.command_channel import CommandChannel
-from sessiontree.sandbox.command_process import OnOutput, shown, whole_characters
+from sessiontree.sandbox.commands.command_channel import CommandChannel
+from sessiontree.sandbox.commands.command_process import OnOutput, shown, whole_characters
 from sessiontree.sandbox.jobs.job_output import JobOutput, can_draw, draw_screen, plain_text
 
 COMMAND_CHARS: Final = 400

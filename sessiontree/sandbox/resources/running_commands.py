@@ -9,7 +9,7 @@ from typing import Protocol
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.handles.ports import Finished
-from sessiontree.sandbox.command_channel import CommandChannel
+from sessiontree.sandbox.commands.command_channel import CommandChannel
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.sandbox.resources.command_turns import SessionTurns
 

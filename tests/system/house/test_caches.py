@@ -10,8 +10,8 @@ import pytest
 
 CLOSED = {
     "survey/source/languages.py:grammar_of": "grammars of the survey's table",
-    "sandbox/kernel_support.py:_try": "the launcher's own path",
-    "sandbox/command_plan.py:_filter": "kinds of machines",
+    "sandbox/commands/kernel_support.py:_try": "the launcher's own path",
+    "sandbox/commands/command_plan.py:_filter": "kinds of machines",
     "control/call_codec.py:_call_codec": "methods that interfaces declare",
     "control/call_codec.py:codec_of": "types that interfaces declare",
     "contracts/settings/given_values.py:_members_of": "classes that declare members",

@@ -12,7 +12,7 @@ import pytest
 from sessiontree.policy.commands import shell_names
 from sessiontree.policy.commands.named_words import MAX_TEXT_CHARS, words_in
 from sessiontree.policy.commands.word_forms import expand_braces
-from sessiontree.sandbox.environment import fresh_environment
+from sessiontree.sandbox.commands.environment import fresh_environment
 
 BASH = shutil.which("bash", path="/usr/bin:/bin") or ""
 HOSTILE = {

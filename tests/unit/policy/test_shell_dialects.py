@@ -16,7 +16,7 @@ import pytest
 from sessiontree.contracts.recorded.approvals import Precedent
 from sessiontree.policy.commands.command_line import calls_of, is_harmless_variable
 from sessiontree.policy.commands.verdict import judge, precedent_of
-from sessiontree.sandbox.environment import SYSTEM_PATH, program_finder
+from sessiontree.sandbox.commands.environment import SYSTEM_PATH, program_finder
 from tests.example_fixtures import examples
 from tests.unit.policy.command_strategies import find, verdict
 

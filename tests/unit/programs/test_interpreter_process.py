@@ -14,7 +14,7 @@ from sessiontree.programs.found import FoundInterpreter, confined_words, found_i
 from sessiontree.programs.interpreter_process import InterpreterEndedError, InterpreterProcess
 from sessiontree.programs.orders import order_opening
 from sessiontree.programs.signatures import face_of
-from sessiontree.sandbox.environment import running_interpreter
+from sessiontree.sandbox.commands.environment import running_interpreter
 from sessiontree.sandbox.process_tree import descendants
 
 

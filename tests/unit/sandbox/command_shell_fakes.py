@@ -14,14 +14,19 @@ from types import MappingProxyType
 from typing import Any
 
 from sessiontree.contracts.handles.ports import COMMAND_CLEANUP_S, Finished
-from sessiontree.sandbox import command_launcher
-from sessiontree.sandbox.command_bounds import Bounds, CommandWatch
-from sessiontree.sandbox.command_launcher import BOOT
-from sessiontree.sandbox.command_plan import Command, packed_plan, shell_words
-from sessiontree.sandbox.command_process import CommandProcess
-from sessiontree.sandbox.environment import fresh_environment, mount_words, programs_of, running_interpreter
+from sessiontree.sandbox.commands import command_launcher
+from sessiontree.sandbox.commands.command_bounds import Bounds, CommandWatch
+from sessiontree.sandbox.commands.command_launcher import BOOT
+from sessiontree.sandbox.commands.command_plan import Command, packed_plan, shell_words
+from sessiontree.sandbox.commands.command_process import CommandProcess
+from sessiontree.sandbox.commands.environment import (
+    fresh_environment,
+    mount_words,
+    programs_of,
+    running_interpreter,
+)
+from sessiontree.sandbox.commands.kernel_support import bubblewrap, confining_machine
 from sessiontree.sandbox.jail import ALLOW, handled_rights, landlock_abi
-from sessiontree.sandbox.kernel_support import bubblewrap, confining_machine
 
 Words = Callable[[list[str]], list[str]]
 Plan = dict[str, Any]

@@ -14,7 +14,7 @@ import pytest
 
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell
-from sessiontree.sandbox.command_bounds import MIB
+from sessiontree.sandbox.commands.command_bounds import MIB
 from sessiontree.sandbox.process_tree import descendants, process_of
 from tests.unit.sandbox.command_shell_fakes import CarelessShell, reporting_late
 

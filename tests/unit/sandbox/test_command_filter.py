@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.sandbox import jail
-from sessiontree.sandbox.command_plan import (
+from sessiontree.sandbox.commands.command_plan import (
     METADATA,
     MORE_DENIED,
     UNCOUNTED,

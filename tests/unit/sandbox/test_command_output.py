@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.sandbox import command_process
-from sessiontree.sandbox.command_process import Decoder, OutputKeeper, shown
+from sessiontree.sandbox.commands import command_process
+from sessiontree.sandbox.commands.command_process import Decoder, OutputKeeper, shown
 from tests.example_fixtures import examples
 
 TEXTS = st.text(max_size=120)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell
-from sessiontree.sandbox.command_bounds import CommandWatch, Excess
-from sessiontree.sandbox.command_process import Report, read_report
+from sessiontree.sandbox.commands.command_bounds import CommandWatch, Excess
+from sessiontree.sandbox.commands.command_process import Report, read_report
 from sessiontree.sandbox.process_tree import process_of
 from tests.example_fixtures import examples
 from tests.unit.sandbox import command_shell_fakes as planting

@@ -21,9 +21,9 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell, command_confinement
-from sessiontree.sandbox.command_bounds import MIB
-from sessiontree.sandbox.environment import LOADERS
-from sessiontree.sandbox.kernel_support import bubblewrap
+from sessiontree.sandbox.commands.command_bounds import MIB
+from sessiontree.sandbox.commands.environment import LOADERS
+from sessiontree.sandbox.commands.kernel_support import bubblewrap
 from sessiontree.sandbox.process_tree import descendants
 
 LONG_S = 240.0

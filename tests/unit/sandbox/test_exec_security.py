@@ -12,9 +12,9 @@ from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.contracts.kinds import ExecSecurity
 from sessiontree.sandbox import CommandShell
-from sessiontree.sandbox.command_bounds import Bounds
-from sessiontree.sandbox.command_plan import _rules
-from sessiontree.sandbox.environment import (
+from sessiontree.sandbox.commands.command_bounds import Bounds
+from sessiontree.sandbox.commands.command_plan import _rules
+from sessiontree.sandbox.commands.environment import (
     SYSTEM_PATH,
     check_plain_variables,
     mount_words,

@@ -11,7 +11,7 @@ import pytest
 
 from sessiontree.policy.commands.verdict import HARMLESS, PROGRAMS, judge
 from sessiontree.sandbox import CommandShell
-from sessiontree.sandbox.environment import SYSTEM_PATH, program_finder
+from sessiontree.sandbox.commands.environment import SYSTEM_PATH, program_finder
 
 NAMES = ("a", "b", "d", "new", "-", "1", "+x", "d/c", "o=a", "--", "a:b")
 LONG_S = 120.0

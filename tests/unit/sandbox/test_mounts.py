@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.sandbox.command_bounds import Bounds
-from sessiontree.sandbox.environment import (
+from sessiontree.sandbox.commands.command_bounds import Bounds
+from sessiontree.sandbox.commands.environment import (
     STAND_IN,
     SYSTEM_PATH,
     Interpreter,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.values.jsonable import JsonValue
-from sessiontree.sandbox.named_files import named_files
+from sessiontree.sandbox.commands.named_files import named_files
 
 Named = Callable[[str, Mapping[str, JsonValue], str], str]
 COMMANDS = [

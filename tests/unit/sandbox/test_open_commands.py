@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from sessiontree.policy.commands.named_words import NamedWords, words_in
-from sessiontree.sandbox.environment import SYSTEM_PATH, fresh_environment
-from sessiontree.sandbox.named_files import files_of
+from sessiontree.sandbox.commands.environment import SYSTEM_PATH, fresh_environment
+from sessiontree.sandbox.commands.named_files import files_of
 from tests.unit.sandbox.shell_grammar_strategies import drawn, make_workspace
 
 Read = Callable[[str], NamedWords]

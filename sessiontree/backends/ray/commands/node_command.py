@@ -24,7 +24,7 @@ from sessiontree.contracts.handles.ports import Finished
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.runtime.transport.rpc import portable
 from sessiontree.sandbox import UnconfinedShell
-from sessiontree.sandbox.command_channel import CommandChannel
+from sessiontree.sandbox.commands.command_channel import CommandChannel
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.sandbox.resources.running_commands import RunningCommands
 from sessiontree.workspace.identity import DirectoryView

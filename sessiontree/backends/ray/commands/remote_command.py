@@ -26,8 +26,8 @@ from sessiontree.contracts.handles.nodes import NodeInfo
 from sessiontree.contracts.handles.ports import Finished
 from sessiontree.runtime.host.node_shell import describe_node
 from sessiontree.sandbox import py_executable
-from sessiontree.sandbox.command_channel import CommandChannel
-from sessiontree.sandbox.command_process import Decoder, OnOutput
+from sessiontree.sandbox.commands.command_channel import CommandChannel
+from sessiontree.sandbox.commands.command_process import Decoder, OnOutput
 from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.sandbox.resources.running_commands import RunningCommands
 

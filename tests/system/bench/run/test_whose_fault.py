@@ -152,7 +152,7 @@ async def test_a_command_that_could_not_be_confined_is_not_the_samples(
     def refuse() -> str:
         raise ConfinementUnavailable("bwrap is missing", "install it")
 
-    monkeypatch.setattr("sessiontree.sandbox.command_shell.bubblewrap", refuse)
+    monkeypatch.setattr("sessiontree.sandbox.commands.command_shell.bubblewrap", refuse)
     monkeypatch.setattr(preflight, "needs_commands", lambda _: False)
 
     def reply(request: ModelRequest) -> Any:

@@ -25,8 +25,8 @@ from typing import Final, NamedTuple, Protocol
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.handles.ports import Finished, HowEnded
-from sessiontree.sandbox.command_bounds import Bounds, Excess
-from sessiontree.sandbox.command_channel import CommandChannel
+from sessiontree.sandbox.commands.command_bounds import Bounds, Excess
+from sessiontree.sandbox.commands.command_channel import CommandChannel
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, living_below, process_of
 
 SHOWN_AS: Final = "\ufffd"

@@ -27,8 +27,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from sessiontree.sandbox import command_launcher
-from sessiontree.sandbox.command_bounds import HOME, SHARED_MEMORY, TMP, Bounds
+from sessiontree.sandbox.commands import command_launcher
+from sessiontree.sandbox.commands.command_bounds import HOME, SHARED_MEMORY, TMP, Bounds
 from sessiontree.sandbox.jail import (
     ALLOW,
     DENIED_CALLS,

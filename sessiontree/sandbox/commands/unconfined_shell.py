@@ -17,13 +17,13 @@ from typing import Final
 
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.handles.ports import Finished
-from sessiontree.sandbox import unconfined_launcher
-from sessiontree.sandbox.command_bounds import Bounds, Excess
-from sessiontree.sandbox.command_channel import CommandChannel
-from sessiontree.sandbox.command_plan import shell_words
-from sessiontree.sandbox.command_process import CommandProcess, OnOutput
-from sessiontree.sandbox.command_shell import TERMINAL, check_command
-from sessiontree.sandbox.environment import SYSTEM_PATH, check_variables, running_interpreter
+from sessiontree.sandbox.commands import unconfined_launcher
+from sessiontree.sandbox.commands.command_bounds import Bounds, Excess
+from sessiontree.sandbox.commands.command_channel import CommandChannel
+from sessiontree.sandbox.commands.command_plan import shell_words
+from sessiontree.sandbox.commands.command_process import CommandProcess, OnOutput
+from sessiontree.sandbox.commands.command_shell import TERMINAL, check_command
+from sessiontree.sandbox.commands.environment import SYSTEM_PATH, check_variables, running_interpreter
 from sessiontree.sandbox.resources.running_commands import RunningCommands
 
 KEPT_VARIABLES: Final = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SHELL", "TMPDIR")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from sessiontree.contracts.errors import ConfigError, ConfinementUnavailable
-from sessiontree.sandbox.environment import NAMESPACES
+from sessiontree.sandbox.commands.environment import NAMESPACES
 from sessiontree.sandbox.jail import (
     FULL_ABI,
     LEVEL_VARIABLE,

@@ -16,12 +16,12 @@ from sessiontree.contracts.tools.skills import Skill
 from sessiontree.contracts.tools.thread_calls import in_thread
 from sessiontree.policy.commands.verdict import HARMLESS, single_program
 from sessiontree.protected import OwnPlaces, Seen, protected_places
-from sessiontree.sandbox.command_bounds import Bounds, CommandWatch
-from sessiontree.sandbox.command_channel import CommandChannel
-from sessiontree.sandbox.command_launcher import BOOT
-from sessiontree.sandbox.command_plan import Command, packed_plan, shell_words
-from sessiontree.sandbox.command_process import CommandProcess, OnOutput
-from sessiontree.sandbox.environment import (
+from sessiontree.sandbox.commands.command_bounds import Bounds, CommandWatch
+from sessiontree.sandbox.commands.command_channel import CommandChannel
+from sessiontree.sandbox.commands.command_launcher import BOOT
+from sessiontree.sandbox.commands.command_plan import Command, packed_plan, shell_words
+from sessiontree.sandbox.commands.command_process import CommandProcess, OnOutput
+from sessiontree.sandbox.commands.environment import (
     SYSTEM_PATH,
     check_plain_variables,
     check_variables,
@@ -32,7 +32,7 @@ from sessiontree.sandbox.environment import (
     programs_of,
     running_interpreter,
 )
-from sessiontree.sandbox.kernel_support import bubblewrap, confining_machine
+from sessiontree.sandbox.commands.kernel_support import bubblewrap, confining_machine
 from sessiontree.sandbox.resources.command_turns import SessionTurns
 from sessiontree.sandbox.resources.running_commands import RunningCommands
 

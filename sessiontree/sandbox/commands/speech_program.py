@@ -15,9 +15,9 @@ from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.handles.speech import MAX_AUDIO_BYTES, Speech, SpeechRequest
-from sessiontree.sandbox.command_bounds import MIB, Bounds
-from sessiontree.sandbox.command_shell import CommandShell
-from sessiontree.sandbox.kernel_support import SEARCHED
+from sessiontree.sandbox.commands.command_bounds import MIB, Bounds
+from sessiontree.sandbox.commands.command_shell import CommandShell
+from sessiontree.sandbox.commands.kernel_support import SEARCHED
 
 SPEECH_PROGRAM: Final = "espeak-ng"
 NO_SPEECH: Final = (

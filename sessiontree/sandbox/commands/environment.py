@@ -32,7 +32,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.policy.commands.command_line import is_harmless_variable
 from sessiontree.protected import Seen
-from sessiontree.sandbox.command_bounds import HOME, SHARED_MEMORY, TMP, Bounds
+from sessiontree.sandbox.commands.command_bounds import HOME, SHARED_MEMORY, TMP, Bounds
 
 SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 MAX_VALUE_BYTES: Final = 32_768

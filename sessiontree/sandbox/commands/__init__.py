@@ -1,0 +1,1 @@
+"""Commands: their plan, bounds, environment and process, confined or not."""
