@@ -368,6 +368,8 @@ if TYPE_CHECKING:
     from sessiontree.memory.settings import MiniLMSettings as MiniLMSettings
     from sessiontree.models.answers import Answer as Answer
     from sessiontree.models.answers import script_call as script_call
+    from sessiontree.models.cassettes.recorded_model import RecordableModel as RecordableModel
+    from sessiontree.models.cassettes.recorded_model import RecordedModel as RecordedModel
     from sessiontree.models.port import CallPiece as CallPiece
     from sessiontree.models.port import EmitEvent as EmitEvent
     from sessiontree.models.port import GatewayModel as GatewayModel
@@ -384,8 +386,6 @@ if TYPE_CHECKING:
     from sessiontree.models.providers.call_limits import CallLimits as CallLimits
     from sessiontree.models.providers.provider_model import CallTimeouts as CallTimeouts
     from sessiontree.models.providers.provider_model import ProviderModel as ProviderModel
-    from sessiontree.models.recorded_model import RecordableModel as RecordableModel
-    from sessiontree.models.recorded_model import RecordedModel as RecordedModel
     from sessiontree.models.scripted import AsyncFunctionModel as AsyncFunctionModel
     from sessiontree.models.scripted import FunctionModel as FunctionModel
     from sessiontree.models.scripted import Script as Script
@@ -643,7 +643,7 @@ _ROOMS = {
     ),
     "models.providers.call_limits": ("CallLimits",),
     "models.providers.provider_model": ("CallTimeouts", "ProviderModel"),
-    "models.recorded_model": ("RecordableModel", "RecordedModel"),
+    "models.cassettes.recorded_model": ("RecordableModel", "RecordedModel"),
     "models.scripted": (
         "AsyncFunctionModel",
         "FunctionModel",

@@ -24,7 +24,7 @@ from hypothesis.internal.constants_ast import Constants
 from xdist.scheduler import LoadScopeScheduling
 
 from sessiontree import Runtime
-from sessiontree.models import local_server
+from sessiontree.models.local import local_server
 from tests.example_fixtures import EXAMPLES
 
 assert hasattr(HypothesisProvider, "_local_constants"), "Hypothesis collects constants in another way now."

@@ -73,7 +73,7 @@ _LATE = {
     "server_tools": "sessiontree.api.configuration.mcp_servers:server_tools",
     "skills_of": "sessiontree.api.options.skills:skills_of",
     "owner_variables": "sessiontree.api.configuration.owner_variables:owner_variables",
-    "local_model": "sessiontree.models.local_model:LocalModel",
+    "local_model": "sessiontree.models.local.local_model:LocalModel",
     "trace_export": "sessiontree.api.telemetry.trace_export:TraceExport",
     "otlp_export": "sessiontree.runtime.telemetry.otlp_export:OtlpExport",
     "log_as_json": "sessiontree.runtime.telemetry.json_log:log_as_json",

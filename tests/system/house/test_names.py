@@ -33,7 +33,7 @@ LAZY_DOORS = {
     "sessiontree/runtime/memory/memory_peers.py",
     "sessiontree/runtime/supervisor/previews.py",
     "sessiontree/memory/embedders.py",
-    "sessiontree/models/llama_program.py",
+    "sessiontree/models/local/llama_program.py",
     "sessiontree/models/providers/provider_model.py",
     "sessiontree/sandbox/jobs/job_output.py",
     "sessiontree/survey/source/languages.py",

@@ -20,7 +20,7 @@ from sessiontree import AgentConfig, AgentSpec, ModelSettings, Runtime, SessionT
 from sessiontree.contracts.errors import ConfigError, ContextOverflow, ModelUnreachable
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.values.messages import AssistantMessage, TextContent, UserMessage
-from sessiontree.models.local_model import TALK_TOKENS, LocalModel
+from sessiontree.models.local.local_model import TALK_TOKENS, LocalModel
 from sessiontree.models.port import CallPiece, ModelRequest, Piece, ToolSpec
 from sessiontree.models.stream_assembler import StreamAssembler
 

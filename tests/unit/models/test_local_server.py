@@ -18,7 +18,13 @@ import httpx
 import pytest
 
 from sessiontree.contracts.errors import ConfigError, ModelError
-from sessiontree.models.local_server import WEIGHTS, LocalServer, LocalWeights, ServerPlace, weights_file
+from sessiontree.models.local.local_server import (
+    WEIGHTS,
+    LocalServer,
+    LocalWeights,
+    ServerPlace,
+    weights_file,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -108,7 +114,7 @@ def test_server_that_was_killed_is_started_again(server: LocalServer, users: tup
 
 OWNER = """
 import sys
-from sessiontree.models.local_server import WEIGHTS, LocalServer
+from sessiontree.models.local.local_server import WEIGHTS, LocalServer
 print(LocalServer(WEIGHTS["smollm2"]).place(object).pid, flush=True)
 sys.stdin.read()
 """
@@ -149,7 +155,7 @@ def test_server_that_can_not_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "bad.gguf").write_text("no weights at all")
     program = (
         "import json, sys; sys.path.append(sys.argv[1])\n"
-        "from sessiontree.models.local_server import LocalServer, LocalWeights\n"
+        "from sessiontree.models.local.local_server import LocalServer, LocalWeights\n"
         "try: LocalServer(LocalWeights('bad', 'bad')).place(object)\n"
         "except Exception as error: print(json.dumps([type(error).__name__, error.retryable, str(error)]))\n"
     )

@@ -39,7 +39,7 @@ from sessiontree.contracts.values.messages import (
     message_from_wire,
 )
 from sessiontree.contracts.values.request_names import REQUEST_HEADER
-from sessiontree.models.local_model import LocalModel
+from sessiontree.models.local.local_model import LocalModel
 from sessiontree.models.port import ModelRequest, ToolSpec
 from sessiontree.models.providers.conversation import replay_of
 from sessiontree.models.providers.provider_model import CallTimeouts, ProviderModel

@@ -44,10 +44,10 @@ from sessiontree.contracts.values.messages import (
     ToolResultMessage,
 )
 from sessiontree.hooks.redact import Redact
-from sessiontree.models.cassette import Cassette, Exchange, add_exchanges
-from sessiontree.models.piece_forms import pieces_from_wire, pieces_to_wire
+from sessiontree.models.cassettes.cassette import Cassette, Exchange, add_exchanges
+from sessiontree.models.cassettes.piece_forms import pieces_from_wire, pieces_to_wire
+from sessiontree.models.cassettes.recorded_model import RecordableModel
 from sessiontree.models.port import Piece, ToolSpec
-from sessiontree.models.recorded_model import RecordableModel
 from sessiontree.models.stream_assembler import StreamAssembler, request_reply
 from tests.unit.models.stream_strategies import Block, assembled, in_turn, interleaved, replies, stops
 

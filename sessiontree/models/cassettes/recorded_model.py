@@ -27,16 +27,16 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.hooks.redact import LEAST_CHARS, Redact
 from sessiontree.models.answers import checked_reply
-from sessiontree.models.cassette import Cassette, Exchange, add_exchanges
+from sessiontree.models.cassettes.cassette import Cassette, Exchange, add_exchanges
+from sessiontree.models.cassettes.piece_forms import message_pieces, pieces_from_wire, pieces_to_wire
+from sessiontree.models.cassettes.seen_request import first_difference, nearest_of, seen_request
 from sessiontree.models.fallback_model import FallbackModel
-from sessiontree.models.piece_forms import message_pieces, pieces_from_wire, pieces_to_wire
 from sessiontree.models.port import Model, ModelRequest, Piece, model_name
 from sessiontree.models.providers.provider_model import LOCAL, ProviderModel, load
-from sessiontree.models.seen_request import first_difference, nearest_of, seen_request
 
 RecordableModel: TypeAlias = "Model | str | Sequence[Model | str]"
 """A model, a provider's model by name, or a list of them: if one fails, the next is asked."""
-_LOCAL_MODEL: Final = "sessiontree.models.local_model:LocalModel"
+_LOCAL_MODEL: Final = "sessiontree.models.local.local_model:LocalModel"
 """What makes a local model; loaded when one is recorded."""
 _FAILURES: Final = {
     kind.__name__: kind

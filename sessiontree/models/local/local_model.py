@@ -16,7 +16,7 @@ from sessiontree.contracts.errors import ConfigError, ModelError
 from sessiontree.contracts.settings.model_settings import ModelPrice
 from sessiontree.contracts.settings.settings import meant
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.models.local_server import WEIGHTS, LocalServer, ServerPlace, weights_file
+from sessiontree.models.local.local_server import WEIGHTS, LocalServer, ServerPlace, weights_file
 from sessiontree.models.port import ModelPiece, ModelRequest, Piece, StopPiece
 from sessiontree.models.providers.provider_model import (
     CONSTRAINED,

@@ -1,0 +1,1 @@
+"""Recorded replies: a model that asks a provider once and a file ever after."""
