@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.doors.asked import ClientRequest, note_end, open_response
-from sessiontree.doors.chat_completions import ChatChunks, chat_request, completion_of, read_chat
 from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
 from sessiontree.doors.live_response import LiveResponse, NewItems, News, TextPiece
 from sessiontree.doors.response_log import LoggedResponse
+from sessiontree.doors.responses.asked import ClientRequest, note_end, open_response
+from sessiontree.doors.responses.chat_completions import ChatChunks, chat_request, completion_of, read_chat
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.serve.door_guard import key_of, read_json

@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.doors.asked import ClientRequest, note_end, open_response
 from sessiontree.doors.client_tools import declared_in
 from sessiontree.doors.exchanges import Begun, DoorExchange, DoorExchanges
 from sessiontree.doors.live_response import LiveResponse, NewItems, News, TextPiece
 from sessiontree.doors.response_log import LoggedResponse
-from sessiontree.doors.response_request import ResponseRequest, read_request, request_in
-from sessiontree.doors.responses import ResponseEvents, ResponseFrame, response_of
+from sessiontree.doors.responses.asked import ClientRequest, note_end, open_response
+from sessiontree.doors.responses.response_request import ResponseRequest, read_request, request_in
+from sessiontree.doors.responses.responses import ResponseEvents, ResponseFrame, response_of
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.runtime.timing.clock import machine_ms
 from sessiontree.serve.door_guard import key_of, read_json

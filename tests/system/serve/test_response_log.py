@@ -8,7 +8,7 @@ from typing import Any
 from sessiontree import FunctionModel, ModelRequest, script_call
 from sessiontree.contracts.values.messages import ToolResultMessage, UserMessage
 from sessiontree.doors.response_log import ResponseFold
-from sessiontree.doors.responses import ResponseFrame, response_of
+from sessiontree.doors.responses.responses import ResponseFrame, response_of
 from tests.system.serve.door_fixtures import open_door
 from tests.system.serve.test_client_tools import ask, calls_in, output
 

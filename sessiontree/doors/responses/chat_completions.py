@@ -14,11 +14,11 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.settings import faults_of
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.contracts.values.messages import Usage
-from sessiontree.doors.asked import ClientRequest
 from sessiontree.doors.client_tools import MAX_TOOLS, GivenFunction, declare
-from sessiontree.doors.data_urls import image_of
 from sessiontree.doors.response_log import HostedCall, LoggedResponse, OutputItem, ResponseFold, SaidText
-from sessiontree.doors.response_request import (
+from sessiontree.doors.responses.asked import ClientRequest
+from sessiontree.doors.responses.data_urls import image_of
+from sessiontree.doors.responses.response_request import (
     MAX_ITEMS,
     GivenText,
     GivenValue,

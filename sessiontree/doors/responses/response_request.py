@@ -13,10 +13,10 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.settings.model_settings import ModelSettings
 from sessiontree.contracts.settings.settings import faults_of
 from sessiontree.contracts.values.messages import ImageContent
-from sessiontree.doors.asked import ClientRequest
 from sessiontree.doors.client_tools import MAX_TOOLS, GivenFunction, declare
-from sessiontree.doors.data_urls import image_of
 from sessiontree.doors.histories import Speaker, Utterance
+from sessiontree.doors.responses.asked import ClientRequest
+from sessiontree.doors.responses.data_urls import image_of
 
 MAX_TEXT_CHARS: Final = 1_000_000
 MAX_ITEMS: Final = 5_000
