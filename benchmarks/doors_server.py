@@ -17,9 +17,9 @@ from sessiontree.doors.conversations import Conversations
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
 from sessiontree.runtime.timing.clock import machine_ms
-from sessiontree.serve.door_guard import DoorGuard
-from sessiontree.serve.door_routes import DoorRoutes
 from sessiontree.serve.listen import Address, PageServer
+from sessiontree.serve.routes.door_guard import DoorGuard
+from sessiontree.serve.routes.door_routes import DoorRoutes
 
 OFTEN = 100_000
 

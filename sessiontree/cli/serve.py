@@ -84,7 +84,7 @@ def _doors(state_dir: Path, config: Path | None, backend: BackendName) -> Any:
     doors = [make_routes(guard, conversations, list_agents(state_dir, config))]
     with suppress(ModuleNotFoundError):  # the extra mcp is not installed
         make_mcp_routes, make_door = (
-            load(f"sessiontree.serve.mcp_routes:{name}") for name in ("McpRoutes", "make_door")
+            load(f"sessiontree.serve.routes.mcp_routes:{name}") for name in ("McpRoutes", "make_door")
         )
         doors.append(make_mcp_routes(guard, make_door(conversations)))
     return make_set(doors)

@@ -24,9 +24,9 @@ from sessiontree.doors.mcp.tools import ConversationTools
 from sessiontree.doors.mcp.work import work_of
 from sessiontree.doors.principals import DEFAULT_AGENT, DoorPrincipal
 from sessiontree.doors.tokens import TokenFile
-from sessiontree.serve.door_guard import DoorGuard
 from sessiontree.serve.listen import Address, PageServer
-from sessiontree.serve.mcp_routes import McpRoutes, find_principal
+from sessiontree.serve.routes.door_guard import DoorGuard
+from sessiontree.serve.routes.mcp_routes import McpRoutes, find_principal
 from tests.system.doors.mcp_fakes import make_trees, say
 from tests.system.doors.mcp_fixtures import make_token
 

@@ -21,11 +21,11 @@ from sessiontree.doors.mcp.calls import TASKS
 from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
 from sessiontree.runtime.timing.clock import machine_ms
-from sessiontree.serve.door_guard import DoorGuard
-from sessiontree.serve.door_routes import DoorRoutes
-from sessiontree.serve.door_set import DoorSet
 from sessiontree.serve.listen import Address, PageServer
-from sessiontree.serve.mcp_routes import McpRoutes, TaskPolls, make_door
+from sessiontree.serve.routes.door_guard import DoorGuard
+from sessiontree.serve.routes.door_routes import DoorRoutes
+from sessiontree.serve.routes.door_set import DoorSet
+from sessiontree.serve.routes.mcp_routes import McpRoutes, TaskPolls, make_door
 from tests.system.doors.mcp_fakes import make_trees
 from tests.system.serve.serve_fixtures import running
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from sessiontree.doors.mcp.stdio import serve_stdio
 from sessiontree.doors.principals import DoorPrincipal, DoorRights
 from sessiontree.doors.tokens import TokenFile
-from sessiontree.serve.door_guard import DoorGuard
-from sessiontree.serve.door_routes import DoorRoutes
-from sessiontree.serve.door_set import DoorSet
 from sessiontree.serve.listen import Address, PageServer
-from sessiontree.serve.mcp_routes import McpRoutes, make_door
+from sessiontree.serve.routes.door_guard import DoorGuard
+from sessiontree.serve.routes.door_routes import DoorRoutes
+from sessiontree.serve.routes.door_set import DoorSet
+from sessiontree.serve.routes.mcp_routes import McpRoutes, make_door
 from tests.system.doors.mcp_fakes import make_trees, say
 
 

@@ -22,11 +22,11 @@ from sessiontree.doors.conversations import Conversation, Conversations
 from sessiontree.doors.principals import DoorPrincipal
 from sessiontree.doors.tokens import TokenFile
 from sessiontree.runtime.timing.clock import machine_ms
-from sessiontree.serve.door_guard import DoorGuard
-from sessiontree.serve.door_routes import DoorRoutes
-from sessiontree.serve.door_set import DoorSet
 from sessiontree.serve.listen import Address, PageServer
-from sessiontree.serve.mcp_routes import McpRoutes, make_door
+from sessiontree.serve.routes.door_guard import DoorGuard
+from sessiontree.serve.routes.door_routes import DoorRoutes
+from sessiontree.serve.routes.door_set import DoorSet
+from sessiontree.serve.routes.mcp_routes import McpRoutes, make_door
 from tests.behaviour.fact_fixtures import facts, until
 from tests.system.doors.editor_fixtures import ALLOW, EditorFake, OpenEditor, open_editor
 from tests.system.doors.mcp_fakes import make_options, obey

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from sessiontree.serve.door_guard import MAX_BODY
-from sessiontree.serve.mcp_routes import MAX_FOLLOWED, TaskPolls
+from sessiontree.serve.routes.door_guard import MAX_BODY
+from sessiontree.serve.routes.mcp_routes import MAX_FOLLOWED, TaskPolls
 from tests.behaviour.effect_fakes import effects
 from tests.system.doors.mcp_fixtures import NEWEST, BareClient, RpcError, make_token, open_mcp
 

@@ -19,9 +19,9 @@ from sessiontree.doors.principals import DoorRights
 from sessiontree.doors.tokens import TokenFile
 from sessiontree.journal.record import JournalRecord
 from sessiontree.runtime.timing.clock import machine_ms
-from sessiontree.serve.door_guard import DoorGuard
-from sessiontree.serve.door_routes import DoorRoutes
 from sessiontree.serve.listen import Address, PageServer
+from sessiontree.serve.routes.door_guard import DoorGuard
+from sessiontree.serve.routes.door_routes import DoorRoutes
 from tests.behaviour.effect_fakes import TOOLS
 from tests.system.serve.serve_fixtures import running
 

@@ -20,8 +20,8 @@ from sessiontree.doors.responses.response_request import ResponseRequest, read_r
 from sessiontree.doors.responses.responses import ResponseEvents, ResponseFrame, response_of
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.runtime.timing.clock import machine_ms
-from sessiontree.serve.door_guard import key_of, read_json
-from sessiontree.serve.door_stream import DONE, DoorStream, encode_events
+from sessiontree.serve.routes.door_guard import key_of, read_json
+from sessiontree.serve.routes.door_stream import DONE, DoorStream, encode_events
 
 
 @dataclass(frozen=True, slots=True)

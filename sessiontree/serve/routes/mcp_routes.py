@@ -23,7 +23,7 @@ from sessiontree.doors.mcp.calls import POLL_MS
 from sessiontree.doors.mcp.server import McpDoor
 from sessiontree.doors.mcp.tools import ConversationTools
 from sessiontree.doors.principals import DoorPrincipal
-from sessiontree.serve.door_guard import CHALLENGE, MAX_BODY, DoorGuard, LimitError, read_bounded
+from sessiontree.serve.routes.door_guard import CHALLENGE, MAX_BODY, DoorGuard, LimitError, read_bounded
 
 PATH: Final = "/mcp"
 GET_TASK: Final = "tasks/get"

@@ -18,8 +18,8 @@ from sessiontree.doors.responses.asked import ClientRequest, note_end, open_resp
 from sessiontree.doors.responses.chat_completions import ChatChunks, chat_request, completion_of, read_chat
 from sessiontree.doors.tokens import DoorToken
 from sessiontree.runtime.timing.clock import machine_ms
-from sessiontree.serve.door_guard import key_of, read_json
-from sessiontree.serve.door_stream import DONE, DoorStream, encode_events
+from sessiontree.serve.routes.door_guard import key_of, read_json
+from sessiontree.serve.routes.door_stream import DONE, DoorStream, encode_events
 
 
 class ChatRoutes:

@@ -14,10 +14,10 @@ from sessiontree.doors.conversations import ConflictError, Conversations, NotFou
 from sessiontree.doors.exchanges import DoorExchanges
 from sessiontree.doors.request_keys import KeyUsedError
 from sessiontree.doors.tokens import DoorToken
-from sessiontree.serve.chat_routes import ChatRoutes
-from sessiontree.serve.door_guard import CHALLENGE, DoorGuard, LimitError
-from sessiontree.serve.door_stream import DoorStream
-from sessiontree.serve.response_routes import ResponseRoutes
+from sessiontree.serve.routes.chat_routes import ChatRoutes
+from sessiontree.serve.routes.door_guard import CHALLENGE, DoorGuard, LimitError
+from sessiontree.serve.routes.door_stream import DoorStream
+from sessiontree.serve.routes.response_routes import ResponseRoutes
 
 Answer: TypeAlias = Callable[[Request, DoorToken], Awaitable[Response]]
 
