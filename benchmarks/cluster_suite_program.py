@@ -31,7 +31,7 @@ from sessiontree.bench import Attempt, Sample, Score, Suite
 from sessiontree.bench.ledger.leases import SampleLease
 from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.ledger.ledger_tables import AttemptResult
-from sessiontree.bench.run.progress import RunProgress
+from sessiontree.bench.run.place.progress import RunProgress
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.sandbox.process_tree import descendants

@@ -41,7 +41,7 @@ from sessiontree.backends.ray.engine.engine_servers import listener_of
 from sessiontree.bench import Attempt, Sample, Suite
 from sessiontree.bench.ledger.leases import SampleLease
 from sessiontree.bench.ledger.ledger_tables import AttemptResult
-from sessiontree.bench.run.progress import RunProgress
+from sessiontree.bench.run.place.progress import RunProgress
 
 AT_A_TIME: Final = 16
 FIGURES: Final = "figures.json"

@@ -16,10 +16,10 @@ from sessiontree.bench.mending.rescore import RescoreOptions, Rescoring
 from sessiontree.bench.result_commands import find_run
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.results.run_history import last_circumstances
+from sessiontree.bench.run.place.progress import bench_command
+from sessiontree.bench.run.place.run_place import is_on_shared_disk, name_of_model
+from sessiontree.bench.run.place.run_settings import controls_from
 from sessiontree.bench.run.process_names import own_name
-from sessiontree.bench.run.progress import bench_command
-from sessiontree.bench.run.run_place import is_on_shared_disk, name_of_model
-from sessiontree.bench.run.run_settings import controls_from
 from sessiontree.bench.run_commands import INCOMPLETE, BenchScreen, bench_progress, in_environment, run_suite
 from sessiontree.bench.suite.retry_choice import RetryChoice
 
@@ -48,7 +48,7 @@ def retry(
         statuses: How the samples ended.
         samples: Their ids or patterns.
         as_json: Whether a program reads it.
-        options: Options of :class:`sessiontree.bench.run.run_place.RunOptions`; None = as before.
+        options: Options of :class:`sessiontree.bench.run.place.run_place.RunOptions`; None = as before.
 
     Raises:
         SessionTreeError: nothing is chosen, or the run can't go on.

@@ -1,7 +1,7 @@
 """Commands: what ``sessiontree bench run``, ``list`` and ``prepare`` do, up to the exit code.
 
 With ``--json`` each line of ``bench run`` is an object with a member ``change``: those of
-:class:`sessiontree.bench.run.progress.JsonProgress`, last ``result``.
+:class:`sessiontree.bench.run.place.progress.JsonProgress`, last ``result``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.results.recorded_run import LEDGER, RunCounts
 from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.run.node_drivers import run_on_nodes
-from sessiontree.bench.run.progress import (
+from sessiontree.bench.run.place.progress import (
     JsonProgress,
     LineProgress,
     RunProgress,
     TerminalProgress,
     bench_command,
 )
-from sessiontree.bench.run.run_place import RunOptions
+from sessiontree.bench.run.place.run_place import RunOptions
 from sessiontree.bench.run.runtime_file import read_runtime
 from sessiontree.bench.suite.environment import SuiteEnvironment, environment_of, lock_text, prepare_here
 from sessiontree.bench.suite.suite import Suite
@@ -89,7 +89,7 @@ def run(  # noqa: PLR0913 - what must be known before an environment is made
         runtime: A file with options of the runtime.
         drivers: ``one`` = this program; ``per-node`` = one on each node of the cluster.
         as_json: Whether a program reads it.
-        options: Further options of :class:`sessiontree.bench.run.run_place.RunOptions`; ``wall_timeout`` and
+        options: Further options of :class:`sessiontree.bench.run.place.run_place.RunOptions`; ``wall_timeout`` and
             ``provider_wait`` in seconds.
 
     Raises:

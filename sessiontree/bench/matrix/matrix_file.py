@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from sessiontree import ConfigError
-from sessiontree.bench.run.run_settings import MAX_CONCURRENCY
+from sessiontree.bench.run.place.run_settings import MAX_CONCURRENCY
 from sessiontree.bench.suite.suite import MAX_COUNT
 from sessiontree.bench.suite.workspaces import LETTERS
 from sessiontree.contracts.settings.settings import StrictSettings, faults_of

@@ -32,11 +32,11 @@ from sessiontree.bench.provenance.circumstances import circumstances_of
 from sessiontree.bench.provenance.provenance import provenance_of
 from sessiontree.bench.results.recorded_run import LEDGER, RecordedRun
 from sessiontree.bench.results.results import RunResults
-from sessiontree.bench.run.attempt import score_of
-from sessiontree.bench.run.own_code import call_own, run_own
+from sessiontree.bench.run.attempts.attempt import score_of
+from sessiontree.bench.run.attempts.own_code import call_own, run_own
+from sessiontree.bench.run.attempts.sample_clock import SampleClock
+from sessiontree.bench.run.place.run_place import WORKSPACES, is_on_shared_disk
 from sessiontree.bench.run.process_names import own_name
-from sessiontree.bench.run.run_place import WORKSPACES, is_on_shared_disk
-from sessiontree.bench.run.sample_clock import SampleClock
 from sessiontree.bench.suite.plain_values import plain_text
 from sessiontree.bench.suite.sample_selection import select_samples
 from sessiontree.bench.suite.samples import SampleData, samples_of

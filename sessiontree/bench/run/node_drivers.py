@@ -22,8 +22,8 @@ from sessiontree.bench.ledger.leases import Tally
 from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.results.recorded_run import LEDGER
 from sessiontree.bench.results.results import RunResults
+from sessiontree.bench.run.place.run_place import RunOptions, RunPlace
 from sessiontree.bench.run.process_names import own_name
-from sessiontree.bench.run.run_place import RunOptions, RunPlace
 from sessiontree.bench.run.run_start import RunCommand
 from sessiontree.bench.suite.samples import samples_of
 from sessiontree.bench.suite.suite import Suite

@@ -13,7 +13,7 @@ from sessiontree import ConfigError, SandboxSpec
 from sessiontree.api.options.app import take_app
 from sessiontree.api.runtime.runtime import late
 from sessiontree.bench.results.recorded_run import STATE
-from sessiontree.bench.run.run_place import WORKSPACES, RunPlace
+from sessiontree.bench.run.place.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite.suite import read_tree_options
 from sessiontree.sandbox import command_confinement
 from sessiontree.sandbox.containers.engine import engine_failure

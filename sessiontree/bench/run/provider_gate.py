@@ -25,8 +25,8 @@ from sessiontree import (
 from sessiontree.api.options.app import take_app
 from sessiontree.bench.ledger.failure_kinds import FailureKind
 from sessiontree.bench.ledger.ledger_rules import Ending
-from sessiontree.bench.run.run_place import WORKSPACES, RunPlace
-from sessiontree.bench.run.tree_faults import faults_in
+from sessiontree.bench.run.attempts.tree_faults import faults_in
+from sessiontree.bench.run.place.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite.plain_values import plain_text
 from sessiontree.bench.suite.suite import read_tree_options
 from sessiontree.models.providers.provider_model import PROVIDERS

@@ -24,7 +24,7 @@ from sessiontree.bench.ledger.run_log import (
 from sessiontree.bench.provenance.circumstances import circumstances_of
 from sessiontree.bench.provenance.provenance import provenance_of
 from sessiontree.bench.results.recorded_run import LEDGER
-from sessiontree.bench.run.run_place import CONFIG, RunPlace
+from sessiontree.bench.run.place.run_place import CONFIG, RunPlace
 from sessiontree.bench.suite.samples import SampleData
 
 

@@ -21,15 +21,15 @@ from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.ledger.ledger_rules import BEAT_S, BeatWatch, CostCap
 from sessiontree.bench.results.recorded_run import LEDGER
 from sessiontree.bench.results.results import RunResults
-from sessiontree.bench.run.attempt import AttemptLost, AttemptRun, causes_of
-from sessiontree.bench.run.error_limit import ErrorLimit
+from sessiontree.bench.run.attempts.attempt import AttemptLost, AttemptRun, causes_of
+from sessiontree.bench.run.attempts.sample_clock import LoopWatch
+from sessiontree.bench.run.place.error_limit import ErrorLimit
+from sessiontree.bench.run.place.progress import bench_command
+from sessiontree.bench.run.place.run_place import WORKSPACES, RunOptions, RunPlace
 from sessiontree.bench.run.preflight import check_nodes
 from sessiontree.bench.run.process_names import has_ended, own_name
-from sessiontree.bench.run.progress import bench_command
 from sessiontree.bench.run.provider_gate import ProviderGate
-from sessiontree.bench.run.run_place import WORKSPACES, RunOptions, RunPlace
 from sessiontree.bench.run.run_start import RunCommand
-from sessiontree.bench.run.sample_clock import LoopWatch
 from sessiontree.bench.suite.plain_values import plain_text
 from sessiontree.bench.suite.samples import samples_of
 from sessiontree.bench.suite.suite import MAX_COUNT, Suite

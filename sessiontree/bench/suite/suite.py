@@ -375,7 +375,7 @@ class Suite:
 
         Args:
             run_dir: Directory of the run: its ledger, its trees' journals, kept workspaces and results.
-            options: Members of :class:`sessiontree.bench.run.run_place.RunOptions` by name: ``model``,
+            options: Members of :class:`sessiontree.bench.run.place.run_place.RunOptions` by name: ``model``,
                 ``epochs``, ``limit``, ``concurrency``, ``sample_timeout_s``, ``wall_timeout_s``,
                 ``max_cost_usd``, ``backend``, ``address``, ``shards``, ``retries``, ``provider_wait_s``,
                 ``keep``, ``progress``, ``samples``, ``fail_on_error``, ``accept_changes``, ``tags``,

@@ -9,7 +9,7 @@ from typing import Final
 
 from sessiontree import make_visible
 from sessiontree.bench.ledger.leases import Tally
-from sessiontree.bench.run.progress import RunPace, RunProgress
+from sessiontree.bench.run.place.progress import RunPace, RunProgress
 from sessiontree.bench.view.notebook_links import link_html, run_address
 from sessiontree.notebook.cell_html import cell_text
 from sessiontree.notebook.displays import RUNNING, in_kernel, running_shell, show_values

@@ -11,7 +11,7 @@ from sessiontree import AssistantMessage, FunctionModel, ModelRequest, Usage
 from sessiontree.bench import Attempt, Sample, Suite
 from sessiontree.bench.ledger.leases import SampleLease
 from sessiontree.bench.ledger.ledger_tables import AttemptResult
-from sessiontree.bench.run.progress import RunPace, RunProgress
+from sessiontree.bench.run.place.progress import RunPace, RunProgress
 from sessiontree.contracts.values.messages import TextContent
 
 CENT = Usage(6, 4, 0.01)

@@ -16,7 +16,7 @@ LAZY_DOORS = {
     "sessiontree/bench/result_commands.py",
     "sessiontree/bench/results/results.py",
     "sessiontree/bench/results/run_facts.py",
-    "sessiontree/bench/run/progress.py",
+    "sessiontree/bench/run/place/progress.py",
     "sessiontree/bench/suite/suite.py",
     "sessiontree/bench/suite/suite_loader.py",
     "sessiontree/bench/view/view_command.py",

@@ -19,7 +19,7 @@ from sessiontree.bench.results.comparison import compare_runs
 from sessiontree.bench.results.recorded_run import RecordedRun
 from sessiontree.bench.results.run_history import worked_ms
 from sessiontree.bench.run import runner
-from sessiontree.bench.run.error_limit import ErrorLimit
+from sessiontree.bench.run.place.error_limit import ErrorLimit
 from tests.system.bench.suite_fixtures import Heard, rows, samples, suite
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from sessiontree import Budget, FunctionModel, Limits, ModelRequest, ProviderModel, script_call
 from sessiontree.bench import Attempt, Sample, Score
-from sessiontree.bench.run import own_code
+from sessiontree.bench.run.attempts import own_code
 from sessiontree.models.providers.call_limits import CallLimits
 from sessiontree.testing.fake_provider.fake_reply import FakeReply
 from sessiontree.testing.fake_provider.fake_server import FakeProvider
@@ -203,7 +203,7 @@ async def test_a_solver_that_never_ends_is_given_up(
 ) -> None:
     """After a grace; the run comes to its end, and so does its event loop."""
     monkeypatch.setattr(own_code, "GRACE_S", 0.2)
-    monkeypatch.setattr("sessiontree.bench.run.attempt.GRACE_S", 0.2)
+    monkeypatch.setattr("sessiontree.bench.run.attempts.attempt.GRACE_S", 0.2)
     may_end = asyncio.Event()
 
     async def stubborn(attempt: Attempt[str]) -> str:

@@ -19,15 +19,15 @@ from sessiontree import make_visible
 from sessiontree.bench import Score
 from sessiontree.bench.ledger.leases import SampleLease, Tally
 from sessiontree.bench.ledger.ledger_tables import AttemptResult
-from sessiontree.bench.run.process_names import has_ended, own_name
-from sessiontree.bench.run.progress import (
+from sessiontree.bench.run.place.progress import (
     JsonProgress,
     LineProgress,
     LoggedProgress,
     RunPace,
     TerminalProgress,
 )
-from sessiontree.bench.run.run_place import RunOptions, RunPlace
+from sessiontree.bench.run.place.run_place import RunOptions, RunPlace
+from sessiontree.bench.run.process_names import has_ended, own_name
 from sessiontree.cli.bench_commands import commands
 from sessiontree.journal.file_systems import LOCAL
 from tests.system.bench.suite_fixtures import samples, suite

@@ -14,9 +14,9 @@ import pytest
 
 from sessiontree.bench import Attempt, Suite
 from sessiontree.bench.ledger.ledger import Ledger
+from sessiontree.bench.run.place.progress import RunPace
+from sessiontree.bench.run.place.run_place import RunOptions, RunPlace
 from sessiontree.bench.run.process_names import own_name
-from sessiontree.bench.run.progress import RunPace
-from sessiontree.bench.run.run_place import RunOptions, RunPlace
 from sessiontree.bench.suite.samples import samples_of
 from tests.system.bench.suite_fixtures import Heard, ended, rows, solve, suite
 

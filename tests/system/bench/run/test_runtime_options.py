@@ -9,7 +9,7 @@ import pytest
 
 from sessiontree import ConfigError, MemorySettings
 from sessiontree.bench.results.run_facts import RunFacts
-from sessiontree.bench.run.run_place import RunOptions, RunPlace
+from sessiontree.bench.run.place.run_place import RunOptions, RunPlace
 from sessiontree.bench.run.runtime_file import read_runtime
 from sessiontree.journal.claim import journal_dirs
 from tests.system.bench.suite_fixtures import rows, samples, suite

@@ -43,10 +43,10 @@ from sessiontree.bench.ledger.ledger import Ledger
 from sessiontree.bench.ledger.ledger_rules import Ending
 from sessiontree.bench.ledger.ledger_tables import AttemptResult
 from sessiontree.bench.results.run_facts import RunFacts, keep_facts
-from sessiontree.bench.run.own_code import GRACE_S, call_own, run_own
-from sessiontree.bench.run.run_place import WORKSPACES, RunPlace, no_model
-from sessiontree.bench.run.sample_clock import LoopWatch, SampleClock
-from sessiontree.bench.run.tree_faults import TreeFaults, faults_in, last_words
+from sessiontree.bench.run.attempts.own_code import GRACE_S, call_own, run_own
+from sessiontree.bench.run.attempts.sample_clock import LoopWatch, SampleClock
+from sessiontree.bench.run.attempts.tree_faults import TreeFaults, faults_in, last_words
+from sessiontree.bench.run.place.run_place import WORKSPACES, RunPlace, no_model
 from sessiontree.bench.suite.plain_values import json_text, number_of, plain_text, shown_text
 from sessiontree.bench.suite.sandboxes import with_sandbox
 from sessiontree.bench.suite.suite import Attempt, Score, read_tree_options

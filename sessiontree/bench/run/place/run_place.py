@@ -22,9 +22,9 @@ from sessiontree.api.runtime.paths import absolute_path
 from sessiontree.api.runtime.runtime import shard_count
 from sessiontree.api.runtime.runtime_options import Backends, RuntimeOptions, Shards
 from sessiontree.bench.results.recorded_run import STATE
-from sessiontree.bench.run.error_limit import ErrorLimit
-from sessiontree.bench.run.progress import RunProgress, progress_here
-from sessiontree.bench.run.run_settings import Concurrency, RunSettings
+from sessiontree.bench.run.place.error_limit import ErrorLimit
+from sessiontree.bench.run.place.progress import RunProgress, progress_here
+from sessiontree.bench.run.place.run_settings import Concurrency, RunSettings
 from sessiontree.bench.suite.retry_choice import RetryChoice
 from sessiontree.bench.suite.sample_selection import select_samples
 from sessiontree.bench.suite.suite import MAX_COUNT, Count, Sample, Suite, read_tree_options
