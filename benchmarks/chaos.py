@@ -54,7 +54,7 @@ from pathlib import Path
 from benchmarks.chaos_program import Unfinished
 from benchmarks.places import places
 from benchmarks.report import Figure, Options, percentile, show
-from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine import engine_home
 from sessiontree.contracts.facts.tree_facts import ApprovalRequested, SessionSpawned
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.replay import read_fact

@@ -54,7 +54,7 @@ from typing import Final
 
 from benchmarks.cluster_program import FIGURES, STARTED
 from benchmarks.report import Figure, Options, show
-from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine import engine_home
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SESSIONS_USUAL, SESSIONS_QUICK = 9_000, 24

@@ -53,7 +53,7 @@ from benchmarks.chaos import kill, lines_of, rest, role_of
 from benchmarks.report import Figure, Options, show
 from benchmarks.suite_program import AT_A_TIME, FIGURES, POISON, PROVIDER, SAMPLES
 from benchmarks.suite_provider import ProviderProcess
-from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine import engine_home
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 FORMS = (

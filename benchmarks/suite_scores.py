@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.report import Figure
 from sessiontree.bench.results.recorded_run import ANSWERED
+from sessiontree.bench.runnable_suite import Suite
 from sessiontree.bench.suite.environment import LOCKS, environment_of
-from sessiontree.bench.suite.suite import Suite
 
 CONCURRENCY = 8
 

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sessiontree.bench.run.runner import run_suite
 from sessiontree.bench.suite.samples import samples_of
 from sessiontree.bench.suite.suite_loader import load_suite
 from sessiontree.bench.suites.catalog import SHIPPED
@@ -28,7 +29,7 @@ async def through_trees(name: str, model: str, place: Path, every: int) -> list[
     """Run the suite on the local backend, and return the committed scores."""
     suite = load_suite(SHIPPED[name].target)
     suite.samples = samples_of(suite)[::every]
-    await suite.run(place, model=model, backend="local", concurrency=CONCURRENCY)
+    await run_suite(suite, place, {"model": model, "backend": "local", "concurrency": CONCURRENCY})
     with closing(sqlite3.connect(place / "ledger.sqlite")) as ledger:
         rows = ledger.execute(
             "SELECT sample_id, status, scores FROM scores ORDER BY committed_at_ms"

@@ -31,9 +31,10 @@ from sessiontree.bench.run.place.progress import (
     bench_command,
 )
 from sessiontree.bench.run.place.run_place import RunOptions
+from sessiontree.bench.run.runner import run_blocking
 from sessiontree.bench.run.runtime_file import read_runtime
 from sessiontree.bench.suite.environment import SuiteEnvironment, environment_of, lock_text, prepare_here
-from sessiontree.bench.suite.suite import Suite
+from sessiontree.bench.suite.suite import SuiteDefinition
 from sessiontree.bench.suite.suite_loader import environment_file, installed_suites, load_suite, module_of
 from sessiontree.bench.suite.workspaces import LETTERS
 from sessiontree.bench.suites.catalog import SHIPPED
@@ -89,8 +90,8 @@ def run(  # noqa: PLR0913 - what must be known before an environment is made
         runtime: A file with options of the runtime.
         drivers: ``one`` = this program; ``per-node`` = one on each node of the cluster.
         as_json: Whether a program reads it.
-        options: Further options of :class:`sessiontree.bench.run.place.run_place.RunOptions`; ``wall_timeout`` and
-            ``provider_wait`` in seconds.
+        options: Further options of :class:`~sessiontree.bench.run.place.run_place.RunOptions`;
+            ``wall_timeout`` and ``provider_wait`` in seconds.
 
     Raises:
         SessionTreeError: it can't begin.
@@ -112,7 +113,7 @@ def run(  # noqa: PLR0913 - what must be known before an environment is made
 def run_suite(
     screen: BenchScreen,
     progress: RunProgress,
-    suite: Suite,
+    suite: SuiteDefinition,
     place: Path,
     *,
     as_json: bool,
@@ -128,7 +129,7 @@ def run_suite(
         name = chosen.suite_name if shipped is None else shipped.target
         results = asyncio.run(run_on_nodes(suite, name, place.absolute(), chosen))
     else:
-        results = suite.run_sync(place, progress=progress, **options)
+        results = run_blocking(suite, place, {"progress": progress, **options})
     tally = progress.tally  # of this command: a larger limit may have had more samples
     if as_json:
         counted = {**asdict(tally), "coverage": tally.coverage}
@@ -221,7 +222,7 @@ def _prepare_nodes(suite: str, address: str) -> None:
             raise ConfigError(f"node {node} can't have the suite's environment: {failure}")
 
 
-def in_environment(name: str, say: Callable[[str], None]) -> Suite:
+def in_environment(name: str, say: Callable[[str], None]) -> SuiteDefinition:
     """Return a suite by name; if it has an environment, this process first becomes its interpreter.
 
     Raises:

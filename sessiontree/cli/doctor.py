@@ -44,8 +44,7 @@ from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.values.jsonable import dump_json
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.programs.found import FoundInterpreter, found_interpreter
-from sessiontree.sandbox import CommandConfinement, command_confinement
-from sessiontree.sandbox.commands import speech_program
+from sessiontree.sandbox import CommandConfinement, command_confinement, speech_program
 from sessiontree.sandbox.jobs.job_output import can_draw
 from sessiontree.workspace.git_files import find_git
 

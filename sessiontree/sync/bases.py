@@ -26,7 +26,7 @@ from sessiontree.sync.event_buffer import Pump
 from sessiontree.sync.portal import PORTAL
 
 if TYPE_CHECKING:
-    from sessiontree.api.runtime.runtime import runtime
+    from sessiontree.api.runtime import runtime
     from sessiontree.api.tree import pending_reply, session_handle, session_tree
 
 

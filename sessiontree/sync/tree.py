@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from sessiontree.api.options.app import App
 from sessiontree.api.options.options import ApproverLike, ChannelLike
-from sessiontree.api.runtime.runtime import runtime as on_loop
+from sessiontree.api.runtime import runtime as on_loop
 from sessiontree.api.runtime.runtime_options import RuntimeOptions
 from sessiontree.api.stored import stored_trees as trees_on_loop
 from sessiontree.api.tree import session_tree as tree_on_loop

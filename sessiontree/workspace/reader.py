@@ -1,7 +1,7 @@
 """Reading files and directories below one root.
 
-:class:`WorkspaceReader` implements :class:`~sessiontree.contracts.handles.ports.Reader`. Lists of directories report
-links and never follow them.
+:class:`WorkspaceReader` implements :class:`~sessiontree.contracts.handles.ports.Reader`. Lists of directories
+report links and never follow them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from sessiontree.workspace.root import failed
 class SkillReader:
     """Reads ``/skills/<name>/…`` in the folders of skills and everything else in the workspace.
 
-    It implements :class:`~sessiontree.contracts.handles.ports.Reader`. Links in a skill must stay in its folder.
+    It implements :class:`~sessiontree.contracts.handles.ports.Reader`. Links in a skill must stay in its
+    folder.
 
     Args:
         files: Reads the workspace.

@@ -138,7 +138,7 @@ _STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WorkspaceWriter:
-    """Changes files below one root; see :class:`~sessiontree.contracts.handles.ports.Writer` for its promises.
+    """Changes files below one root as :class:`~sessiontree.contracts.handles.ports.Writer` promises.
 
     Writing to a link below the root replaces the link's target and keeps the link. Paths in results are
     relative to the root with links resolved. Safe to use from several threads.

@@ -13,7 +13,7 @@ import pytest
 
 from sessiontree import AgentSpec, ScriptedModel, script_call
 from sessiontree.models.answers import Answer
-from sessiontree.sandbox.commands import speech_program
+from sessiontree.sandbox import speech_program
 from tests.behaviour.fact_fixtures import results
 from tests.behaviour.tree_fixtures import Opener
 

@@ -28,7 +28,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.api.runtime.runtime_options import BackendName
-from sessiontree.api.telemetry.telemetry import trace_export
+from sessiontree.api.telemetry import trace_export
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.telemetry import tree_tracer
 from tests.behaviour.collector_fakes import SECRET

@@ -1,7 +1,7 @@
 """Which traces a runtime exports, and whether the program or its environment asks for any.
 
-Nothing of OpenTelemetry is loaded here. ``runtime/telemetry/tree_tracer.py`` follows a tree; it is loaded with the
-first tree that is traced.
+Nothing of OpenTelemetry is loaded here. ``runtime/telemetry/tree_tracer.py`` follows a tree; it is loaded
+with the first tree that is traced.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ from sessiontree.schema.result import result_json_schema, result_value
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial
 from sessiontree.tree.report import ReceiptLine
-from sessiontree.tree.state.state import protocol as tree_stimuli
+from sessiontree.tree.state import protocol as tree_stimuli
 
 _MODE = Edge[SendMode](Annotated[SendMode, Choice()])
 _SETTINGS = Edge[ModelSettings | None](SettingsGiven)

@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sessiontree.backends.ray.client.key_server import KEYS_SOCKET
 from sessiontree.backends.ray.client.local_line import LINES_SOCKET, LineListener, LocalLine
 from sessiontree.backends.ray.client.serialization import opened, packed
-from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine import engine_home
 from sessiontree.backends.ray.engine.engine_security import listening
 from sessiontree.backends.ray.hosts.actors import (
     GatewayActor,

@@ -19,7 +19,8 @@ from sessiontree import ConfigError, Limits
 from sessiontree.bench.adapters.inspect_log import sample_file, write_log
 from sessiontree.bench.adapters.inspect_task import STATE, TaskChoices, TaskSample, scorers_of
 from sessiontree.bench.results.results import RunResults
-from sessiontree.bench.suite.suite import Attempt, Sample, Score, Scorer, Suite
+from sessiontree.bench.runnable_suite import Suite
+from sessiontree.bench.suite.suite import Attempt, Sample, Score, Scorer
 from sessiontree.models.port import model_name
 
 _LIMITS: Final = Limits(

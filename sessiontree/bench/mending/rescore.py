@@ -40,7 +40,7 @@ from sessiontree.bench.run.process_names import own_name
 from sessiontree.bench.suite.plain_values import plain_text
 from sessiontree.bench.suite.sample_selection import select_samples
 from sessiontree.bench.suite.samples import SampleData, samples_of
-from sessiontree.bench.suite.suite import Sample, Score, Suite
+from sessiontree.bench.suite.suite import Sample, Score, SuiteDefinition
 from sessiontree.bench.suite.workspaces import make_workspace
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.workspace.removal import remove_tree
@@ -99,7 +99,7 @@ class Rescoring:
         ConfigError: the run is of another suite, or a scorer is unknown.
     """
 
-    def __init__(self, suite: Suite, run_dir: Path, options: RescoreOptions) -> None:
+    def __init__(self, suite: SuiteDefinition, run_dir: Path, options: RescoreOptions) -> None:
         self._suite = suite
         self._run = RecordedRun(run_dir)
         self._options = options

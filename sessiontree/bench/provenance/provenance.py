@@ -23,7 +23,7 @@ from sessiontree.bench.provenance.code_digests import (
     file_of,
 )
 from sessiontree.bench.provenance.module_tree import ModuleTree
-from sessiontree.bench.suite.suite import Sample, Suite, read_tree_options
+from sessiontree.bench.suite.suite import Sample, SuiteDefinition, read_tree_options
 from sessiontree.bench.suite.workspaces import template_of
 from sessiontree.version import VERSION
 
@@ -31,7 +31,7 @@ _MODEL_MEMBERS: Final = ("name", "base_url", "context_tokens")
 
 
 def provenance_of(
-    suite: Suite, samples: Iterable[Sample], model: ModelLike | None, settings: Mapping[str, object]
+    suite: SuiteDefinition, samples: Iterable[Sample], model: ModelLike | None, settings: Mapping[str, object]
 ) -> dict[str, str]:
     """Return the code and the settings of a command by name. Blocks: it reads the suite's files.
 
@@ -58,7 +58,7 @@ def provenance_of(
     return facts | {name: json.dumps(value) for name, value in settings.items()}
 
 
-def _files_of(suite: Suite) -> list[Path]:
+def _files_of(suite: SuiteDefinition) -> list[Path]:
     """Return the files that define the suite and its functions."""
     values: list[object] = [suite.solver, *suite.scorers.values(), *suite.models.values()]
     values += [each for each in (suite.tree, suite.samples) if callable(each)]
@@ -69,13 +69,13 @@ def _files_of(suite: Suite) -> list[Path]:
     return sorted(found)
 
 
-def _app_of(suite: Suite) -> Any:
+def _app_of(suite: SuiteDefinition) -> Any:
     """Return the app of a suite whose ``tree`` is not a function."""
     options = {} if callable(suite.tree) else read_tree_options(suite.tree, f"suite {suite.name!r}: tree has")
     return take_app(options.get("app"), options)
 
 
-def _code_facts(suite: Suite) -> Iterator[tuple[str, str]]:
+def _code_facts(suite: SuiteDefinition) -> Iterator[tuple[str, str]]:
     solver = suite.solver
     if isinstance(solver, AgentSpec):
         yield "solver agent", _agent_digest(solver)
@@ -85,7 +85,7 @@ def _code_facts(suite: Suite) -> Iterator[tuple[str, str]]:
         yield f"scorer {name}", digest_of_code(scorer)
 
 
-def _tree_facts(suite: Suite) -> Iterator[tuple[str, str]]:
+def _tree_facts(suite: SuiteDefinition) -> Iterator[tuple[str, str]]:
     """Yield the tools, prompts and settings of each tree; those of a function are its code's."""
     if callable(suite.tree):
         yield (
@@ -109,7 +109,7 @@ def _agent_digest(agent: AgentSpec) -> str:
     return digest_of_text(agent.model_dump_json(exclude={"source"}))
 
 
-def _template_facts(suite: Suite, samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
+def _template_facts(suite: SuiteDefinition, samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
     known: set[Path] = set()
     for sample in samples:
         template = template_of(suite, sample)

@@ -25,8 +25,9 @@ from sessiontree.bench.results.results import RunResults
 from sessiontree.bench.run.place.run_place import RunOptions, RunPlace
 from sessiontree.bench.run.process_names import own_name
 from sessiontree.bench.run.run_start import RunCommand
+from sessiontree.bench.run.runner import run_blocking
 from sessiontree.bench.suite.samples import samples_of
-from sessiontree.bench.suite.suite import Suite
+from sessiontree.bench.suite.suite import SuiteDefinition
 from sessiontree.bench.suite.suite_loader import load_suite
 
 LOOK_S: Final = 2.0
@@ -58,10 +59,10 @@ def drive_here(order: DriverOrder) -> None:
             f"run_dir {str(order.run_dir)!r} is another directory there than for the command; mount the same "
             "one on every node"
         )
-    load_suite(order.suite).run_sync(order.run_dir, **order.options)
+    run_blocking(load_suite(order.suite), order.run_dir, order.options)
 
 
-async def run_on_nodes(suite: Suite, name: str, run_dir: Path, options: RunOptions) -> RunResults:
+async def run_on_nodes(suite: SuiteDefinition, name: str, run_dir: Path, options: RunOptions) -> RunResults:
     """Run a suite by a driver on each node of a cluster; this program looks on.
 
     Args:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import Field
 
@@ -32,13 +35,14 @@ from sessiontree.bench.run.provider_gate import ProviderGate
 from sessiontree.bench.run.run_start import RunCommand
 from sessiontree.bench.suite.plain_values import plain_text
 from sessiontree.bench.suite.samples import samples_of
-from sessiontree.bench.suite.suite import MAX_COUNT, Suite
+from sessiontree.bench.suite.suite import MAX_COUNT, SuiteDefinition
 from sessiontree.bench.suite.workspaces import template_of
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.settings.given_values import Edge, Give
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.workspace.removal import remove_tree
 
+T = TypeVar("T")
 WATCH_S: Final = 2.0
 """How often a program looks for leases whose holders are gone, and counts."""
 IDLE_S: Final = 0.5
@@ -54,7 +58,7 @@ _TOTAL: Final = Edge[int](
 _LOG = logging.getLogger("sessiontree")
 
 
-async def run_suite(suite: Suite, run_dir: str | Path, options: Mapping[str, Any]) -> RunResults:
+async def run_suite(suite: SuiteDefinition, run_dir: str | Path, options: Mapping[str, Any]) -> RunResults:
     """Run a suite, or go on with an interrupted run; see :meth:`sessiontree.bench.suite.suite.Suite.run`."""
     chosen = RunOptions.of(options)
     samples = await asyncio.to_thread(samples_of, suite)
@@ -75,6 +79,42 @@ async def run_suite(suite: Suite, run_dir: str | Path, options: Mapping[str, Any
             with suppress(SessionTreeError):  # what ended the run says more
                 await command.end()
     return RunResults(place.path)
+
+
+def run_blocking(suite: SuiteDefinition, run_dir: str | Path, options: Mapping[str, Any]) -> RunResults:
+    """Run a suite without ``await``, also where an event loop runs; see :func:`run_suite`."""
+    return _outcome_of(run_suite(suite, run_dir, options))
+
+
+def _outcome_of(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, on a thread of its own if this one runs an event loop already.
+
+    An interrupt cancels it, and is raised once it has cleaned up.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    done: Future[T] = Future()
+    begun: Future[Callable[[], object]] = Future()
+
+    async def run() -> None:
+        task = asyncio.ensure_future(work)
+        begun.set_result(partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel))
+        try:
+            done.set_result(await task)
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            done.set_exception(error)
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), name="sessiontree-suite")
+    thread.start()
+    try:
+        return done.result()
+    except KeyboardInterrupt:
+        begun.result()()
+        raise
+    finally:
+        thread.join()
 
 
 class RuntimeKeeper:

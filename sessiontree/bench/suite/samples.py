@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import pyarrow.parquet
 
 from sessiontree import ConfigError, SessionTreeError
-from sessiontree.bench.suite.suite import Sample, Suite
+from sessiontree.bench.suite.suite import Sample, SuiteDefinition
 from sessiontree.contracts.settings.given_values import Edge, Instance
 
 MEMBERS: Final = ("id", "input", "target", "metadata", "files")
@@ -21,7 +21,7 @@ _ROW: Final = Edge[Mapping[str, Any]](
 )
 
 
-def samples_of(suite: Suite) -> list[Sample]:
+def samples_of(suite: SuiteDefinition) -> list[Sample]:
     """Return the samples of a suite in order.
 
     Raises:
@@ -33,7 +33,7 @@ def samples_of(suite: Suite) -> list[Sample]:
     return _unique(_from_program(suite), f"suite {suite.name!r}")
 
 
-def _from_program(suite: Suite) -> Iterator[tuple[str, Sample]]:
+def _from_program(suite: SuiteDefinition) -> Iterator[tuple[str, Sample]]:
     """Yield the samples of a list, or of a function; what that raises is one error."""
     where = f"suite {suite.name!r}"
     try:

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from sessiontree import App, ConfigError, SandboxSpec
 from sessiontree.bench.suite.plain_values import shown_text
-from sessiontree.bench.suite.suite import Attempt, Suite
+from sessiontree.bench.suite.suite import Attempt, SuiteDefinition
 
 IMAGE: Final = "image"
 """The member of a sample's metadata that names its image."""
 
 
-def with_sandbox(options: Mapping[str, Any], suite: Suite, attempt: Attempt[Any]) -> dict[str, Any]:
+def with_sandbox(options: Mapping[str, Any], suite: SuiteDefinition, attempt: Attempt[Any]) -> dict[str, Any]:
     """Return the arguments of an attempt's tree with the suite's container, unless they name one.
 
     Raises:
@@ -28,7 +28,7 @@ def with_sandbox(options: Mapping[str, Any], suite: Suite, attempt: Attempt[Any]
     return {**options, "sandbox": options.get("sandbox") or sandbox}
 
 
-def _sandbox_of(suite: Suite, attempt: Attempt[Any]) -> SandboxSpec | None:
+def _sandbox_of(suite: SuiteDefinition, attempt: Attempt[Any]) -> SandboxSpec | None:
     given = suite.sandbox
     if given is None:
         return None

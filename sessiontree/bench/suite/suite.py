@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import json
 import sys
-import threading
 import unicodedata
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 from pydantic import AfterValidator, Field, PlainValidator
 
@@ -44,16 +40,11 @@ from sessiontree.contracts.settings.given_values import (
     take_members,
 )
 
-if TYPE_CHECKING:
-    from sessiontree.bench.results.results import RunResults
-
 T = TypeVar("T")
 V = TypeVar("V")
 MAX_ID_CHARS: Final = 200
 MAX_COUNT: Final = 100_000_000
 """Most (sample, epoch) of a run, and most of anything that is counted."""
-RUNNER: Final = "sessiontree.bench.run.runner"
-"""Loaded when a suite runs: a file that only defines suites is imported quickly."""
 Approvals: TypeAlias = Literal["never", "auto", "smart"]
 OnLimit: TypeAlias = Literal["score", "zero"]
 
@@ -268,7 +259,7 @@ class _Settings(TypedDict, total=False):
     epochs: Count
 
 
-class Suite:
+class SuiteDefinition:
     """Samples, the solver that works on them, and the scorers that judge the outcome.
 
     Args:
@@ -368,34 +359,6 @@ class Suite:
         if not callable(self.tree):
             read_tree_options(self.tree, f"suite {name!r}: tree has")
 
-    async def run(self, run_dir: str | Path, **options: Any) -> RunResults:
-        """Run the suite, or go on with an interrupted run; every sample is scored once.
-
-        Several programs may do the same at the same time: they share the samples.
-
-        Args:
-            run_dir: Directory of the run: its ledger, its trees' journals, kept workspaces and results.
-            options: Members of :class:`sessiontree.bench.run.place.run_place.RunOptions` by name: ``model``,
-                ``epochs``, ``limit``, ``concurrency``, ``sample_timeout_s``, ``wall_timeout_s``,
-                ``max_cost_usd``, ``backend``, ``address``, ``shards``, ``retries``, ``provider_wait_s``,
-                ``keep``, ``progress``, ``samples``, ``fail_on_error``, ``accept_changes``, ``tags``,
-                ``metadata``, ``suite_name``, ``retry``.
-
-        Raises:
-            ConfigError: an option or a sample is wrong, or the directory holds another run; says what
-                differs.
-            EngineLost: the runtime was lost again and again; the same call goes on later.
-        """
-        run: Callable[..., Awaitable[RunResults]] = importlib.import_module(RUNNER).run_suite
-        return await run(self, run_dir, options)
-
-    def run_sync(self, run_dir: str | Path, **options: Any) -> RunResults:
-        """Run the suite without ``await``; also in a cell of a notebook.
-
-        ``run_dir`` and ``options`` are those of :meth:`run`, and so are the errors.
-        """
-        return _outcome_of(self.run(run_dir, **options))
-
 
 def read_tree_options(tree: TreeLike, said: str) -> dict[str, Any]:
     """Return what a suite says of a tree as arguments by name.
@@ -415,37 +378,6 @@ def read_tree_options(tree: TreeLike, said: str) -> dict[str, Any]:
     if own:
         raise ConfigError(f"{said} {own[0]!r}, which the run sets; leave it out")
     return dict(tree)
-
-
-def _outcome_of(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, on a thread of its own if this one runs an event loop already.
-
-    An interrupt cancels it, and is raised once it has cleaned up.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    done: Future[T] = Future()
-    begun: Future[Callable[[], object]] = Future()
-
-    async def run() -> None:
-        task = asyncio.ensure_future(work)
-        begun.set_result(partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel))
-        try:
-            done.set_result(await task)
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            done.set_exception(error)
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()), name="sessiontree-suite")
-    thread.start()
-    try:
-        return done.result()
-    except KeyboardInterrupt:
-        begun.result()()
-        raise
-    finally:
-        thread.join()
 
 
 def _calling_file() -> Path | None:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Annotated, Any, Final, TypedDict
 
 from sessiontree import ConfigError, SessionTreeError
-from sessiontree.bench.suite.suite import Suite
+from sessiontree.bench.suite.suite import SuiteDefinition
 from sessiontree.contracts.settings.given_values import Give, check_names, take_members
 from sessiontree.interpreter.import_guard import add_copy, import_for_the_program, is_closed
 
@@ -33,7 +33,7 @@ def installed_suites() -> dict[str, EntryPoint]:
     return {each.name: each for each in sorted(entry_points(group=GROUP), key=lambda each: each.name)}
 
 
-def load_suite(name: str) -> Suite:
+def load_suite(name: str) -> SuiteDefinition:
     """Return the suite that a command names.
 
     Raises:
@@ -99,13 +99,13 @@ def _module_of_file(path: Path) -> ModuleType:
     return module
 
 
-def _checked(found: Any, name: str, options: dict[str, Any] | None = None) -> Suite:
+def _checked(found: Any, name: str, options: dict[str, Any] | None = None) -> SuiteDefinition:
     """Return a suite, or what a function makes of options.
 
     Raises:
         ConfigError: it is neither, the function failed, or there are options and no function.
     """
-    is_function = callable(found) and not isinstance(found, Suite)
+    is_function = callable(found) and not isinstance(found, SuiteDefinition)
     if options and not is_function:
         raise ConfigError(f"{name!r} has [options], but its suite is not a function; remove [options]")
     try:
@@ -117,7 +117,7 @@ def _checked(found: Any, name: str, options: dict[str, Any] | None = None) -> Su
             f"{name!r} could not make its suite: {type(error).__name__}: {error}; arguments of the function "
             "are [options] of a suite.toml"
         ) from error
-    if not isinstance(suite, Suite):
+    if not isinstance(suite, SuiteDefinition):
         raise ConfigError(f"{name!r} is {suite!r}; give a Suite, or a function that returns one")
     return suite
 
@@ -137,7 +137,7 @@ def environment_file(name: str) -> Path | None:
     return None if env is None else Path(name).absolute().parent / env
 
 
-def _from_toml(path: Path) -> Suite:
+def _from_toml(path: Path) -> SuiteDefinition:
     """Return the suite of a file: ``suite = "module:suite"``, and ``options`` for a function."""
     given = _parsed(path)
     target = given["suite"]

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, Final, Literal, TypeAlias, cast
 
 from sessiontree import ConfigError, ExecutionError
-from sessiontree.bench.suite.suite import Sample, Suite
+from sessiontree.bench.suite.suite import Sample, SuiteDefinition
 from sessiontree.workspace.copied_files import FileCopy
 from sessiontree.workspace.removal import remove_tree
 
@@ -41,7 +41,7 @@ _CHUNK: Final = 1 << 20
 _LOG = logging.getLogger("sessiontree")
 
 
-def template_of(suite: Suite, sample: Sample) -> Path | None:
+def template_of(suite: SuiteDefinition, sample: Sample) -> Path | None:
     """Return the template of a sample's workspace; None = it begins empty.
 
     Raises:

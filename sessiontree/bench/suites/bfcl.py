@@ -20,8 +20,9 @@ from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker, state_checker
 
 from sessiontree import FunctionModel, Limits, PolicyConfig, Sender, SessionFailed, StreamFunctionModel
+from sessiontree.bench.runnable_suite import Suite
 from sessiontree.bench.suite.environment import LOCKS
-from sessiontree.bench.suite.suite import Attempt, Sample, Score, Suite
+from sessiontree.bench.suite.suite import Attempt, Sample, Score
 from sessiontree.bench.suites.bfcl_entries import CLASSES, BfclEntry, BfclFunction, call_source, entries
 from sessiontree.bench.suites.damaged_ground_truth import DamagedGroundTruth, DamageSettings
 from sessiontree.bench.suites.ground_truth import GroundTruth, PlannedTurn

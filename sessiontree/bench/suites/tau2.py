@@ -37,8 +37,9 @@ from inspect_evals.tau2.retail.tools import all_retail_tools
 from inspect_evals.tau2.utils import TAU2_DATA_DIR, USER_SIMULATOR_GUIDELINES
 
 from sessiontree import AgentSpec, Limits, SessionFailed, SessionStatus, script_call
+from sessiontree.bench.runnable_suite import Suite
 from sessiontree.bench.suite.environment import LOCKS
-from sessiontree.bench.suite.suite import Attempt, Sample, Score, Suite
+from sessiontree.bench.suite.suite import Attempt, Sample, Score
 from sessiontree.bench.suites.ground_truth import GroundTruth, PlannedTurn
 from sessiontree.bench.suites.hosted_tools import Arguments, HostedTool, HostedToolFailed, serving
 

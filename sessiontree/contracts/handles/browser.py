@@ -133,8 +133,8 @@ class Browser(Protocol):
     """Drives the session's own browser: a confined process that starts with the first call that needs it.
 
     It has an empty profile, no file of the workspace and no network. Each connection of a page is made by the
-    session's host under the rules of :class:`~sessiontree.contracts.handles.ports.Web`. Calls without ``tab_id`` are
-    for the current tab. Whatever comes from a page is untrusted.
+    session's host under the rules of :class:`~sessiontree.contracts.handles.ports.Web`. Calls without
+    ``tab_id`` are for the current tab. Whatever comes from a page is untrusted.
 
     Raises (every method):
         ConfinementUnavailable: this machine can't confine it.

@@ -1,7 +1,7 @@
 """Capabilities: the typed names of the handles that a tool may need, and which kinds of session have them.
 
-``ctx.require(WRITER)`` returns a :class:`~sessiontree.contracts.handles.ports.Writer`, or raises an error if the kind
-of session has no such handle.
+``ctx.require(WRITER)`` returns a :class:`~sessiontree.contracts.handles.ports.Writer`, or raises an error if
+the kind of session has no such handle.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Client tools, which the creating program runs: the tools, their calls and the answers.
 
 A call passes the same checks as a call of any other tool. Then it waits for the program, which answers it by
-its id; the session's host is free in the meantime. ``api/tree/client_calls.py`` reports the calls to the program.
+its id; the session's host is free in the meantime. ``api/tree/client_calls.py`` reports the calls to the
+program.
 """
 
 from __future__ import annotations

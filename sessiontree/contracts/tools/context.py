@@ -50,8 +50,8 @@ H = TypeVar("H")
 class SessionRights:
     """Everything that a session's tools can reach. A handle that is None does not exist for the session.
 
-    The rights are built once per adoption, by kind (``runtime/rights/session_rights.py``), and are never widened.
-    Each tool gets only the handles that its class declares.
+    The rights are built once per adoption, by kind (``runtime/rights/session_rights.py``), and are never
+    widened. Each tool gets only the handles that its class declares.
     """
 
     session_id: str

@@ -348,8 +348,9 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
 
     The parameters' types become the schema; unknown parameters are refused. The docstring's ``Args:``
     describe the parameters, and the text before them describes the tool. A parameter named ``ctx`` receives
-    the :class:`~sessiontree.contracts.tools.context.ToolContext` and is not part of the schema. A function that is
-    not ``async`` runs in a thread. A :class:`ToolResult` is returned unchanged, anything else as JSON.
+    the :class:`~sessiontree.contracts.tools.context.ToolContext` and is not part of the schema. A function
+    that is not ``async`` runs in a thread. A :class:`ToolResult` is returned unchanged, anything else as
+    JSON.
 
     Args:
         function: The function, if the decorator is used without parentheses.

@@ -219,8 +219,8 @@ class Tool(ABC, Generic[P]):
     counts as having read untrusted text. A single result may declare this too."""
     changes: ClassVar[tuple[str, ...]] = ()
     """Its parameters that name files it changes, relative to the workspace. A call is Elevated if one of them
-    is protected (:class:`~sessiontree.contracts.handles.ports.Writer`), and is bound to the approved place. A tool
-    that names no parameters can't change protected places unless its calls are Elevated anyway. Where a
+    is protected (:class:`~sessiontree.contracts.handles.ports.Writer`), and is bound to the approved place. A
+    tool that names no parameters can't change protected places unless its calls are Elevated anyway. Where a
     parameter holds more than paths, override :meth:`list_changed_paths`."""
 
     reads: ClassVar[tuple[str, ...]] = ()

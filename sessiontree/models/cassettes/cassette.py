@@ -29,7 +29,8 @@ class Exchange:
 
     model: str
     request: Mapping[str, Any]
-    """The question as a model sees it; see :func:`~sessiontree.models.cassettes.seen_request.seen_request`."""
+    """The question as a model sees it; see
+    :func:`~sessiontree.models.cassettes.seen_request.seen_request`."""
     reply: Sequence[Mapping[str, Any]]
     """The pieces of the reply."""
     failure: Mapping[str, Any] | None = None

@@ -23,7 +23,7 @@ from sessiontree.sandbox.commands.command_channel import CommandChannel
 from sessiontree.sandbox.commands.command_process import OnOutput
 from sessiontree.sandbox.commands.command_shell import check_command
 from sessiontree.sandbox.commands.environment import check_variables
-from sessiontree.sandbox.resources.running_commands import RunningCommands
+from sessiontree.sandbox.commands.running_commands import RunningCommands
 from sessiontree.session.instructions import PrepareCall
 from sessiontree.session.state import SessionState
 

@@ -28,9 +28,8 @@ from sessiontree.contracts.handles.runtime_control import (
 from sessiontree.contracts.handles.speech import Speech, SpeechRequest, SpeechSynthesizer
 from sessiontree.contracts.values.jsonable import JsonValue
 from sessiontree.runtime.rights.session_rights import Link
-from sessiontree.sandbox import JobShell, UnconfinedShell, speak_confined
-from sessiontree.sandbox.commands import speech_program
-from sessiontree.sandbox.resources.running_commands import RunningCommands
+from sessiontree.sandbox import JobShell, UnconfinedShell, speak_confined, speech_program
+from sessiontree.sandbox.commands.running_commands import RunningCommands
 
 
 class HostWeb(Web, HttpSender, Network, SpeechSynthesizer, Protocol):

@@ -20,9 +20,10 @@ from sessiontree.contracts.recorded.approvals import APPROVER_ERROR
 from sessiontree.contracts.settings.settings import Budget
 from sessiontree.contracts.values.messages import Usage
 from sessiontree.runtime.replay.job_replay import job_stimuli
+from sessiontree.tree.state import protocol
 from sessiontree.tree.state.budgets import SCALE, natural, payers_of
 from sessiontree.tree.state.protocol import FromSession, TreeStimulus
-from sessiontree.tree.state.state import TreeState, protocol
+from sessiontree.tree.state.state import TreeState
 
 AHEAD = 64
 """How many facts after the next one may show a part of the stimulus that led to it."""

@@ -1,7 +1,7 @@
 """Approver functions: named by ``module:name``, imported in the process that runs their session.
 
-A function takes an :class:`~sessiontree.contracts.recorded.approvals.ApprovalRequest` and returns ``"approve"``,
-``"deny"`` or ``"escalate"``. If it raises or returns anything else, the request escalates.
+A function takes an :class:`~sessiontree.contracts.recorded.approvals.ApprovalRequest` and returns
+``"approve"``, ``"deny"`` or ``"escalate"``. If it raises or returns anything else, the request escalates.
 """
 
 from __future__ import annotations

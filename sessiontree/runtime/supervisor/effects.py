@@ -52,9 +52,9 @@ from sessiontree.runtime.transport.frames import AskModel, MeterTurn, Proceed, R
 from sessiontree.runtime.transport.progress import ProgressHub
 from sessiontree.runtime.transport.supervisor_api import CallReply, CodeRaised, Reply
 from sessiontree.session import instructions as session_todo
+from sessiontree.tree.state import protocol as tree_stimuli
+from sessiontree.tree.state import protocol as tree_todo
 from sessiontree.tree.state.protocol import Deliver, FromSession, TreeInstruction
-from sessiontree.tree.state.state import protocol as tree_stimuli
-from sessiontree.tree.state.state import protocol as tree_todo
 
 
 def from_session(live: LiveSession, event: TreeEvent, at_ms: int) -> FromSession:

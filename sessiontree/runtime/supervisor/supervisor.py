@@ -85,10 +85,10 @@ from sessiontree.runtime.transport.supervisor_api import ActorRow
 from sessiontree.schema.result import check_model_schema, compile_result
 from sessiontree.tree.report import owed
 from sessiontree.tree.rules.spawn import needs_copy
+from sessiontree.tree.state import protocol as tree_stimuli
+from sessiontree.tree.state import protocol as tree_todo
 from sessiontree.tree.state.canvas_state import CanvasState
 from sessiontree.tree.state.state import TreeState, initial_tree
-from sessiontree.tree.state.state import protocol as tree_stimuli
-from sessiontree.tree.state.state import protocol as tree_todo
 from sessiontree.version import VERSION
 
 

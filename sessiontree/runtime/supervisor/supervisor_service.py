@@ -79,8 +79,8 @@ from sessiontree.runtime.transport.supervisor_api import (
     SupervisorApi,
 )
 from sessiontree.tree.report import ReceiptLine, question_of, receipt, request_of
+from sessiontree.tree.state import protocol as tree_stimuli
 from sessiontree.tree.state.state import TreeState
-from sessiontree.tree.state.state import protocol as tree_stimuli
 
 _NEW_WORK = (TurnStarted, CompactionBegun)
 """Facts that begin work of a session's next message."""

@@ -47,11 +47,11 @@ from sessiontree.session.instructions import ToTree
 from sessiontree.session.turns import is_offer
 from sessiontree.tree.decide import decide
 from sessiontree.tree.rules.spawn import has_channel
+from sessiontree.tree.state import protocol as tree_stimuli
 from sessiontree.tree.state.budgets import remaining
 from sessiontree.tree.state.evolve import evolve
 from sessiontree.tree.state.protocol import TreeInstruction, TreeStimulus
 from sessiontree.tree.state.state import TreeState
-from sessiontree.tree.state.state import protocol as tree_stimuli
 
 LEFT_WITHIN_S = 10.0
 """How long a receipt waits for ended sessions to leave their hosts."""

@@ -2,7 +2,8 @@
 
 Every argument and every answer is a plain value. A method that peers of the control socket may call says so
 with ``for_peers``; the others are for the creating program alone. To add a question, declare it here and
-implement it in :class:`~sessiontree.runtime.supervisor.supervisor_service.SupervisorService`; then every port serves it.
+implement it in :class:`~sessiontree.runtime.supervisor.supervisor_service.SupervisorService`; then every port
+serves it.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ from sessiontree.sandbox.commands.environment import (
     running_interpreter,
 )
 from sessiontree.sandbox.commands.kernel_support import bubblewrap, confining_machine
+from sessiontree.sandbox.commands.running_commands import RunningCommands
 from sessiontree.sandbox.resources.command_turns import SessionTurns
-from sessiontree.sandbox.resources.running_commands import RunningCommands
 
 MAX_COMMAND_BYTES: Final = 100_000
 """The kernel accepts no argument longer than 128 KiB."""

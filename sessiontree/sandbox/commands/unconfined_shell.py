@@ -24,7 +24,7 @@ from sessiontree.sandbox.commands.command_plan import shell_words
 from sessiontree.sandbox.commands.command_process import CommandProcess, OnOutput
 from sessiontree.sandbox.commands.command_shell import TERMINAL, check_command
 from sessiontree.sandbox.commands.environment import SYSTEM_PATH, check_variables, running_interpreter
-from sessiontree.sandbox.resources.running_commands import RunningCommands
+from sessiontree.sandbox.commands.running_commands import RunningCommands
 
 KEPT_VARIABLES: Final = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SHELL", "TMPDIR")
 """The variables of this process that a command gets; all others may be secrets."""

@@ -21,11 +21,11 @@ from sessiontree.sandbox.commands.command_channel import CommandChannel
 from sessiontree.sandbox.commands.command_process import OnOutput
 from sessiontree.sandbox.commands.command_shell import check_command
 from sessiontree.sandbox.commands.environment import check_variables, check_workspace
+from sessiontree.sandbox.commands.running_commands import RunningCommands
 from sessiontree.sandbox.containers.container_command import ContainerCommand
 from sessiontree.sandbox.containers.engine import engine_program
 from sessiontree.sandbox.containers.file_bridge import FileBridge
 from sessiontree.sandbox.resources.command_turns import SessionTurns
-from sessiontree.sandbox.resources.running_commands import RunningCommands
 
 
 class ContainerShell(RunningCommands):

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import IO
 
 from sessiontree import ExecutionError, ToolError, keep_process, program_words, release_process
+from sessiontree.survey.source import file_program
 from sessiontree.survey.source.census import Findings
 from sessiontree.survey.source.checkout import FileReader, printable_path, read_bytes
 from sessiontree.survey.source.file_program import ENTRIES, SOURCES
 from sessiontree.survey.source.records import SurveyEntry, entries_of
-from sessiontree.survey.source.source import SourceFile, file_program, findings_of, unread
+from sessiontree.survey.source.source import SourceFile, findings_of, unread
 
 FILE_LIMIT_S = 5.0
 """Longest processor time for one file."""

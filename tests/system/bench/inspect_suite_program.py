@@ -36,8 +36,8 @@ from sessiontree import (
     script_call,
 )
 from sessiontree.bench.adapters.inspect_suite import InspectSuite
+from sessiontree.bench.runnable_suite import Suite
 from sessiontree.bench.suite.samples import samples_of
-from sessiontree.bench.suite.suite import Suite
 from sessiontree.bench.suites import agent_threat_bench, agentdojo
 from tests.system.bench.inspect_solver_program import add, endless, model_of
 

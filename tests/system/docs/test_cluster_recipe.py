@@ -15,6 +15,7 @@ import pytest
 import ray
 import yaml
 
+from sessiontree.bench.run.runner import run_blocking
 from sessiontree.bench.suite.suite_loader import load_suite
 
 MANIFEST = Path(__file__).parents[3] / "docs" / "cluster" / "rayjob.yaml"
@@ -95,7 +96,7 @@ def test_fault_in_a_manifest_is_found(place: tuple[str | int, ...], name: str, v
 def test_suite_of_the_page_runs(tmp_path: Path) -> None:
     """The suite that the recipe submits is scored, here in one process."""
     suite = load_suite(f"{MANIFEST.with_name('arithmetic.py')}:suite")
-    results = suite.run_sync(tmp_path / "run", backend="local", limit=4)
+    results = run_blocking(suite, tmp_path / "run", {"backend": "local", "limit": 4})
     assert results.to_arrow().column("passed").to_pylist() == [True] * 4
 
 

@@ -239,7 +239,9 @@ def test_decisions_are_numbered_without_gaps(checkout: Path) -> None:
 )
 def test_planted_dead_end_is_found(checkout: Path, named: str) -> None:
     """A file, a folder, a file taken for a folder, a test and a document that are not there are found."""
-    known = "`runtime/replay/tree_fork.py`, `tests/system/house/`, `pyproject.toml`, `sessiontree.sync.SessionTree`"
+    known = (
+        "`runtime/replay/tree_fork.py`, `tests/system/house/`, `pyproject.toml`, `sessiontree.SessionTree`"
+    )
     text = f"See {known} and `{named}`; not `main/b1/w2` or `a.b`."
     assert missing(text, checkout) == [named]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.api.runtime.runtime import runtime
+from sessiontree.api.runtime import runtime
 
 PROBE = """
 import importlib, json, sys

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from sessiontree import AsyncFunctionModel, Limits, ModelError, ModelRequest, SessionTree, script_call
-from sessiontree.api.options.options import options
+from sessiontree.api.options import options
 from sessiontree.backends.local import backend
 from sessiontree.contracts.values.messages import (
     AssistantMessage,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import sync
-from sessiontree.api.runtime.runtime import runtime
+from sessiontree.api.runtime import runtime
 from sessiontree.api.stored import stored_trees
 from sessiontree.api.tree import (
     client_calls,

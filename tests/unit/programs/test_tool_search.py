@@ -33,7 +33,7 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import compiled
 from sessiontree.programs.found import FoundInterpreter
 from sessiontree.programs.tool_index import MAX_LINE_CHARS, HeldTool, ToolIndex
-from sessiontree.runtime.host.host import host
+from sessiontree.runtime.host import host
 from sessiontree.runtime.rights.session_rights import session_policy
 from sessiontree.runtime.runner.model_requests import ToolOffer
 from sessiontree.runtime.runner.tool_searches import ToolSearches

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
+from sessiontree.survey.source import citations
 from sessiontree.survey.source.citations import CheckedText, LinesAt, check_citations, checked_text
-from sessiontree.survey.source.source import citations
 from sessiontree.testing.context import call_tool, make_context
 
 FILES: dict[str, list[str]] = {

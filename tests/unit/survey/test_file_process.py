@@ -15,10 +15,11 @@ import pytest
 
 from sessiontree import ExecutionError
 from sessiontree.contracts.tools.own_program import kept_processes
+from sessiontree.survey.source import file_process, file_program
 from sessiontree.survey.source.checkout import read_bytes
 from sessiontree.survey.source.file_process import FileProcess
 from sessiontree.survey.source.records import entries_of
-from sessiontree.survey.source.source import file_process, file_program, findings_of, read_source
+from sessiontree.survey.source.source import findings_of, read_source
 from sessiontree.workspace import WorkspaceReader
 
 MakeTree = Callable[[Mapping[str, str | bytes]], WorkspaceReader]

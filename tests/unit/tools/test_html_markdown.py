@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree_tools.files import own_process
-from sessiontree_tools.web.web import html_markdown, html_process
+from sessiontree_tools.web import html_markdown, html_process
 from tests.example_fixtures import examples
 
 Leftovers = Callable[[], AbstractContextManager[None]]

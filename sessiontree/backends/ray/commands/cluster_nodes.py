@@ -16,7 +16,7 @@ from sessiontree.backends.ray.commands.remote_command import RemoteShell
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.handles.nodes import NodeInfo
 from sessiontree.contracts.settings.placement import NODE_LABEL
-from sessiontree.sandbox.resources.running_commands import RunningCommands
+from sessiontree.sandbox.commands.running_commands import RunningCommands
 
 ANSWER_S: Final = 10.0
 _OWN_MARKS: Final = ("node:", "object_store_memory")

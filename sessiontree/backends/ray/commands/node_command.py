@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.backends.ray.commands.remote_node import difference_of_releases, look_at, start_watch
-from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine import engine_home
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.handles.jobs import WindowSize
 from sessiontree.contracts.handles.ports import Finished
@@ -25,8 +25,8 @@ from sessiontree.interpreter.import_guard import tidy
 from sessiontree.runtime.transport.rpc import portable
 from sessiontree.sandbox import UnconfinedShell
 from sessiontree.sandbox.commands.command_channel import CommandChannel
+from sessiontree.sandbox.commands.running_commands import RunningCommands
 from sessiontree.sandbox.process_tree import ProcessIdentity
-from sessiontree.sandbox.resources.running_commands import RunningCommands
 from sessiontree.workspace.identity import DirectoryView
 
 FOLLOW_S: Final = 5.0

@@ -28,8 +28,8 @@ from sessiontree.runtime.host.node_shell import describe_node
 from sessiontree.sandbox import py_executable
 from sessiontree.sandbox.commands.command_channel import CommandChannel
 from sessiontree.sandbox.commands.command_process import Decoder, OnOutput
+from sessiontree.sandbox.commands.running_commands import RunningCommands
 from sessiontree.sandbox.process_tree import ProcessIdentity
-from sessiontree.sandbox.resources.running_commands import RunningCommands
 
 START_S: Final = 60.0
 """How long a node may take to start the actor and to look around, on a busy machine."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import ray
 
-from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine import engine_home
 from sessiontree.contracts.errors import words_of
 from sessiontree.version import VERSION
 from sessiontree.workspace.identity import DirectoryView, difference, view_of

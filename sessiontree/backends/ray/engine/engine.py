@@ -31,7 +31,7 @@ from ray._raylet import (  # type: ignore[attr-defined]  # compiled: its stub le
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.engine.engine import engine_home, engine_servers
+from sessiontree.backends.ray.engine import engine_home, engine_servers
 from sessiontree.backends.ray.engine.engine_security import key_variables, listening, mode_of
 from sessiontree.backends.ray.engine.engine_servers import (
     RAYLET,

@@ -20,7 +20,8 @@ from typing import Any
 from ray._private import worker as ray_worker
 
 from sessiontree.backends.ray.commands.remote_node import difference_of_releases, look_at, start_watch
-from sessiontree.backends.ray.engine.engine import engine_home, token_file
+from sessiontree.backends.ray.engine import engine_home
+from sessiontree.backends.ray.engine.engine import token_file
 from sessiontree.backends.ray.engine.program_copy import write_files
 from sessiontree.backends.ray.hosts.transport import wait_for_reaper
 from sessiontree.contracts.errors import ConfigError

@@ -27,7 +27,7 @@ from sessiontree.bench.run.place.progress import RunProgress, progress_here
 from sessiontree.bench.run.place.run_settings import Concurrency, RunSettings
 from sessiontree.bench.suite.retry_choice import RetryChoice
 from sessiontree.bench.suite.sample_selection import select_samples
-from sessiontree.bench.suite.suite import MAX_COUNT, Count, Sample, Suite, read_tree_options
+from sessiontree.bench.suite.suite import MAX_COUNT, Count, Sample, SuiteDefinition, read_tree_options
 from sessiontree.bench.suite.workspaces import Keep
 from sessiontree.contracts.settings.given_values import (
     Choice,
@@ -149,7 +149,7 @@ class RunPlace:
     """A run: its directory, its suite, its samples, and the options of this command."""
 
     path: Path
-    suite: Suite
+    suite: SuiteDefinition
     samples: Mapping[str, Sample]
     """By id, in order."""
     options: RunOptions
@@ -162,7 +162,7 @@ class RunPlace:
 
     @classmethod
     def of(
-        cls, run_dir: str | Path, suite: Suite, samples: Iterable[Sample], options: RunOptions
+        cls, run_dir: str | Path, suite: SuiteDefinition, samples: Iterable[Sample], options: RunOptions
     ) -> RunPlace:
         """Check the models; :meth:`make` makes the directory.
 
@@ -302,7 +302,7 @@ _FOR_BOTH: Final = ("backend", "address", "shards")
 _SHOWN: Final = ("epochs", "limit", "concurrency", "backend", "shards", "retries", "keep", "samples")
 
 
-def _found_model(model: ModelLike | None, suite: Suite) -> ModelLike | None:
+def _found_model(model: ModelLike | None, suite: SuiteDefinition) -> ModelLike | None:
     """Return a model by its name, unless the suite makes it."""
     if not isinstance(model, str) or model in suite.models:
         return model
@@ -311,12 +311,12 @@ def _found_model(model: ModelLike | None, suite: Suite) -> ModelLike | None:
     return Configuration.load().find_model(model)
 
 
-def no_model(suite: Suite) -> ConfigError:
+def no_model(suite: SuiteDefinition) -> ConfigError:
     """Return the error of a suite for which no model is named."""
     return ConfigError(f"suite {suite.name!r} names no model; give one with --model, or Suite(model=…)")
 
 
-def _check_models(suite: Suite, model: ModelLike | None) -> None:
+def _check_models(suite: SuiteDefinition, model: ModelLike | None) -> None:
     """Check the models that are known before an attempt begins, as the tree of each attempt does.
 
     Raises:

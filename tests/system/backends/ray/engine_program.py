@@ -27,7 +27,8 @@ from typing import Any
 
 import ray
 
-from sessiontree.backends.ray.engine.engine import Engine, engine_home
+from sessiontree.backends.ray.engine import engine_home
+from sessiontree.backends.ray.engine.engine import Engine
 from sessiontree.backends.ray.engine.engine_settings import init_arguments
 from sessiontree.contracts.errors import ConfigError
 

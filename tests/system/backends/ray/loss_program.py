@@ -22,7 +22,7 @@ import ray
 
 from sessiontree import AsyncFunctionModel, EngineLost, ModelRequest, SessionHandle, SessionTree
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.backends.ray.engine.engine import engine_home, engine_servers
+from sessiontree.backends.ray.engine import engine_home, engine_servers
 from sessiontree.contracts.values.messages import UserMessage
 
 BEAT_S = 0.02

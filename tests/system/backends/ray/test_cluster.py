@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import ray
 
-from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine import engine_home
 from sessiontree.sandbox import available_level
 from sessiontree.version import VERSION
 

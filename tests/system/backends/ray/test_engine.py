@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from sessiontree.backends.ray.engine.engine import Engine, engine_home
+from sessiontree.backends.ray.engine import engine_home
+from sessiontree.backends.ray.engine.engine import Engine
 from sessiontree.backends.ray.engine.engine_settings import SYSTEM_CONFIG
 from sessiontree.contracts.errors import SessionTreeError
 

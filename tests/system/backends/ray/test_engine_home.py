@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine import engine_home
 from sessiontree.backends.ray.engine.engine_home import Process
 
 LOG = f"{engine_home.RAY_FOLDER}/session_2026/logs/raylet.out"

@@ -23,7 +23,7 @@ import pytest
 from sessiontree import EngineLost, SessionTreeError
 from sessiontree.backends.ray.client.serialization import packed
 from sessiontree.backends.ray.client.supervisor_client import SupervisorClient
-from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine import engine_home
 from sessiontree.backends.ray.engine.engine_servers import (
     MAX_REFUSALS,
     PROBE_EVERY_S,

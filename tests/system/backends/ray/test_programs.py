@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree import AsyncFunctionModel, Runtime, SessionStatus, SessionTree
-from sessiontree.backends.ray.engine.engine import engine_home
+from sessiontree.backends.ray.engine import engine_home
 from sessiontree.contracts.facts.session_facts import CallResolved
 from sessiontree.contracts.facts.tree_facts import ResultHeld
 from tests.behaviour.effect_fakes import Append, effects

@@ -18,8 +18,8 @@ from typing import Any
 from inspect_ai.util import store
 
 from sessiontree import FunctionModel, ModelError, ModelRequest, script_call
+from sessiontree.bench.runnable_suite import Suite
 from sessiontree.bench.suite.samples import samples_of
-from sessiontree.bench.suite.suite import Suite
 from sessiontree.bench.suites.ground_truth import GroundTruth
 from sessiontree.bench.suites.tau2 import SERVICE, ServiceDesk, airline, planned_turn, retail, tasks
 
