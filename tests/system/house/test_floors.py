@@ -38,7 +38,7 @@ for contract, file, text in json.load(sys.stdin):
 json.dump(table, sys.stdout)
 """
 """The linter on the packages of the working directory, not on installed ones: a report per fault."""
-NOTHING = ("", "sessiontree/contracts/planted.py", "")
+NOTHING = ("", "sessiontree/contracts/values/planted.py", "")
 
 
 def lint(checkout: Path, cache: Path, faults: Iterable[tuple[str, str, str]]) -> list[tuple[bool, str]]:
@@ -65,18 +65,18 @@ def lint(checkout: Path, cache: Path, faults: Iterable[tuple[str, str, str]]) ->
 
 
 FAULTS = [
-    ("floors", "sessiontree/contracts/planted.py", "import sessiontree.session"),
+    ("floors", "sessiontree/contracts/values/planted.py", "import sessiontree.session"),
     ("floors", "sessiontree/session/planted.py", "from sessiontree.runtime import __doc__"),
     ("floors", "sessiontree/session/planted.py", "import sessiontree.tree"),
     ("floors", "sessiontree/journal/planted.py", "import sessiontree.models"),
     ("floors", "sessiontree/cli/planted.py", "import sessiontree.survey"),
-    ("floors", "sessiontree/runtime/planted.py", "import sessiontree.testing"),
-    ("floors", "sessiontree/runtime/planted.py", "import sessiontree.control"),
+    ("floors", "sessiontree/runtime/host/planted.py", "import sessiontree.testing"),
+    ("floors", "sessiontree/runtime/host/planted.py", "import sessiontree.control"),
     ("floors", "sessiontree/sandbox/planted.py", "import sessiontree.workspace"),
     ("floors", "sessiontree/web/planted.py", "import sessiontree.workspace"),
     ("floors", "sessiontree/backends/local/planted.py", "import sessiontree.api.configuration.plugins"),
     ("floors", "sessiontree/sync/planted.py", "import sessiontree.cli"),
-    ("floors", "sessiontree/runtime/planted.py", "from sessiontree import SessionTree"),
+    ("floors", "sessiontree/runtime/host/planted.py", "from sessiontree import SessionTree"),
     ("floors", "sessiontree/memory/planted.py", "import sessiontree.journal"),
     ("floors", "sessiontree/bench/planted.py", "import sessiontree.cli"),
     ("floors", "sessiontree/policy/planted.py", "import sessiontree.schema"),
@@ -101,23 +101,23 @@ FAULTS = [
     ("pure", "sessiontree/schema/planted.py", "import os.path"),
     ("pure", "sessiontree/session/planted.py", "import time"),
     ("pure", "sessiontree/tree/planted.py", "from random import random"),
-    ("libraries", "sessiontree/runtime/planted.py", "import ray"),
+    ("libraries", "sessiontree/runtime/host/planted.py", "import ray"),
     ("libraries", "sessiontree/control/planted.py", "from ray import cloudpickle"),
     ("libraries", "sessiontree/backends/local/planted.py", "import ray"),
     ("libraries", "sessiontree/memory/planted.py", "import ray"),
-    ("libraries", "sessiontree/runtime/planted.py", "import httpcore"),
+    ("libraries", "sessiontree/runtime/host/planted.py", "import httpcore"),
     ("libraries", "sessiontree/memory/planted.py", "import httpcore"),
     ("libraries", "sessiontree/models/planted.py", "import httpx"),
     ("libraries", "sessiontree/dispatch/planted.py", "import PIL"),
-    ("libraries", "sessiontree/runtime/planted.py", "from pydantic_ai import direct"),
+    ("libraries", "sessiontree/runtime/host/planted.py", "from pydantic_ai import direct"),
     ("libraries", "sessiontree/models/planted.py", "import openai"),
     ("libraries", "sessiontree/models/planted.py", "import anthropic"),
-    ("libraries", "sessiontree/runtime/planted.py", "import lancedb"),
+    ("libraries", "sessiontree/runtime/host/planted.py", "import lancedb"),
     ("libraries", "sessiontree/bench/planted.py", "import lancedb"),
     ("libraries", "tools/sessiontree_tools/planted.py", "from PIL import Image"),
     ("libraries", "sessiontree/attic/__init__.py", "import ray"),
     ("closed", "sessiontree/survey/planted.py", "import sessiontree_tools"),
-    ("closed", "sessiontree/api/planted.py", "import sessiontree.backends.ray.engine.engine"),
+    ("closed", "sessiontree/api/tree/planted.py", "import sessiontree.backends.ray.engine.engine"),
     ("closed", "sessiontree/cli/planted.py", "from sessiontree.models.providers import prices"),
     ("closed", "sessiontree/models/planted.py", "import sessiontree.models.providers.conversation"),
     ("closed", "sessiontree/attic/__init__.py", "import sessiontree.backends.ray.hosts.actors"),
@@ -185,7 +185,7 @@ def test_an_exception_names_one_room_and_one_library(contracts: dict[str, dict[s
     """Exceptions say where a library or a heavy room is used, and nothing else."""
     exceptions = {name: one["ignore_imports"] for name, one in contracts.items() if "ignore_imports" in one}
     assert set(exceptions) == {"tools", "libraries", "closed", "fakes"}
-    assert exceptions["fakes"] == ["sessiontree.testing.tool_contract -> sessiontree.api.*"]
+    assert exceptions["fakes"] == ["sessiontree.testing.tool_contract -> sessiontree.api.**"]
     assert exceptions["tools"] == ["** -> sessiontree.contracts.**"]
     pairs = [line.split(" -> ") for line in exceptions["libraries"]]
     assert {library for _, library in pairs} <= set(contracts["libraries"]["forbidden_modules"])
@@ -197,4 +197,4 @@ def test_an_exception_names_one_room_and_one_library(contracts: dict[str, dict[s
 def test_contracts_are_short(checkout: Path) -> None:
     """They cover new rooms by wildcard, so they do not grow with them."""
     _, _, section = (checkout / "pyproject.toml").read_text("utf-8").partition("[tool.importlinter]\n")
-    assert len(section.partition("\n[tool.")[0].splitlines()) < 48
+    assert len(section.partition("\n[tool.")[0].splitlines()) < 62
